@@ -133,6 +133,11 @@ format: ## rewrite sources in the project's formats
 	$(BIN)/ruff format .
 	$(BIN)/python .ci/check_clang_format.py --fix
 
+.PHONY: lint-native
+lint-native: $(STAMPS)/native ## C++ by clang: what each mutex guards; takes minutes
+	$(call say,Lint of the native code)
+	$(BIN)/python .ci/check_native.py build/native
+
 .PHONY: test-native
 test-native: build-tests ## C++ tests, plain
 	$(call say,Native tests)
@@ -145,6 +150,7 @@ test-sanitize: build ## C++ tests under AddressSanitizer and UndefinedBehaviorSa
 	$(call say,Native tests with sanitizers)
 	cmake -S . -B build/sanitize -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g1" -DGPUPOOL_SANITIZE=ON -DPython3_EXECUTABLE=$(CURDIR)/$(BIN)/python > build/cmake-sanitize.log
 	cmake --build build/sanitize -j $(JOBS)
+	$(BIN)/python .ci/check_native.py build/sanitize
 	ctest --test-dir build/sanitize --output-on-failure -j $(JOBS) -LE measures
 
 .PHONY: test-sanitize-programs

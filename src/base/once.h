@@ -6,6 +6,8 @@
 #include <mutex>
 #include <utility>
 
+#include "base/mutex.h"
+
 namespace gpupool {
 
 class Once {
@@ -13,14 +15,14 @@ class Once {
   template <class Body>
   void run(Body&& body) {
     if (done_.load(std::memory_order_acquire)) return;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (done_.load(std::memory_order_relaxed)) return;
     std::forward<Body>(body)();
     done_.store(true, std::memory_order_release);
   }
 
  private:
-  std::mutex mutex_;
+  Mutex mutex_;
   std::atomic<bool> done_{false};
 };
 

@@ -1,9 +1,9 @@
 #include "cudart/context.h"
 
 #include <cstdlib>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "cudart/error.h"
 
 namespace gpupool::cudart {
@@ -15,8 +15,8 @@ namespace {
 std::atomic<bool> ending{false};
 
 struct Primaries {
-  std::mutex mutex;
-  std::vector<CUcontext> contexts;  // by device; null: not retained
+  Mutex mutex;
+  std::vector<CUcontext> contexts GUARDED_BY(mutex);  // by device; null: not retained
 };
 
 Primaries& primaries() {
@@ -37,7 +37,7 @@ bool process_ends() {
 cudaError_t primary_context(int device, CUcontext& context) {
   if (device < 0) return cudaErrorInvalidDevice;
   Primaries& all = primaries();
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   const auto index = static_cast<std::size_t>(device);
   if (index >= all.contexts.size() || all.contexts[index] == nullptr) {
     CUdevice found = 0;
@@ -96,7 +96,7 @@ cudaError_t reset_device() {
   CUdevice device = thread_state.device;
   if (thread_state.ready && driver().cuCtxGetDevice(&device) != CUDA_SUCCESS) device = thread_state.device;
   Primaries& all = primaries();
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   const CUresult result = driver().cuDevicePrimaryCtxReset_v2(device);
   if (const auto index = static_cast<std::size_t>(device);
       index < all.contexts.size() && all.contexts[index]) {

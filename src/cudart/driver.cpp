@@ -4,8 +4,8 @@
 
 #include <cstring>
 #include <iterator>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "cudart/error.h"
 
 namespace gpupool::cudart {
@@ -47,13 +47,13 @@ const EntryPoints* resolve() {
   return made;
 }
 
-std::mutex mutex;
+Mutex mutex;
 const EntryPoints* resolved = nullptr;  // guarded by mutex
 
 }  // namespace
 
 const EntryPoints* uninitialised_driver() {
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   if (resolved == nullptr) resolved = resolve();
   return resolved;
 }

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <mutex>
 #include <set>
 #include <string>
 
+#include "base/mutex.h"
 #include "cudart/call.h"
 #include "generated_custom.h"
 
@@ -45,9 +45,9 @@ bool is_sticky(cudaError_t error) {
 }
 
 cudaError_t refuse(const char* function, const char* reason) {
-  static std::mutex mutex;
+  static Mutex mutex;
   static auto* const said = new std::set<std::string>;
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   if (said->insert(function).second)
     std::fprintf(stderr, "gpupool: %s is not supported: %s\n", function, reason);
   return cudaErrorNotSupported;

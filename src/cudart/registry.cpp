@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/mutex.h"
 #include "cudart/call.h"
 #include "cudart/registration.h"
 #include "cudart/symbol_table.h"
@@ -14,15 +15,16 @@ namespace gpupool::cudart {
 namespace {
 
 struct Registry {
-  std::mutex mutex;
+  Mutex mutex;
+  // Changed under the mutex, read without it.
   SymbolTable<Kernel> kernels;
   SymbolTable<Variable> variables;
   SymbolTable<Kernel> by_handle;
   // Whatever was registered: forgotten one day, but never freed, as another thread may be in the middle of a
   // launch of it.
-  std::vector<std::unique_ptr<FatBinary>> every_binary;
-  std::vector<std::unique_ptr<Kernel>> every_kernel;
-  std::vector<std::unique_ptr<Variable>> every_variable;
+  std::vector<std::unique_ptr<FatBinary>> every_binary GUARDED_BY(mutex);
+  std::vector<std::unique_ptr<Kernel>> every_kernel GUARDED_BY(mutex);
+  std::vector<std::unique_ptr<Variable>> every_variable GUARDED_BY(mutex);
 };
 
 /// Never destroyed: libraries register and unregister while the process starts and ends.
@@ -46,7 +48,7 @@ CUresult FatBinary::library(CUlibrary& library) {
     return of_now && library != nullptr;
   };
   if (is_loaded()) return CUDA_SUCCESS;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (is_loaded()) return CUDA_SUCCESS;
   if (hopeless_ != CUDA_SUCCESS) return hopeless_;
   const bool again = library != nullptr;
@@ -74,20 +76,20 @@ CUresult FatBinary::place_managed(CUlibrary library) {
 }
 
 void FatBinary::unload() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const CUlibrary library = library_.exchange(nullptr);
   if (library != nullptr && !process_ends()) driver().cuLibraryUnload(library);
 }
 
 FatBinary* register_binary(const void* image) {
   Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   return all.every_binary.emplace_back(std::make_unique<FatBinary>(image)).get();
 }
 
 void register_kernel(FatBinary& binary, const void* host, const char* name) {
   Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   binary.symbols.push_back(host);
   all.every_kernel.emplace_back(new Kernel{&binary, name, host, {}});
   all.kernels.put(host, all.every_kernel.back().get());
@@ -96,7 +98,7 @@ void register_kernel(FatBinary& binary, const void* host, const char* name) {
 void register_variable(FatBinary& binary, const void* host, const char* name, std::size_t size,
                        void** host_pointer) {
   Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   binary.symbols.push_back(host);
   all.every_variable.emplace_back(new Variable{&binary, name, size, host_pointer});
   Variable* const made = all.every_variable.back().get();
@@ -107,7 +109,7 @@ void register_variable(FatBinary& binary, const void* host, const char* name, st
 void unregister_binary(FatBinary& binary) {
   Registry& all = registry();
   {
-    const std::lock_guard lock(all.mutex);
+    const MutexLock lock(all.mutex);
     for (const void* const host : binary.symbols) {
       all.kernels.put(host, nullptr);
       all.variables.put(host, nullptr);
@@ -146,7 +148,7 @@ cudaError_t load_kernel(Kernel& kernel, CUkernel& handle) {
   kernel.handle.store(handle, std::memory_order_release);
   kernel.session.store(now, std::memory_order_release);
   Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   all.by_handle.put(handle, &kernel);
   return cudaSuccess;
 }

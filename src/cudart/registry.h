@@ -4,9 +4,9 @@
 
 #include <atomic>
 #include <cstddef>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "cudart/driver.h"
 
 namespace gpupool::cudart {
@@ -26,10 +26,10 @@ class FatBinary {
 
  private:
   const void* image_;
-  std::mutex mutex_;  // held while the driver loads: a second caller needs the same answer
+  Mutex mutex_;  // held while the driver loads: a second caller needs the same answer
   std::atomic<CUlibrary> library_{nullptr};
   std::atomic<unsigned> session_{0};  // of the driver, that the library was loaded in; written after it
-  CUresult hopeless_ = CUDA_SUCCESS;  // an image that no later attempt can load
+  CUresult hopeless_ GUARDED_BY(mutex_) = CUDA_SUCCESS;  // an image that no later attempt can load
 };
 
 struct Kernel {

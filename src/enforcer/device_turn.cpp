@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/mutex.h"
+
 namespace gpupool::enforcer {
 namespace {
 
@@ -59,24 +61,24 @@ DeviceTurn::DeviceTurn(const std::string& path, const std::atomic<std::uint32_t>
 
 DeviceTurn::~DeviceTurn() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
     auto& bell = file_.book().places[slot_].bell;
     bell.fetch_add(1);
     wake(bell);
   }
   keeper_.join();
+  const MutexLock lock(mutex_);
   run_on();
   hand_back();
-  const TurnFile::Lock lock(file_);
+  const TurnFile::Lock file_lock(file_);
   book_.leave(slot_);
 }
 
-void DeviceTurn::nap(Held& held, std::int64_t ns) {
-  held.unlock();
+void DeviceTurn::nap(std::int64_t ns) {
+  const MutexUnlock unlocked(mutex_);
   const timespec pause{ns / 1'000'000'000, ns % 1'000'000'000};
   ::clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, nullptr);
-  held.lock();
 }
 
 void DeviceTurn::follow_share() {
@@ -136,7 +138,7 @@ void DeviceTurn::rest() {
 }
 
 bool DeviceTurn::before_work(std::uint64_t key) {
-  Held held(mutex_);
+  const MutexLock lock(mutex_);
   follow_share();
   if (idle_since_ns_ != 0) {
     const std::int64_t gap = now_ns() - idle_since_ns_;
@@ -147,20 +149,20 @@ bool DeviceTurn::before_work(std::uint64_t key) {
     idle_since_ns_ = 0;
   }
   asking_ = true;
-  const bool good = gets_turn(held, key);
+  const bool good = gets_turn(key);
   asking_ = false;
   open_ = good;
   if (good) pacing_.submitted(key);
   return good;
 }
 
-bool DeviceTurn::gets_turn(Held& held, std::uint64_t key) {
+bool DeviceTurn::gets_turn(std::uint64_t key) {
   for (;;) {
     if (book_.has(slot_)) {
       run_on();
-      if (goes_on(held, key)) return true;
+      if (goes_on(key)) return true;
     }
-    if (!wait_for_turn(held, facts_.admitted)) return false;
+    if (!wait_for_turn(facts_.admitted)) return false;
   }
 }
 
@@ -180,7 +182,7 @@ void DeviceTurn::run_on() {
 }
 
 /// The session has the turn: whether it may give the device more work now.
-bool DeviceTurn::goes_on(Held& held, std::uint64_t key) {
+bool DeviceTurn::goes_on(std::uint64_t key) {
   const bool contended = book_.contended();
   if (!pacing_.full(key) && !contended) return true;
   if (pacing_.full(key)) {
@@ -190,11 +192,11 @@ bool DeviceTurn::goes_on(Held& held, std::uint64_t key) {
   const std::int64_t began = now_ns();
   while (book_.has(slot_)) {
     const bool spent = bucket_ && bucket_->empty(now_ns());
-    if (spent || book_.over(slot_, pacing_.under_way_ns())) return end_turn(held);
+    if (spent || book_.over(slot_, pacing_.under_way_ns())) return end_turn();
     if (book_.contended()) shared_at_ns_ = now_ns();
     const bool shared = bucket_ || now_ns() - shared_at_ns_ < shared_memory_ns;
     if (!pacing_.enough(shared) || facts_.needed() || now_ns() - began > most_pacing_ns) return true;
-    nap(held, poll_ns);
+    nap(poll_ns);
     static_cast<void>(account());
   }
   return false;
@@ -202,14 +204,14 @@ bool DeviceTurn::goes_on(Held& held, std::uint64_t key) {
 
 /// Gives the turn back once the device has finished. True: it is kept, for the device cannot finish without
 /// more.
-bool DeviceTurn::end_turn(Held& held) {
+bool DeviceTurn::end_turn() {
   open_ = false;
   pacing_.cut(gauge_.cut());
   const std::int64_t began = now_ns();
   while (account() && book_.has(slot_) && now_ns() - began < most_draining_ns) {
     if (facts_.needed()) return true;
     if (now_ns() - began > stop_after_ns && stop_running()) break;
-    nap(held, poll_ns);
+    nap(poll_ns);
   }
   if (bucket_ && bucket_->empty(now_ns())) {
     hand_back();
@@ -230,21 +232,21 @@ bool DeviceTurn::end_turn(Held& held) {
   return true;
 }
 
-bool DeviceTurn::wait_for_tokens(Held& held, const std::function<bool()>& wanted) {
+bool DeviceTurn::wait_for_tokens(const std::function<bool()>& wanted) {
   while (bucket_) {
     const std::int64_t wait = bucket_->wait_ns(now_ns());
     if (wait == 0) break;
     if (!wanted()) return false;
-    nap(held, std::min(wait, look_after_ns));
+    nap(std::min(wait, look_after_ns));
     follow_share();
   }
   return true;
 }
 
 /// False: it was not `wanted` any more.
-bool DeviceTurn::wait_for_turn(Held& held, const std::function<bool()>& wanted) {
+bool DeviceTurn::wait_for_turn(const std::function<bool()>& wanted) {
   static_cast<void>(account());
-  if (bucket_ && bucket_->empty(now_ns()) && !wait_for_tokens(held, wanted)) return false;
+  if (bucket_ && bucket_->empty(now_ns()) && !wait_for_tokens(wanted)) return false;
   if (book_.take(slot_, unsigned_now())) return true;
   auto& places = file_.book().places;
   const auto alive = [this](std::size_t slot) { return file_.alive(slot); };
@@ -264,9 +266,10 @@ bool DeviceTurn::wait_for_turn(Held& held, const std::function<bool()>& wanted) 
       places[*holder].bell.fetch_add(1);
       wake(places[*holder].bell);
     }
-    held.unlock();
-    sleep_on(places[slot_].granted, granted, look_after_ns);
-    held.lock();
+    {
+      const MutexUnlock unlocked(mutex_);
+      sleep_on(places[slot_].granted, granted, look_after_ns);
+    }
     if (book_.has(slot_)) return true;
   }
   {
@@ -278,14 +281,14 @@ bool DeviceTurn::wait_for_turn(Held& held, const std::function<bool()>& wanted) 
 }
 
 void DeviceTurn::paused(std::uint64_t number) {
-  const Held held(mutex_);
+  const MutexLock lock(mutex_);
   pacing_.cut(number);
   open_ = false;
   if (book_.has(slot_) && !account()) rest();
 }
 
 void DeviceTurn::tidy() {
-  const Held held(mutex_);
+  const MutexLock lock(mutex_);
   if (!open_ && !asking_ && book_.has(slot_) && !account()) hand_back();
 }
 
@@ -300,7 +303,7 @@ void DeviceTurn::give_all_up() {
 }
 
 /// What the executing thread is too far away to do: it has no call that asks for the turn.
-void DeviceTurn::attend(Held& held) {
+void DeviceTurn::attend() {
   if (!stopped_ && book_.has(slot_)) {
     if (!book_.contended() && !bucket_) return;
     if (!account()) return rest();
@@ -310,7 +313,8 @@ void DeviceTurn::attend(Held& held) {
     // It works without a turn: others lost patience, or it goes on under a new lease.
     if (!account() || facts_.needed() || book_.take(slot_, unsigned_now()) || !stop_running()) return;
   }
-  if (wait_for_turn(held, [this] { return !stopping_ && !asking_ && !facts_.stands(); })) run_on();
+  if (wait_for_turn([this]() REQUIRES(mutex_) { return !stopping_ && !asking_ && !facts_.stands(); }))
+    run_on();
 }
 
 /// Sleeps until somebody wants the device, then sees to it that the turn goes on when the work is done, or
@@ -319,20 +323,19 @@ void DeviceTurn::keep() {
   prctl(PR_SET_NAME, "gpupool-turn");
   prctl(PR_SET_TIMERSLACK, 1000);
   auto& bell = file_.book().places[slot_].bell;
-  Held held(mutex_);
+  const MutexLock lock(mutex_);
   while (!stopping_) {
     const std::uint32_t rung = bell.load();
     if (facts_.stands()) {
       give_all_up();
     } else if (!open_ && !asking_) {
-      attend(held);
+      attend();
     }
     if (stopped_ || (book_.has(slot_) && (book_.contended() || bucket_))) {
-      nap(held, keeper_poll_ns);
+      nap(keeper_poll_ns);
     } else {
-      held.unlock();
+      const MutexUnlock unlocked(mutex_);
       sleep_on(bell, rung, keeper_rest_ns);
-      held.lock();
     }
   }
 }

@@ -7,15 +7,14 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 
+#include "base/mutex.h"
 #include "enforcer/pacing.h"
 #include "enforcer/token_bucket.h"
 #include "enforcer/turn_book.h"
@@ -80,25 +79,23 @@ class DeviceTurn {
   [[nodiscard]] bool contended() const { return book_.contended(); }
 
  private:
-  using Held = std::unique_lock<std::mutex>;
-
-  bool gets_turn(Held& held, std::uint64_t key);
-  bool goes_on(Held& held, std::uint64_t key);
-  bool end_turn(Held& held);
-  bool wait_for_turn(Held& held, const std::function<bool()>& wanted);
-  [[nodiscard]] bool is_over();
-  bool stop_running();
-  void run_on();
-  void give_all_up();
-  void attend(Held& held);
-  bool wait_for_tokens(Held& held, const std::function<bool()>& wanted);
-  bool account();
-  void rest();
-  [[nodiscard]] bool kept_for_thinking();
-  void hand_back();
-  void follow_share();
+  bool gets_turn(std::uint64_t key) REQUIRES(mutex_);
+  bool goes_on(std::uint64_t key) REQUIRES(mutex_);
+  bool end_turn() REQUIRES(mutex_);
+  bool wait_for_turn(const std::function<bool()>& wanted) REQUIRES(mutex_);
+  [[nodiscard]] bool is_over() REQUIRES(mutex_);
+  bool stop_running() REQUIRES(mutex_);
+  void run_on() REQUIRES(mutex_);
+  void give_all_up() REQUIRES(mutex_);
+  void attend() REQUIRES(mutex_);
+  bool wait_for_tokens(const std::function<bool()>& wanted) REQUIRES(mutex_);
+  bool account() REQUIRES(mutex_);
+  void rest() REQUIRES(mutex_);
+  [[nodiscard]] bool kept_for_thinking() REQUIRES(mutex_);
+  void hand_back() REQUIRES(mutex_);
+  void follow_share() REQUIRES(mutex_);
   void keep();
-  void nap(Held& held, std::int64_t ns);
+  void nap(std::int64_t ns) REQUIRES(mutex_);
 
   TurnFile file_;
   TurnBook book_;
@@ -107,21 +104,23 @@ class DeviceTurn {
   Gauge& gauge_;
   const SessionFacts facts_;
 
-  std::mutex mutex_;  // protects what follows
-  std::uint32_t milli_;
-  std::optional<TokenBucket> bucket_;  // strict
-  Pacing pacing_;
-  bool open_ = false;              // the executing thread may give work without asking
-  bool asking_ = false;            // it is in before_work()
-  std::int64_t shared_at_ns_ = 0;  // when somebody else was last seen to wait for the device
-  std::uint64_t charged_ns_ = 0;
-  std::uint64_t piece_busy_ns_ = 0;
-  std::int64_t idle_since_ns_ = 0;  // the session paused with nothing under way; 0: it did not
-  bool kept_ = false;               // and the device was kept for it since
-  std::uint32_t in_vain_ = 1;       // grows with each time it was kept for nothing
-  std::uint32_t not_kept_ = 0;      // so many times it is not kept now
-  bool stopped_ = false;            // what runs stands still until the session has the turn again
-  bool stopping_ = false;
+  Mutex mutex_;
+  std::uint32_t milli_ GUARDED_BY(mutex_);
+  std::optional<TokenBucket> bucket_ GUARDED_BY(mutex_);  // strict
+  Pacing pacing_ GUARDED_BY(mutex_);
+  bool open_ GUARDED_BY(mutex_) = false;    // the executing thread may give work without asking
+  bool asking_ GUARDED_BY(mutex_) = false;  // it is in before_work()
+  std::int64_t shared_at_ns_ GUARDED_BY(mutex_) =
+      0;  // when somebody else was last seen to wait for the device
+  std::uint64_t charged_ns_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t piece_busy_ns_ GUARDED_BY(mutex_) = 0;
+  std::int64_t idle_since_ns_ GUARDED_BY(mutex_) =
+      0;                                           // the session paused with nothing under way; 0: it did not
+  bool kept_ GUARDED_BY(mutex_) = false;           // and the device was kept for it since
+  std::uint32_t in_vain_ GUARDED_BY(mutex_) = 1;   // grows with each time it was kept for nothing
+  std::uint32_t not_kept_ GUARDED_BY(mutex_) = 0;  // so many times it is not kept now
+  bool stopped_ GUARDED_BY(mutex_) = false;  // what runs stands still until the session has the turn again
+  bool stopping_ GUARDED_BY(mutex_) = false;
 
   std::thread keeper_;  // the last member: it uses the others
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/mutex.h"
 #include "nvml/device_source.h"
 
 namespace gpupool::nvml {
@@ -23,7 +24,7 @@ void Inventory::refresh() {
 }
 
 nvmlReturn_t Inventory::initialise() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!source::present()) return NVML_ERROR_DRIVER_NOT_LOADED;
   ++users_;
   refresh();
@@ -31,25 +32,25 @@ nvmlReturn_t Inventory::initialise() {
 }
 
 nvmlReturn_t Inventory::shut_down() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (users_ == 0) return NVML_ERROR_UNINITIALIZED;
   --users_;
   return NVML_SUCCESS;
 }
 
 bool Inventory::initialised() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return users_ > 0;
 }
 
 DeviceProfile Inventory::profile() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   refresh();  // the share may have been resized since
   return profile_;
 }
 
 nvmlReturn_t Inventory::find(nvmlDevice_t handle, DeviceDescription& device) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (users_ == 0) return NVML_ERROR_UNINITIALIZED;
   const bool ours =
       std::any_of(handles_.begin(), handles_.end(), [&](const nvmlDevice_st& h) { return &h == handle; });
@@ -59,7 +60,7 @@ nvmlReturn_t Inventory::find(nvmlDevice_t handle, DeviceDescription& device) {
 }
 
 nvmlReturn_t Inventory::handle_of(std::size_t index, nvmlDevice_t* handle) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (users_ == 0) return NVML_ERROR_UNINITIALIZED;
   if (handle == nullptr || index >= profile_.devices.size()) return NVML_ERROR_INVALID_ARGUMENT;
   *handle = &handles_[index];

@@ -4,9 +4,9 @@
 #include <nvml.h>
 
 #include <array>
-#include <mutex>
 #include <string>
 
+#include "base/mutex.h"
 #include "profile/device_profile.h"
 
 struct nvmlDevice_st {
@@ -34,12 +34,12 @@ class Inventory {
   static constexpr std::size_t kMaxDevices = 64;
 
   Inventory();
-  void refresh();
+  void refresh() REQUIRES(mutex_);
 
-  std::mutex mutex_;
-  unsigned users_ = 0;
-  DeviceProfile profile_;
-  std::array<nvmlDevice_st, kMaxDevices> handles_{};
+  Mutex mutex_;
+  unsigned users_ GUARDED_BY(mutex_) = 0;
+  DeviceProfile profile_ GUARDED_BY(mutex_);
+  std::array<nvmlDevice_st, kMaxDevices> handles_ GUARDED_BY(mutex_){};
 };
 
 /// `GPU-` and the 32 hex digits in the usual groups.

@@ -6,8 +6,8 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "nvml/client_runtime.h"
 #include "nvml/device_source.h"
 #include "nvml/session_profile.h"
@@ -25,7 +25,7 @@ class WorkerTime {
   }
 
   unsigned percent(double device_seconds) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const Sample now{std::chrono::steady_clock::now(), device_seconds};
     if (!last_) {
       last_ = now;
@@ -44,9 +44,9 @@ class WorkerTime {
     std::chrono::steady_clock::time_point at;
     double device_seconds;
   };
-  std::mutex mutex_;
-  std::optional<Sample> last_;
-  unsigned last_percent_ = 0;
+  Mutex mutex_;
+  std::optional<Sample> last_ GUARDED_BY(mutex_);
+  unsigned last_percent_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/mutex.h"
+
 namespace gpupool {
 namespace {
 
@@ -18,7 +20,7 @@ ErrorLog& error_log() {
 void ErrorLog::add(std::string_view line) {
   std::vector<Callback> told;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     lines_.emplace_back(line);
     lines_.back() += '\n';
     if (lines_.size() > most_lines) {
@@ -35,23 +37,23 @@ void ErrorLog::add(std::string_view line) {
 }
 
 std::uint64_t ErrorLog::add_callback(CUlogsCallback callback, void* data) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   callbacks_[next_callback_] = {callback, data};
   return next_callback_++;
 }
 
 bool ErrorLog::remove_callback(std::uint64_t number) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return callbacks_.erase(number) != 0;
 }
 
 std::uint32_t ErrorLog::next() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return dropped_ + static_cast<std::uint32_t>(lines_.size());
 }
 
 std::string ErrorLog::text(std::uint32_t& first, std::size_t room) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto end = dropped_ + static_cast<std::uint32_t>(lines_.size());
   const std::uint32_t wanted = std::min(first, end);
   std::uint32_t from = std::max(wanted, dropped_);

@@ -6,9 +6,10 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <string>
 #include <string_view>
+
+#include "base/mutex.h"
 
 namespace gpupool {
 
@@ -35,11 +36,11 @@ class ErrorLog {
     CUlogsCallback function;
     void* data;
   };
-  mutable std::mutex mutex_;
-  std::deque<std::string> lines_;
-  std::uint32_t dropped_ = 0;  ///< lines before the first one kept
-  std::map<std::uint64_t, Callback> callbacks_;
-  std::uint64_t next_callback_ = 1;
+  mutable Mutex mutex_;
+  std::deque<std::string> lines_ GUARDED_BY(mutex_);
+  std::uint32_t dropped_ GUARDED_BY(mutex_) = 0;  ///< lines before the first one kept
+  std::map<std::uint64_t, Callback> callbacks_ GUARDED_BY(mutex_);
+  std::uint64_t next_callback_ GUARDED_BY(mutex_) = 1;
 };
 
 /// One per process, never destroyed.

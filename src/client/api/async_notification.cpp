@@ -4,9 +4,9 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <new>
 
+#include "base/mutex.h"
 #include "client/call/call.h"
 #include "generated/client_api.h"
 
@@ -15,9 +15,9 @@ using namespace gpupool::client;
 namespace {
 
 struct Registered {
-  std::mutex mutex;
-  std::map<std::uintptr_t, CUdevice> on;  ///< by handle
-  std::uintptr_t last = 0;
+  Mutex mutex;
+  std::map<std::uintptr_t, CUdevice> on GUARDED_BY(mutex);  ///< by handle
+  std::uintptr_t last GUARDED_BY(mutex) = 0;
 };
 Registered& registered() {
   static Registered& all = *new Registered;
@@ -34,7 +34,7 @@ CUresult cuDeviceRegisterAsyncNotification(CUdevice device, CUasyncCallback call
   if (const CUresult bad = api::cuDeviceGet(&same, device); bad != CUDA_SUCCESS) return bad;
   if (callbackFunc == nullptr || callback == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Registered& all = registered();
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   all.on.emplace(++all.last, device);
   *callback = reinterpret_cast<CUasyncCallbackHandle>(all.last);
   return CUDA_SUCCESS;
@@ -46,7 +46,7 @@ CUresult cuDeviceUnregisterAsyncNotification(CUdevice device, CUasyncCallbackHan
   CUdevice same = 0;
   if (const CUresult bad = api::cuDeviceGet(&same, device); bad != CUDA_SUCCESS) return bad;
   Registered& all = registered();
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   const auto found = all.on.find(reinterpret_cast<std::uintptr_t>(callback));
   if (found == all.on.end() || found->second != device) return CUDA_ERROR_INVALID_VALUE;
   all.on.erase(found);

@@ -3,10 +3,10 @@
 #include <cuda.h>
 
 #include <map>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "client/call/call.h"
 #include "client/call/objects.h"
 #include "generated/client_api.h"
@@ -37,8 +37,8 @@ CUresult copy_all(const copies::Batch& batch, CUstream stream, std::size_t& fail
 /// Element sizes of arrays never change: each array is asked about once. By the handle's index, so that what
 /// is kept of arrays that have ended is bounded.
 struct ElementSizes {
-  std::mutex mutex;
-  std::map<std::uint32_t, std::pair<std::uint64_t, std::size_t>> of;
+  Mutex mutex;
+  std::map<std::uint32_t, std::pair<std::uint64_t, std::size_t>> of GUARDED_BY(mutex);
 };
 ElementSizes& element_sizes() {
   static ElementSizes& all = *new ElementSizes;
@@ -49,7 +49,7 @@ CUresult element_bytes(CUarray array, std::size_t& bytes) {
   if (!known(wire::Kind::array, array)) return bad_handle(wire::Kind::array);
   const std::uint32_t index = wire::Handle::from(raw(array)).index;
   {
-    const std::lock_guard lock(element_sizes().mutex);
+    const MutexLock lock(element_sizes().mutex);
     const auto found = element_sizes().of.find(index);
     if (found != element_sizes().of.end() && found->second.first == raw(array)) {
       bytes = found->second.second;
@@ -59,7 +59,7 @@ CUresult element_bytes(CUarray array, std::size_t& bytes) {
   CUDA_ARRAY3D_DESCRIPTOR described{};
   if (const CUresult bad = cuArray3DGetDescriptor(&described, array); bad != CUDA_SUCCESS) return bad;
   bytes = copies::element_bytes(described.Format, described.NumChannels);
-  const std::lock_guard lock(element_sizes().mutex);
+  const MutexLock lock(element_sizes().mutex);
   element_sizes().of[index] = {raw(array), bytes};
   return CUDA_SUCCESS;
 }

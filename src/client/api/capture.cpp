@@ -4,6 +4,7 @@
 #include <atomic>
 #include <thread>
 
+#include "base/mutex.h"
 #include "client/call/call.h"
 #include "client/call/capture.h"
 #include "client/call/objects.h"
@@ -24,12 +25,12 @@ using wire::Kind;
 
 /// Threads that must end the captures they began: all but relaxed ones.
 struct Begun {
-  std::mutex mutex;
-  std::map<std::uint64_t, std::thread::id> by;
+  Mutex mutex;
+  std::map<std::uint64_t, std::thread::id> by GUARDED_BY(mutex);
 };
 Begun& begun() {
   static Begun& all = kept_for_session<Begun>([](Begun& kept) {
-    const std::lock_guard lock(kept.mutex);
+    const MutexLock lock(kept.mutex);
     kept.by.clear();
     open_captures = 0;
   });
@@ -45,7 +46,7 @@ bool is_mode(CUstreamCaptureMode mode) {
 CUresult has_begun(CUstream stream, CUstreamCaptureMode mode, CUresult result) {
   ++open_captures;
   if (mode != CU_STREAM_CAPTURE_MODE_RELAXED) {
-    const std::lock_guard lock(begun().mutex);
+    const MutexLock lock(begun().mutex);
     begun().by[raw(stream)] = std::this_thread::get_id();
   }
   if (result != CUDA_SUCCESS) {  // begun, but the program hears of an earlier error
@@ -57,7 +58,7 @@ CUresult has_begun(CUstream stream, CUstreamCaptureMode mode, CUresult result) {
 
 void mark_captured(std::uint64_t graph, bool capturing) {
   GraphStore& store = graph_store();
-  const std::lock_guard lock(store.mutex);
+  const MutexLock lock(store.mutex);
   if (const auto found = store.graphs.find(graph); found != store.graphs.end()) {
     found->second.complete = false;
     found->second.capturing = capturing;
@@ -67,7 +68,7 @@ void mark_captured(std::uint64_t graph, bool capturing) {
 void forget_captured(std::uint64_t graph) {
   Ended ended;
   {
-    const std::lock_guard lock(graph_store().mutex);
+    const MutexLock lock(graph_store().mutex);
     end_graph(graph_store(), graph, ended);
   }
   ended.give_back();
@@ -108,7 +109,7 @@ CUresult ask_info(CUstream stream, Info& out) {
   out.nameless = worker_of_stream(stream).index != 0;
 
   GraphStore& store = graph_store();
-  const std::lock_guard lock(store.mutex);
+  const MutexLock lock(store.mutex);
   if (!store.graphs.contains(out.graph)) return CUDA_ERROR_UNKNOWN;
   CaptureShadow& kept = store.captures[raw(stream)];
   kept = {};
@@ -140,7 +141,7 @@ CUresult capture_info(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t
     return refuse_mixed("cuStreamGetCaptureInfo", "the nodes of a capture on the second node or later");
   }
   GraphStore& store = graph_store();
-  const std::lock_guard lock(store.mutex);
+  const MutexLock lock(store.mutex);
   const CaptureShadow& kept = store.captures[raw(stream)];
   if (id != nullptr) *id = info.id;
   if (graph != nullptr) *graph = handle_as<CUgraph>(info.graph);
@@ -253,7 +254,7 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   *phGraph = nullptr;
   if (open_captures.load() == 0) return CUDA_ERROR_ILLEGAL_STATE;
   {
-    const std::lock_guard lock(begun().mutex);
+    const MutexLock lock(begun().mutex);
     const auto found = begun().by.find(raw(hStream));
     if (found != begun().by.end() && found->second != std::this_thread::get_id())
       return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
@@ -269,10 +270,10 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   if (own != CUDA_ERROR_STREAM_CAPTURE_UNMATCHED && own != CUDA_ERROR_ILLEGAL_STATE) {
     --open_captures;
     {
-      const std::lock_guard lock(begun().mutex);
+      const MutexLock lock(begun().mutex);
       begun().by.erase(raw(hStream));
     }
-    const std::lock_guard lock(graph_store().mutex);
+    const MutexLock lock(graph_store().mutex);
     graph_store().captures.erase(raw(hStream));
   }
   if (reply.phGraph != m.phGraph) drop_graph(m.phGraph);

@@ -2,9 +2,9 @@
 #include <cuda.h>
 
 #include <algorithm>
-#include <mutex>
 #include <tuple>
 
+#include "base/mutex.h"
 #include "client/call/call.h"
 #include "client/call/objects.h"
 #include "client/memory/arriving_copies.h"
@@ -23,8 +23,8 @@ using namespace gpupool::client;
 
 namespace {
 
-std::mutex& context_mutex() {
-  static std::mutex& mutex = *new std::mutex;
+Mutex& context_mutex() {
+  static Mutex& mutex = *new Mutex;
   return mutex;
 }
 
@@ -114,7 +114,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
   runtime().begin_if_over();
   if (const CUresult bad = check_device(dev); bad != CUDA_SUCCESS) return bad;
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock(context_mutex());
+  const MutexLock lock(context_mutex());
   ++primary(dev)->retained;
   *pctx = handle_as<CUcontext>(primary_context(dev));
   return CUDA_SUCCESS;
@@ -122,7 +122,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
   if (const CUresult bad = check_device(dev); bad != CUDA_SUCCESS) return bad;
-  const std::lock_guard lock(context_mutex());
+  const MutexLock lock(context_mutex());
   Context* const object = primary(dev);
   if (object->retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
   --object->retained;
@@ -131,7 +131,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
   if (const CUresult bad = check_device(dev); bad != CUDA_SUCCESS) return bad;
-  const std::lock_guard lock(context_mutex());
+  const MutexLock lock(context_mutex());
   primary(dev)->flags = flags;
   return CUDA_SUCCESS;
 }
@@ -139,7 +139,7 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
 CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active) {
   if (const CUresult bad = check_device(dev); bad != CUDA_SUCCESS) return bad;
   if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock(context_mutex());
+  const MutexLock lock(context_mutex());
   *flags = primary(dev)->flags;
   *active = primary(dev)->retained > 0 ? 1 : 0;
   return CUDA_SUCCESS;
@@ -196,7 +196,7 @@ CUresult cuCtxAttach(CUcontext* pctx, unsigned int flags) {
   Context* object = nullptr;
   if (const CUresult bad = object_of(nullptr, object); bad != CUDA_SUCCESS) return bad;
   if (pctx == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock(context_mutex());
+  const MutexLock lock(context_mutex());
   ++object->attached;
   *pctx = handle_as<CUcontext>(current_context());
   return CUDA_SUCCESS;
@@ -208,7 +208,7 @@ CUresult cuCtxDetach(CUcontext ctx) {
   if (const CUresult bad = object_of(ctx, object); bad != CUDA_SUCCESS) return bad;
   if (object->primary || object->green) return CUDA_ERROR_INVALID_CONTEXT;
   {
-    const std::lock_guard lock(context_mutex());
+    const MutexLock lock(context_mutex());
     if (--object->attached > 0) return CUDA_SUCCESS;
   }
   return api::cuCtxDestroy_v2(ctx);

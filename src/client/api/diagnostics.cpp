@@ -2,9 +2,9 @@
 #include <cuda.h>
 
 #include <cstring>
-#include <mutex>
 #include <set>
 
+#include "base/mutex.h"
 #include "client/call/call.h"
 #include "client/call/objects.h"
 #include "client/call/refuse.h"
@@ -17,28 +17,31 @@ namespace {
 
 /// Start and complete callbacks: remembered only so that a wrong handle is told from a right one.
 struct CoredumpCallbacks {
-  std::mutex mutex;
-  std::set<std::uint64_t> start, complete;
-  std::uint64_t next = 1;
+  Mutex mutex;
+  std::set<std::uint64_t> start GUARDED_BY(mutex), complete GUARDED_BY(mutex);
+  std::uint64_t next GUARDED_BY(mutex) = 1;
 };
 CoredumpCallbacks& coredump_callbacks() {
   static CoredumpCallbacks& all = *new CoredumpCallbacks;
   return all;
 }
 
-CUresult register_callback(std::set<std::uint64_t>& callbacks, CUcoredumpStatusCallback function,
+using Callbacks = std::set<std::uint64_t> CoredumpCallbacks::*;
+
+CUresult register_callback(Callbacks callbacks, CUcoredumpStatusCallback function,
                            CUcoredumpCallbackHandle* out) {
   if (function == nullptr || out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CoredumpCallbacks& all = coredump_callbacks();
-  const std::lock_guard lock(all.mutex);
-  callbacks.insert(all.next);
+  const MutexLock lock(all.mutex);
+  (all.*callbacks).insert(all.next);
   *out = handle_as<CUcoredumpCallbackHandle>(all.next++);
   return CUDA_SUCCESS;
 }
 
-CUresult deregister_callback(std::set<std::uint64_t>& callbacks, CUcoredumpCallbackHandle callback) {
-  const std::lock_guard lock(coredump_callbacks().mutex);
-  return callbacks.erase(raw(callback)) != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+CUresult deregister_callback(Callbacks callbacks, CUcoredumpCallbackHandle callback) {
+  CoredumpCallbacks& all = coredump_callbacks();
+  const MutexLock lock(all.mutex);
+  return (all.*callbacks).erase(raw(callback)) != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /// Bytes of a setting's value: a bool, an int of flags, or an empty text.
@@ -118,17 +121,17 @@ CUresult cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void* value, si
 }
 CUresult cuCoredumpRegisterStartCallback(CUcoredumpStatusCallback callback, void*,
                                          CUcoredumpCallbackHandle* callbackOut) {
-  return register_callback(coredump_callbacks().start, callback, callbackOut);
+  return register_callback(&CoredumpCallbacks::start, callback, callbackOut);
 }
 CUresult cuCoredumpRegisterCompleteCallback(CUcoredumpStatusCallback callback, void*,
                                             CUcoredumpCallbackHandle* callbackOut) {
-  return register_callback(coredump_callbacks().complete, callback, callbackOut);
+  return register_callback(&CoredumpCallbacks::complete, callback, callbackOut);
 }
 CUresult cuCoredumpDeregisterStartCallback(CUcoredumpCallbackHandle callback) {
-  return deregister_callback(coredump_callbacks().start, callback);
+  return deregister_callback(&CoredumpCallbacks::start, callback);
 }
 CUresult cuCoredumpDeregisterCompleteCallback(CUcoredumpCallbackHandle callback) {
-  return deregister_callback(coredump_callbacks().complete, callback);
+  return deregister_callback(&CoredumpCallbacks::complete, callback);
 }
 
 }  // namespace gpupool::client::api

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "base/mutex.h"
 #include "client/call/call.h"
 #include "client/call/objects.h"
 #include "client/objects/graph_store.h"
@@ -59,7 +60,7 @@ CUresult cuGraphDestroy(CUgraph hGraph) {
   Ended ended;
   {
     GraphStore& store = graph_store();
-    const std::lock_guard lock(store.mutex);
+    const MutexLock lock(store.mutex);
     const auto found = store.graphs.find(raw(hGraph));
     if (found == store.graphs.end() || found->second.owner != 0) return CUDA_ERROR_INVALID_VALUE;
     end_graph(store, raw(hGraph), ended);
@@ -87,7 +88,7 @@ CUresult cuGraphClone(CUgraph* phGraphClone, CUgraph originalGraph) {
   }
   {
     GraphStore& store = graph_store();
-    const std::lock_guard lock(store.mutex);
+    const MutexLock lock(store.mutex);
     store.graphs[m.clone].user_objects.add(store.graphs[m.graph].user_objects);
   }
   *phGraphClone = handle_as<CUgraph>(m.clone);
@@ -153,7 +154,7 @@ CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned in
   if (!retain_user_object(object, count)) return CUDA_ERROR_INVALID_VALUE;
   if (moves && !release_user_object(object, count)) return CUDA_ERROR_INVALID_VALUE;
   GraphStore& store = graph_store();
-  const std::lock_guard lock(store.mutex);
+  const MutexLock lock(store.mutex);
   store.graphs[raw(graph)].user_objects.adopt(object, count);
   return CUDA_SUCCESS;
 }
@@ -163,7 +164,7 @@ CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned i
   if (count == 0) return CUDA_ERROR_INVALID_VALUE;
   {
     GraphStore& store = graph_store();
-    const std::lock_guard lock(store.mutex);
+    const MutexLock lock(store.mutex);
     if (!store.graphs[raw(graph)].user_objects.give(object, count)) return CUDA_ERROR_INVALID_VALUE;
   }
   return release_user_object(object, count) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

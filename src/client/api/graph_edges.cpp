@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/mutex.h"
 #include "client/call/call.h"
 #include "client/call/objects.h"
 #include "client/objects/graph_store.h"
@@ -50,7 +51,8 @@ CUresult give_data(const std::vector<CUgraphEdgeData>& data, CUgraphEdgeData* ou
   return lossless ? CUDA_SUCCESS : CUDA_ERROR_LOSSY_QUERY;
 }
 
-/// All edges of a complete graph. The mutex is held.
+/// All edges of a complete graph.
+Edges edges_of(GraphStore& store, std::uint64_t graph) REQUIRES(store.mutex);
 Edges edges_of(GraphStore& store, std::uint64_t graph) {
   Edges edges;
   for (const std::uint64_t node : store.graphs[graph].nodes) {
@@ -65,10 +67,12 @@ Edges edges_of(GraphStore& store, std::uint64_t graph) {
 
 /// Calls `use(store)` with the graph complete and the mutex held.
 template <class Use>
+CUresult with_graph(std::uint64_t graph, Use use) NOT_ANALYSED;
+template <class Use>
 CUresult with_graph(std::uint64_t graph, Use use) {
   if (const CUresult bad = complete_graph(graph); bad != CUDA_SUCCESS) return bad;
   GraphStore& store = graph_store();
-  const std::lock_guard lock(store.mutex);
+  const MutexLock lock(store.mutex);
   if (!store.graphs.contains(graph)) return CUDA_ERROR_INVALID_VALUE;
   return use(store);
 }
@@ -76,7 +80,7 @@ CUresult with_graph(std::uint64_t graph, Use use) {
 /// The graph of a node; 0 for none.
 std::uint64_t graph_of(CUgraphNode node) {
   GraphStore& store = graph_store();
-  const std::lock_guard lock(store.mutex);
+  const MutexLock lock(store.mutex);
   const auto found = store.nodes.find(raw(node));
   return found == store.nodes.end() ? 0 : found->second.graph;
 }
@@ -85,7 +89,7 @@ CUresult get_edges(CUgraph graph, CUgraphNode* from, CUgraphNode* to, CUgraphEdg
                    std::size_t* count) {
   if (!known(Kind::graph, graph)) return no_such_graph();
   if (count == nullptr || (from == nullptr) != (to == nullptr)) return CUDA_ERROR_INVALID_VALUE;
-  return with_graph(raw(graph), [&](GraphStore& store) {
+  return with_graph(raw(graph), [&](GraphStore& store) REQUIRES(store.mutex) {
     const Edges edges = edges_of(store, raw(graph));
     if (const CUresult bad = give_data(edges.data, data, from != nullptr, *count); bad != CUDA_SUCCESS)
       return bad;
@@ -98,7 +102,7 @@ CUresult get_dependencies(CUgraphNode node, CUgraphNode* out, CUgraphEdgeData* d
   const std::uint64_t graph = graph_of(node);
   if (graph == 0) return no_such_graph();
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return with_graph(graph, [&](GraphStore& store) {
+  return with_graph(graph, [&](GraphStore& store) REQUIRES(store.mutex) {
     Edges edges;
     for (const GraphEdge& edge : store.nodes[raw(node)].after) {
       edges.from.push_back(edge.node);
@@ -114,7 +118,7 @@ CUresult get_dependents(CUgraphNode node, CUgraphNode* out, CUgraphEdgeData* dat
   const std::uint64_t graph = graph_of(node);
   if (graph == 0) return no_such_graph();
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return with_graph(graph, [&](GraphStore& store) {
+  return with_graph(graph, [&](GraphStore& store) REQUIRES(store.mutex) {
     const Edges all = edges_of(store, graph);
     Edges edges;
     for (std::size_t n = 0; n < all.from.size(); ++n) {
@@ -128,6 +132,8 @@ CUresult get_dependents(CUgraphNode node, CUgraphNode* out, CUgraphEdgeData* dat
   });
 }
 
+std::vector<GraphEdge>::iterator edge_between(GraphStore& store, std::uint64_t from, std::uint64_t to)
+    REQUIRES(store.mutex);
 std::vector<GraphEdge>::iterator edge_between(GraphStore& store, std::uint64_t from, std::uint64_t to) {
   auto& after = store.nodes[to].after;
   return std::find_if(after.begin(), after.end(), [&](const GraphEdge& edge) { return edge.node == from; });
@@ -139,7 +145,7 @@ CUresult change_edges(CUgraph graph, const CUgraphNode* from, const CUgraphNode*
   if (!known(Kind::graph, graph)) return no_such_graph();
   if (count == 0) return CUDA_SUCCESS;
   if (from == nullptr || to == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult checked = with_graph(raw(graph), [&](GraphStore& store) {
+  const CUresult checked = with_graph(raw(graph), [&](GraphStore& store) REQUIRES(store.mutex) {
     for (std::size_t n = 0; n < count; ++n) {
       const auto first = store.nodes.find(raw(from[n])), second = store.nodes.find(raw(to[n]));
       if (first == store.nodes.end() || second == store.nodes.end() || first == second ||
@@ -157,7 +163,7 @@ CUresult change_edges(CUgraph graph, const CUgraphNode* from, const CUgraphNode*
   m.to = std::as_bytes(std::span(to, count));
   if (data != nullptr) m.edges = std::as_bytes(std::span(data, count));
   if (const CUresult bad = post(m, current_context()); bad != CUDA_SUCCESS) return bad;
-  return with_graph(raw(graph), [&](GraphStore& store) {
+  return with_graph(raw(graph), [&](GraphStore& store) REQUIRES(store.mutex) {
     for (std::size_t n = 0; n < count; ++n) {
       const auto edge = edge_between(store, raw(from[n]), raw(to[n]));
       auto& after = store.nodes[raw(to[n])].after;
@@ -183,16 +189,17 @@ CUresult cuGraphRemoveDependencies(CUgraph, const CUgraphNode*, const CUgraphNod
 
 CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode* nodes, size_t* numNodes) {
   if (!known(Kind::graph, hGraph)) return no_such_graph();
-  return with_graph(raw(hGraph), [&](GraphStore& store) {
+  return with_graph(raw(hGraph), [&](GraphStore& store) REQUIRES(store.mutex) {
     return give_nodes(store.graphs[raw(hGraph)].nodes, nodes, numNodes);
   });
 }
 
 CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode* rootNodes, size_t* numRootNodes) {
   if (!known(Kind::graph, hGraph)) return no_such_graph();
-  return with_graph(raw(hGraph), [&](GraphStore& store) {
+  return with_graph(raw(hGraph), [&](GraphStore& store) REQUIRES(store.mutex) {
     std::vector<std::uint64_t> roots = store.graphs[raw(hGraph)].nodes;
-    std::erase_if(roots, [&](std::uint64_t node) { return !store.nodes[node].after.empty(); });
+    std::erase_if(roots,
+                  [&](std::uint64_t node) REQUIRES(store.mutex) { return !store.nodes[node].after.empty(); });
     return give_nodes(roots, rootNodes, numRootNodes);
   });
 }
@@ -245,7 +252,7 @@ CUresult cuGraphDestroyNode(CUgraphNode hNode) {
   Ended ended;
   {
     GraphStore& store = graph_store();
-    const std::lock_guard lock(store.mutex);
+    const MutexLock lock(store.mutex);
     end_node(store, raw(hNode), ended);
   }
   messages::GraphDestroyNode m;
@@ -257,7 +264,7 @@ CUresult cuGraphDestroyNode(CUgraphNode hNode) {
 
 CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType* type) {
   GraphStore& store = graph_store();
-  const std::lock_guard lock(store.mutex);
+  const MutexLock lock(store.mutex);
   const auto found = store.nodes.find(raw(hNode));
   if (found == store.nodes.end()) return no_such_graph();
   if (type == nullptr) return CUDA_ERROR_INVALID_VALUE;

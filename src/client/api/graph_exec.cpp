@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "base/mutex.h"
 #include "client/call/call.h"
 #include "client/call/objects.h"
 #include "client/objects/graph_store.h"
@@ -25,7 +26,7 @@ CUresult count_host_nodes(std::uint64_t graph, int& out) {
   GraphStore& store = graph_store();
   std::vector<CUgraphNode> children;
   {
-    const std::lock_guard lock(store.mutex);
+    const MutexLock lock(store.mutex);
     for (const std::uint64_t node : store.graphs[graph].nodes) {
       const CUgraphNodeType type = store.nodes[node].type;
       if (type == CU_GRAPH_NODE_TYPE_HOST) ++out;
@@ -67,7 +68,7 @@ CUresult instantiate(CUgraphExec* out, CUgraph graph, unsigned long long flags) 
   int host_nodes = 0;
   if (host_functions_are_used()) static_cast<void>(count_host_nodes(raw(graph), host_nodes));
   GraphStore& store = graph_store();
-  const std::lock_guard lock(store.mutex);
+  const MutexLock lock(store.mutex);
   ExecShadow& shadow = store.execs[m.phGraphExec];
   shadow.graph = raw(graph);
   shadow.host_nodes = host_nodes;
@@ -138,7 +139,7 @@ CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
   {
     const WorkerLink& worker = worker_of_stream(hStream);
     GraphStore& store = graph_store();
-    const std::lock_guard lock(store.mutex);
+    const MutexLock lock(store.mutex);
     ExecShadow& shadow = store.execs[raw(hGraphExec)];
     shadow.launched = true;
     for (int n = 0; n < shadow.host_nodes; ++n) expect_host_function(worker);
@@ -155,7 +156,7 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
   ExecShadow gone;
   {
     GraphStore& store = graph_store();
-    const std::lock_guard lock(store.mutex);
+    const MutexLock lock(store.mutex);
     if (const auto found = store.execs.find(raw(hGraphExec)); found != store.execs.end()) {
       gone = std::move(found->second);
       store.execs.erase(found);

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "base/mutex.h"
 #include "client/call/call.h"
 #include "client/call/objects.h"
 #include "client/objects/graph_memory.h"
@@ -25,7 +26,7 @@ CUresult take_dependencies(std::uint64_t graph, const CUgraphNode* nodes, const 
                            std::size_t count, std::vector<GraphEdge>& out) {
   if (nodes == nullptr && count != 0) return CUDA_ERROR_INVALID_VALUE;
   GraphStore& store = graph_store();
-  const std::lock_guard lock(store.mutex);
+  const MutexLock lock(store.mutex);
   for (std::size_t n = 0; n < count; ++n) {
     const auto found = store.nodes.find(raw(nodes[n]));
     if (found == store.nodes.end() || found->second.graph != graph) return no_such_graph();
@@ -97,7 +98,7 @@ CUresult send(NewNode& node, CUgraphNodeParams& params, bool with_data) {
 
 CUresult find_node(CUgraphNode node, NodeShadow& out) {
   GraphStore& store = graph_store();
-  const std::lock_guard lock(store.mutex);
+  const MutexLock lock(store.mutex);
   const auto found = store.nodes.find(raw(node));
   if (found == store.nodes.end()) return no_such_graph();
   out.graph = found->second.graph;
@@ -117,7 +118,7 @@ CUresult child_of(CUgraphNode node, std::uint64_t graph, std::uint64_t& out) {
   m.graph = made;
   const CUresult result = post(m, current_context());
   GraphStore& store = graph_store();
-  std::unique_lock lock(store.mutex);
+  MutexLock lock(store.mutex);
   const auto found = store.nodes.find(raw(node));
   if (result == CUDA_SUCCESS && found != store.nodes.end()) {
     found->second.graphs = {made};
@@ -140,6 +141,7 @@ CUresult read_params(CUgraphNode node, std::vector<std::byte>& out) {
 }
 
 /// The graph at the top of those that a node is part of.
+std::uint64_t root_of(GraphStore& store, std::uint64_t graph) REQUIRES(store.mutex);
 std::uint64_t root_of(GraphStore& store, std::uint64_t graph) {
   for (auto found = store.graphs.find(graph); found != store.graphs.end() && found->second.owner != 0;
        found = store.graphs.find(graph)) {
@@ -179,7 +181,7 @@ CUresult add_node(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependenci
 
   GraphStore& store = graph_store();
   {
-    const std::lock_guard lock(store.mutex);
+    const MutexLock lock(store.mutex);
     node.shadow.graphs = node.bodies;
     GraphShadow& into = store.graphs[raw(graph)];
     into.nodes.push_back(node.handle);
@@ -228,7 +230,7 @@ CUresult get_node(CUgraphNode handle, CUgraphNodeParams& params) {
       node.given->params.conditional.phGraph_out = node.given->graphs.data();
     }
     GraphStore& store = graph_store();
-    const std::lock_guard lock(store.mutex);
+    const MutexLock lock(store.mutex);
     const auto found = store.nodes.find(raw(handle));
     if (found == store.nodes.end()) return CUDA_ERROR_INVALID_VALUE;
     found->second.params = node.params;
@@ -259,7 +261,7 @@ CUresult set_node(CUgraphNode handle, CUgraphNodeParams& params) {
   m.params = node.params;
   if (const CUresult bad = post(m, current_context()); bad != CUDA_SUCCESS) return bad;
   GraphStore& store = graph_store();
-  const std::lock_guard lock(store.mutex);
+  const MutexLock lock(store.mutex);
   const auto found = store.nodes.find(raw(handle));
   if (found == store.nodes.end()) return CUDA_ERROR_INVALID_VALUE;
   found->second.params = std::move(node.params);
@@ -278,7 +280,7 @@ CUresult set_exec_node(CUgraphExec exec, CUgraphNode handle, CUgraphNodeParams& 
   if (params.type == CU_GRAPH_NODE_TYPE_KERNEL) {
     {
       GraphStore& store = graph_store();
-      const std::lock_guard lock(store.mutex);
+      const MutexLock lock(store.mutex);
       if (store.execs[raw(exec)].graph != root_of(store, node.graph)) return CUDA_ERROR_INVALID_VALUE;
     }
     messages::GraphSetExecKernel m;

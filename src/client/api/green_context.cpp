@@ -3,8 +3,8 @@
 
 #include <cstring>
 #include <map>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "client/call/call.h"
 #include "client/call/objects.h"
 #include "client/objects/plain_objects.h"
@@ -21,12 +21,12 @@ struct GreenContext {
   std::uint64_t context = 0;  ///< made of it, once somebody asked
 };
 struct GreenContexts {
-  std::mutex mutex;
-  std::map<std::uint64_t, GreenContext> of;
+  Mutex mutex;
+  std::map<std::uint64_t, GreenContext> of GUARDED_BY(mutex);
 };
 GreenContexts& green_contexts() {
   static GreenContexts& all = kept_for_session<GreenContexts>([](GreenContexts& kept) {
-    const std::lock_guard lock(kept.mutex);
+    const MutexLock lock(kept.mutex);
     kept.of.clear();
   });
   return all;
@@ -34,7 +34,7 @@ GreenContexts& green_contexts() {
 
 CUresult context_of_green(CUgreenCtx green, std::uint64_t& handle) {
   if (!known(wire::Kind::green_context, green)) return bad_handle(wire::Kind::green_context);
-  const std::lock_guard lock(green_contexts().mutex);  // two threads must not make two
+  const MutexLock lock(green_contexts().mutex);  // two threads must not make two
   GreenContext& object = green_contexts().of[raw(green)];
   if (object.context == 0) {
     Context* made = nullptr;
@@ -82,7 +82,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUdevice de
   if (own != CUDA_SUCCESS) return result;
   const CUgreenCtx green = handle_as<CUgreenCtx>(made.keep());
   {
-    const std::lock_guard lock(green_contexts().mutex);
+    const MutexLock lock(green_contexts().mutex);
     green_contexts().of[raw(green)].device = dev;
   }
   if (result != CUDA_SUCCESS) {
@@ -97,7 +97,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx hCtx) {
   if (!known(wire::Kind::green_context, hCtx)) return bad_handle(wire::Kind::green_context);
   std::uint64_t context = 0;
   {
-    const std::lock_guard lock(green_contexts().mutex);
+    const MutexLock lock(green_contexts().mutex);
     if (const auto found = green_contexts().of.find(raw(hCtx)); found != green_contexts().of.end()) {
       context = found->second.context;
       green_contexts().of.erase(found);

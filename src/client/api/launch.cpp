@@ -5,9 +5,9 @@
 #include <array>
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <tuple>
 
+#include "base/mutex.h"
 #include "client/call/call.h"
 #include "client/call/objects.h"
 #include "client/objects/images.h"
@@ -207,7 +207,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CU
                                                               size_t dynamicSMemSize, unsigned int flags) {
   runtime().begin_if_over();
   using Key = std::tuple<std::shared_ptr<KernelInfo>, int, std::size_t, unsigned, int, unsigned>;
-  static std::mutex& mutex = *new std::mutex;
+  static Mutex& mutex = *new Mutex;
   static std::map<Key, int>& cache = *new std::map<Key, int>;
   const Function* const function = find_function(raw(func));
   if (function == nullptr) return bad_handle(wire::Kind::function);
@@ -219,7 +219,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CU
                 function->info->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES],
                 worker_of_context(current_context()).index};  // the devices of one node are of one kind
   {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     if (const auto found = cache.find(key); found != cache.end()) {
       *numBlocks = found->second;
       return CUDA_SUCCESS;
@@ -233,7 +233,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CU
   replies::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags reply;
   if (const CUresult bad = ask(m, reply); bad != CUDA_SUCCESS) return bad;
   *numBlocks = reply.numBlocks;
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   if (cache.size() > 4096) cache.clear();
   cache[key] = reply.numBlocks;
   return CUDA_SUCCESS;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/mutex.h"
 #include "client/call/call.h"
 #include "client/call/capture.h"
 #include "client/call/objects.h"
@@ -27,14 +28,14 @@ namespace {
 constexpr std::uint32_t devices_most = 64;
 using Kind = MemoryPool::Kind;
 
-std::mutex& pool_mutex() {  // protects the pools' accounts and attributes, and `current`
-  static std::mutex& mutex = *new std::mutex;
+Mutex& pool_mutex() {  // protects the pools' accounts and attributes, and `current`
+  static Mutex& mutex = *new Mutex;
   return mutex;
 }
 /// The pool in force for a place, by the index of its default pool; 0: the default one.
 std::array<std::uint64_t, 3 * devices_most>& current() {
   static auto& all = kept_for_session<std::array<std::uint64_t, 3 * devices_most>>([](auto& kept) {
-    const std::lock_guard lock(pool_mutex());
+    const MutexLock lock(pool_mutex());
     kept.fill(0);
   });
   return all;
@@ -106,7 +107,7 @@ CUresult get_pool(CUmemoryPool* pool, const CUmemLocation* place, CUmemAllocatio
   if (pool == nullptr || place == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Location location;
   if (const CUresult bad = locate(*place, type, location); bad != CUDA_SUCCESS) return bad;
-  const std::lock_guard lock(pool_mutex());
+  const MutexLock lock(pool_mutex());
   *pool =
       handle_as<CUmemoryPool>(the_default ? default_pool(location, *place) : current_pool(location, *place));
   return CUDA_SUCCESS;
@@ -120,7 +121,7 @@ CUresult set_pool(const CUmemLocation* place, CUmemAllocationType type, CUmemory
   Location location;
   if (const CUresult bad = locate(*place, type, location); bad != CUDA_SUCCESS) return bad;
   if (object->kind != location.kind || object->device != location.device) return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock(pool_mutex());
+  const MutexLock lock(pool_mutex());
   current()[location.index] = raw(pool);
   return CUDA_SUCCESS;
 }
@@ -138,7 +139,7 @@ class Counted {
   Counted(MemoryPool& pool, std::size_t size) : pool_(pool), size_(size) {}
   ~Counted() {
     if (kept_) return;
-    const std::lock_guard lock(pool_mutex());
+    const MutexLock lock(pool_mutex());
     pool_.used -= size_;
   }
   Counted(const Counted&) = delete;
@@ -171,7 +172,7 @@ CUresult allocate(CUdeviceptr* dptr, std::size_t size, std::uint64_t handle, CUs
     return allocate_in_capture(dptr, size, stream);
   }
   {
-    const std::lock_guard lock(pool_mutex());
+    const MutexLock lock(pool_mutex());
     if (pool->max_size != 0 && (size > pool->max_size || pool->used > pool->max_size - size)) {
       remember_refusal("out of memory: " + amount(size) +
                        " asked of a memory pool whose own limit (maxSize) is " + amount(pool->max_size) +
@@ -267,7 +268,7 @@ CUresult free_block(CUdeviceptr address, std::uint64_t stream) try {
   }
   const CUresult result = device_memory().free(address, stream);
   if (result == CUDA_SUCCESS && pool != nullptr) {
-    const std::lock_guard lock(pool_mutex());
+    const MutexLock lock(pool_mutex());
     pool->used -= std::min(pool->used, found->block.requested);
   }
   return result;
@@ -363,7 +364,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (object->is_default) return CUDA_ERROR_INVALID_VALUE;
   end_export(ExportKind::pool, object->device, raw(pool));
-  const std::lock_guard lock(pool_mutex());
+  const MutexLock lock(pool_mutex());
   for (auto& chosen : current()) {
     if (chosen == raw(pool)) chosen = 0;
   }
@@ -376,7 +377,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const std::size_t size = attribute_size(attr);
   if (value == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock(pool_mutex());
+  const MutexLock lock(pool_mutex());
   const std::uint64_t found = attribute_value(*object, attr);
   std::memcpy(value, &found, size);
   return CUDA_SUCCESS;
@@ -388,7 +389,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::uint64_t stored = 0;
   std::memcpy(&stored, value, attribute_size(attr));
-  const std::lock_guard lock(pool_mutex());
+  const MutexLock lock(pool_mutex());
   switch (attr) {
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/mutex.h"
 #include "client/call/call.h"
 #include "client/call/objects.h"
 #include "client/call/refuse.h"
@@ -37,7 +38,7 @@ CUresult enumerate(H* out, unsigned count, std::uint64_t handle, wire::Kind kind
   std::shared_ptr<Image> image;
   if (const CUresult bad = image_of(handle, kind, image); bad != CUDA_SUCCESS) return bad;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  count = std::min<unsigned>(count, static_cast<unsigned>(image->kernels.size()));
+  count = std::min(count, image->kernel_count());
   for (unsigned n = 0; n < count; ++n) {
     std::uint64_t found = 0;
     if (const CUresult bad = bind_kernel(*image, n, found); bad != CUDA_SUCCESS) return bad;
@@ -117,7 +118,7 @@ CUresult cuModuleGetFunctionCount(unsigned int* count, CUmodule mod) {
   std::shared_ptr<Image> image;
   if (const CUresult bad = image_of(raw(mod), wire::Kind::module, image); bad != CUDA_SUCCESS) return bad;
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *count = static_cast<unsigned>(image->kernels.size());
+  *count = image->kernel_count();
   return CUDA_SUCCESS;
 }
 
@@ -177,7 +178,7 @@ CUresult cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
   std::shared_ptr<Image> image;
   if (const CUresult bad = image_of(raw(lib), wire::Kind::library, image); bad != CUDA_SUCCESS) return bad;
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *count = static_cast<unsigned>(image->kernels.size());
+  *count = image->kernel_count();
   return CUDA_SUCCESS;
 }
 
@@ -191,7 +192,7 @@ CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
   if (const CUresult bad = image_of(raw(library), wire::Kind::library, image); bad != CUDA_SUCCESS)
     return bad;
   if (pMod == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock(image->mutex);
+  const MutexLock lock(image->mutex);
   if (image->module == 0) {
     std::shared_ptr<Image>* slot = nullptr;
     const std::uint64_t handle = tables().modules.mint(slot);

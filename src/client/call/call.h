@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/mutex.h"
 #include "client/call/call_hooks.h"
 #include "client/call/current_context.h"
 #include "client/call/routing.h"
@@ -149,7 +150,7 @@ CUresult post_to(const Route& route, const M& message, PayloadOut payload, std::
   const Body<M> body(message);
   const auto encode = [&](wire::Writer& writer) { body.write(writer); };
   std::vector<iovec> storage;
-  std::unique_lock<std::mutex> handed_over;
+  HandedOver handed_over;
   if constexpr (M::bulk_request && M::id != MessageId::WritePages) make_readable(payload, storage);
   if constexpr (M::gives_work) {
     if (host_memory_is_shared()) {

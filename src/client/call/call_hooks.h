@@ -8,8 +8,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace gpupool::client {
 
@@ -50,7 +51,8 @@ inline bool host_memory_is_shared() {
 
 /// Before work is given to a worker's devices: they get what the host wrote. What is closed to the host then
 /// stays so while `handed_over` is held, which must be until the work is posted.
-CUresult hand_host_memory_over(WorkerLink& worker, std::unique_lock<std::mutex>& handed_over);
+using HandedOver = std::unique_lock<Mutex>;
+CUresult hand_host_memory_over(WorkerLink& worker, HandedOver& handed_over);
 /// Before memory of a worker's devices is read: they get what the host wrote.
 CUresult flush_host_memory(WorkerLink& worker);
 /// After one of a worker's devices has been waited for.

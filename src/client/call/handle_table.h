@@ -5,9 +5,9 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "wire/handle.h"
 
 namespace gpupool::client {
@@ -27,7 +27,7 @@ class HandleTable {
 
   /// A new handle with a default object, or 0 when there are wire::max_handles of them.
   std::uint64_t mint(T*& object) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::uint32_t index;
     if (!unused_.empty()) {
       index = unused_.back();
@@ -42,7 +42,7 @@ class HandleTable {
 
   /// The handle with a fixed index below `reserved`.
   std::uint64_t mint_at(std::uint32_t index, T*& object) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return open(index, object);
   }
 
@@ -70,7 +70,7 @@ class HandleTable {
   /// forget the old object, or it would refuse the new one.
   void recycle(std::uint64_t value) {
     const auto handle = wire::Handle::from(value);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     Slot& slot = slot_of(handle);
     if (slot.generation != handle.generation) return;  // forgotten with its session meanwhile
     ++slot.generation;
@@ -80,7 +80,7 @@ class HandleTable {
   /// No handle that was minted is alive. Its index is used again after another forget_all(): until then
   /// whoever is in the middle of a call with it finds the object that it looked up.
   void forget_all() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     unused_ = std::move(resting_);
     resting_.clear();
     std::vector<bool> free(next_, false);
@@ -105,7 +105,7 @@ class HandleTable {
   void each(F use) {
     std::vector<std::uint64_t> all;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       for (std::uint32_t n = 0; n < next_; ++n) {
         Chunk* const chunk = chunks_[n / chunk_size].load();
         if (chunk == nullptr) continue;
@@ -133,7 +133,7 @@ class HandleTable {
     return (*chunks_[handle.index / chunk_size].load(std::memory_order_acquire))[handle.index % chunk_size];
   }
 
-  std::uint64_t open(std::uint32_t index, T*& object) {
+  std::uint64_t open(std::uint32_t index, T*& object) REQUIRES(mutex_) {
     auto& place = chunks_[index / chunk_size];
     if (place.load(std::memory_order_relaxed) == nullptr) place.store(new Chunk, std::memory_order_release);
     Slot& slot = (*place.load(std::memory_order_relaxed))[index % chunk_size];
@@ -143,12 +143,12 @@ class HandleTable {
     return wire::Handle{kind, slot.generation, index}.value();
   }
 
-  std::mutex mutex_;
+  Mutex mutex_;
   std::array<std::atomic<Chunk*>, wire::max_handles / chunk_size> chunks_{};
-  std::vector<std::uint32_t> unused_;
-  std::vector<std::uint32_t> resting_;  // of the session before this one
+  std::vector<std::uint32_t> unused_ GUARDED_BY(mutex_);
+  std::vector<std::uint32_t> resting_ GUARDED_BY(mutex_);  // of the session before this one
   const std::uint32_t reserved_;
-  std::uint32_t next_;
+  std::uint32_t next_ GUARDED_BY(mutex_);
 };
 
 }  // namespace gpupool::client

@@ -8,11 +8,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <type_traits>
 #include <vector>
 
+#include "base/mutex.h"
 #include "client/call/handle_table.h"
 #include "client/call/progress.h"
 #include "protocol/kernel_info.h"
@@ -62,16 +62,23 @@ struct Image {
   std::uint64_t handle = 0;
   std::uint64_t context = 0;
   bool is_library = false;
-  std::mutex mutex;  ///< protects the rest
-  std::vector<std::shared_ptr<KernelInfo>> kernels;
+  /// These two do not change once the image is loaded. `ordinals`: of a library, on workers that name its
+  /// kernels in another order than the first: their ordinals by that.
   std::map<std::string, std::uint32_t, std::less<>> by_name;
-  std::map<std::uint32_t, std::uint64_t> bound;  ///< ordinal -> handle of the kernel or function
-  std::vector<std::uint64_t> functions;          ///< made from kernels of this library
-  std::uint64_t module = 0;                      ///< of a library: its module in the current context
-  /// By worker, of which a module has one.
-  std::map<std::pair<unsigned, std::string>, std::pair<CUdeviceptr, std::size_t>> globals;
-  /// Of a library, on workers that name its kernels in another order than the first: their ordinals by that.
   std::map<unsigned, std::vector<std::uint32_t>> ordinals;
+  Mutex mutex;
+  std::vector<std::shared_ptr<KernelInfo>> kernels GUARDED_BY(mutex);
+  /// By ordinal: the handle of the kernel or function.
+  std::map<std::uint32_t, std::uint64_t> bound GUARDED_BY(mutex);
+  std::vector<std::uint64_t> functions GUARDED_BY(mutex);  ///< made from kernels of this library
+  std::uint64_t module GUARDED_BY(mutex) = 0;              ///< of a library: in the current context
+  /// By worker, of which a module has one.
+  std::map<std::pair<unsigned, std::string>, std::pair<CUdeviceptr, std::size_t>> globals GUARDED_BY(mutex);
+
+  [[nodiscard]] unsigned kernel_count() {
+    const MutexLock lock(mutex);
+    return static_cast<unsigned>(kernels.size());
+  }
 };
 
 /// A CUfunction or a CUkernel.

@@ -1,8 +1,8 @@
 #include "client/call/routing.h"
 
 #include <map>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "client/call/current_context.h"
 #include "client/call/refuse.h"
 #include "client/process/counters.h"
@@ -14,12 +14,12 @@ namespace {
 using wire::Kind;
 
 struct PhysicalPlaces {
-  std::mutex mutex;
-  std::map<std::uint64_t, int> devices;
+  Mutex mutex;
+  std::map<std::uint64_t, int> devices GUARDED_BY(mutex);
 };
 PhysicalPlaces& physical_places() {
   static PhysicalPlaces& all = kept_for_session<PhysicalPlaces>([](PhysicalPlaces& kept) {
-    const std::lock_guard lock(kept.mutex);
+    const MutexLock lock(kept.mutex);
     kept.devices.clear();
   });
   return all;
@@ -79,7 +79,7 @@ void Owners::handle(Kind kind, std::uint64_t value) {
     PhysicalPlaces& places = physical_places();
     int found = -1;
     {
-      const std::lock_guard lock(places.mutex);
+      const MutexLock lock(places.mutex);
       if (const auto at = places.devices.find(value); at != places.devices.end()) found = at->second;
     }
     if (found >= 0) device(found);
@@ -140,12 +140,12 @@ CUresult refuse_mixed(const char* function, const char* reason) {
 }
 
 void remember_physical(std::uint64_t memory, int device) {
-  const std::lock_guard lock(physical_places().mutex);
+  const MutexLock lock(physical_places().mutex);
   physical_places().devices[memory] = device;
 }
 
 void forget_physical(std::uint64_t memory) {
-  const std::lock_guard lock(physical_places().mutex);
+  const MutexLock lock(physical_places().mutex);
   physical_places().devices.erase(memory);
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "base/mutex.h"
 #include "base/process_mark.h"
 #include "client/process/log.h"
 #include "shared_api/error_log.h"
@@ -56,7 +57,7 @@ void RefusedMemoryRecord::keep(const RefusedMemory& refused) {
   remember_refusal(text);
   bool log = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     last_ = refused;
     asked_.store(refused.asked, std::memory_order_relaxed);
     process_mark::write_beside_session(suffix, refused.json() + "\n");
@@ -68,17 +69,17 @@ void RefusedMemoryRecord::keep(const RefusedMemory& refused) {
 }
 
 void RefusedMemoryRecord::forget(int device, std::uint64_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (last_ && last_->device == device && bytes >= last_->asked) drop();
 }
 
 void RefusedMemoryRecord::clear() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (last_) drop();
 }
 
 std::optional<RefusedMemory> RefusedMemoryRecord::last() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return last_;
 }
 

@@ -8,9 +8,10 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <string>
+
+#include "base/mutex.h"
 
 namespace gpupool::client {
 
@@ -46,12 +47,12 @@ class RefusedMemoryRecord {
 
  private:
   void forget(int device, std::uint64_t bytes);
-  void drop();  // precondition: mutex_ held
+  void drop() REQUIRES(mutex_);
 
   std::atomic<std::uint64_t> asked_{0};  // of last_, 0: there is none
-  std::mutex mutex_;                     // protects the rest
-  std::optional<RefusedMemory> last_;
-  std::uint64_t logged_at_ns_ = 0;
+  Mutex mutex_;
+  std::optional<RefusedMemory> last_ GUARDED_BY(mutex_);
+  std::uint64_t logged_at_ns_ GUARDED_BY(mutex_) = 0;
 };
 
 /// One per process, never destroyed.

@@ -4,9 +4,10 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <utility>
+
+#include "base/mutex.h"
 
 namespace gpupool::client {
 
@@ -26,14 +27,14 @@ class ToldShare {
   };
 
   void set_limit(std::uint64_t bytes) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     view_.limit = bytes;
     wish_.reset();  // what was wished for has been decided
     changed_.store(true);
   }
   /// By how much that has grown.
   std::uint64_t set_beside(std::uint64_t bytes) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const std::uint64_t more = bytes > view_.beside ? bytes - view_.beside : 0;
     view_.beside = bytes;
     changed_.store(true);
@@ -42,26 +43,26 @@ class ToldShare {
   }
   /// The worker had no room for so many bytes.
   void set_refusal(std::uint64_t bytes) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     refused_ = bytes;
   }
   /// The last that has not been taken, or served meanwhile.
   [[nodiscard]] std::optional<std::uint64_t> take_refusal() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return std::exchange(refused_, std::nullopt);
   }
   void set_wish(const Wish& wish) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     wish_ = wish;
   }
   [[nodiscard]] std::optional<Wish> wish() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return wish_;
   }
   /// The wish has been dealt with. `granted`: from now on the share has that size, unless something else was
   /// told meanwhile.
   void settle(const Wish& wish, bool granted) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!wish_ || wish_->number != wish.number) return;
     wish_.reset();
     if (!granted) return;
@@ -71,17 +72,17 @@ class ToldShare {
   /// What is true now; nothing when that has been taken over already.
   [[nodiscard]] std::optional<View> take_changes() {
     if (!changed_.load(std::memory_order_relaxed)) return std::nullopt;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     changed_.store(false);
     return view_;
   }
 
  private:
   std::atomic<bool> changed_{false};
-  std::mutex mutex_;  // protects the rest
-  View view_;
-  std::optional<Wish> wish_;
-  std::optional<std::uint64_t> refused_;
+  Mutex mutex_;
+  View view_ GUARDED_BY(mutex_);
+  std::optional<Wish> wish_ GUARDED_BY(mutex_);
+  std::optional<std::uint64_t> refused_ GUARDED_BY(mutex_);
 };
 
 }  // namespace gpupool::client

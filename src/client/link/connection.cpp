@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/mutex.h"
 #include "client/process/log.h"
 #include "shared_api/error_log.h"
 #include "wire/transport/dial.h"
@@ -126,7 +127,7 @@ std::unique_ptr<Connection> Connection::greet(std::unique_ptr<wire::Stream> stre
 
 Connection::~Connection() {
   {
-    const std::lock_guard lock(linking_);
+    const MutexLock lock(linking_);
     ending_ = true;
     if (stream_ != nullptr) stream_->shut_down();
   }
@@ -139,7 +140,7 @@ Connection::~Connection() {
 
 void Connection::fail(std::uint64_t connection, bool may_heal) {
   {
-    const std::lock_guard lock(linking_);
+    const MutexLock lock(linking_);
     if (state_ != State::up || connection != connection_) return;  // others have said it
     stream_->shut_down();  // ends what other threads wait for in the stream
     may_heal = may_heal && survival_ && !ending_;
@@ -158,7 +159,7 @@ void Connection::lose() {
   broken_.store(true);
   std::function<void()> tell;
   {
-    const std::lock_guard lock(linking_);
+    const MutexLock lock(linking_);
     state_ = State::lost;
     if (stream_ != nullptr) stream_->shut_down();
     if (survival_) tell = survival_->lost;

@@ -23,11 +23,11 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 
+#include "base/mutex.h"
 #include "client/link/outbox.h"
 #include "client/link/reconnect_policy.h"
 #include "client/link/reply_demultiplexer.h"
@@ -180,12 +180,12 @@ class Connection {
   std::atomic<std::int64_t> round_trip_ns_{INT64_MAX};  // the shortest so far
   std::optional<Survival> survival_;
 
-  std::mutex linking_;  // protects the next members, and stream_ against being replaced
-  std::condition_variable linked_;
-  State state_ = State::up;
-  std::uint64_t connection_ = 0;  // number of the one that is up, or was last
-  bool looks_again_ = false;
-  bool ending_ = false;
+  Mutex linking_;  // also keeps stream_ from being replaced
+  CondVar linked_;
+  State state_ GUARDED_BY(linking_) = State::up;
+  std::uint64_t connection_ GUARDED_BY(linking_) = 0;  // number of the one that is up, or was last
+  bool looks_again_ GUARDED_BY(linking_) = false;
+  bool ending_ GUARDED_BY(linking_) = false;
 
   ReplyDemultiplexer replies_;
   Outbox outbox_;

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <functional>
-#include <mutex>
 #include <new>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace gpupool::client {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 class LaneNumbers {
  public:
   std::uint32_t take() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (free_.empty()) return ++last_;
     // The lowest: few numbers stay in use, however many threads come and go.
     std::pop_heap(free_.begin(), free_.end(), std::greater<>());
@@ -21,16 +22,16 @@ class LaneNumbers {
     return lane;
   }
   void give_back(std::uint32_t lane) noexcept try {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     free_.push_back(lane);
     std::push_heap(free_.begin(), free_.end(), std::greater<>());
   } catch (const std::bad_alloc&) {  // the number is not used again
   }
 
  private:
-  std::mutex mutex_;
-  std::vector<std::uint32_t> free_;
-  std::uint32_t last_ = 0;
+  Mutex mutex_;
+  std::vector<std::uint32_t> free_ GUARDED_BY(mutex_);
+  std::uint32_t last_ GUARDED_BY(mutex_) = 0;
 };
 
 LaneNumbers& numbers() {

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/mutex.h"
 #include "base/quiet_thread.h"
 #include "client/link/lane.h"
 #include "client/process/main_wait.h"
@@ -41,11 +42,11 @@ void Outbox::finish() {
   std::memcpy(out_.data() + frame_start_, &length, sizeof(length));
 }
 
-void Outbox::wait_for_turn(std::unique_lock<std::mutex>& lock) {
-  const auto free = [this] { return (!sending_ && !paused_) || stopped_; };
+void Outbox::wait_for_turn() {
+  const auto free = [this]() REQUIRES(mutex_) { return (!sending_ && !paused_) || stopped_; };
   if (free()) return;
   ++waiting_;
-  turn_ends_.wait(lock, free);
+  turn_ends_.wait(mutex_, free);
   --waiting_;
 }
 
@@ -66,58 +67,54 @@ RetainedFrames::Chunk* Outbox::take_buffer() {
   return nullptr;
 }
 
-void Outbox::send_turns(std::unique_lock<std::mutex>& lock, int turns, std::size_t limit) {
+void Outbox::send_turns(int turns, std::size_t limit) {
   if (sending_ || paused_ || stopped_) return;  // who is sending sees to it that this goes out
   sending_ = true;
   const std::uint64_t connection = connection_;
   bool sent = true;
   while (out_.size() > 0) {
     const auto* const chunk = take_buffer();
-    lock.unlock();
-    sent = send_parts(chunk != nullptr ? chunk->frames.bytes() : being_sent_.bytes(), nullptr, 0);
-    being_sent_.clear();
-    lock.lock();
+    {
+      const MutexUnlock unlocked(mutex_);
+      sent = send_parts(chunk != nullptr ? chunk->frames.bytes() : being_sent_.bytes(), nullptr, 0);
+      being_sent_.clear();
+    }
     let_acknowledged_go();
     if (!sent || stopped_ || paused_ || --turns <= 0 || out_.size() > limit) break;
   }
   end_turn();
   if (sent && (out_.size() == 0 || paused_)) return;
-  lock.unlock();
+  const MutexUnlock unlocked(mutex_);
   if (sent) {
     wake_flusher();
   } else {
     hooks_.on_failure(connection);
   }
-  lock.lock();
 }
 
-void Outbox::relieve(std::unique_lock<std::mutex>& lock) {
+void Outbox::relieve() {
   const MainWait wait;
-  const auto too_much = [this] { return retained_.bytes() + out_.size() > most_retained; };
+  const auto too_much = [this]() REQUIRES(mutex_) { return retained_.bytes() + out_.size() > most_retained; };
   while (!stopped_) {
     if (!sending_) let_acknowledged_go();
     if (!too_much() && (paused_ || out_.size() <= flush_at)) break;
     if (sending_) {
-      wait_for_turn(lock);
+      wait_for_turn();
     } else if (!paused_ && out_.size() > 0) {
-      send_turns(lock, 1, 0);
+      send_turns(1, 0);
     } else {
       // More than this is acknowledged in several parts, so that there is one to come.
       const std::uint64_t was = acknowledged();
-      lock.unlock();
-      const bool alive = hooks_.await_progress(was);
-      lock.lock();
-      if (!alive) return;
+      const MutexUnlock unlocked(mutex_);
+      if (!hooks_.await_progress(was)) return;
     }
   }
   if (retained_.bytes() < look_for_progress_at) return;
-  lock.unlock();
+  const MutexUnlock unlocked(mutex_);
   hooks_.read_arrived();
-  lock.lock();
 }
 
-std::uint64_t Outbox::send_payload(std::unique_lock<std::mutex>& lock, const Outgoing& out,
-                                   std::uint64_t sequence, wire::Buffer* copy) {
+std::uint64_t Outbox::send_payload(const Outgoing& out, std::uint64_t sequence, wire::Buffer* copy) {
   if (sequence == 0) return 0;
   sending_ = true;
   const std::uint64_t connection = connection_;
@@ -127,15 +124,17 @@ std::uint64_t Outbox::send_payload(std::unique_lock<std::mutex>& lock, const Out
   } else if (chunk != nullptr) {
     RetainedFrames::refer(*chunk, out.payload, out.payload_parts, out.payload_bytes);
   }
-  lock.unlock();
-  const bool sent = chunk != nullptr ? send_parts(chunk->frames.bytes(), chunk->payload, chunk->payload_parts)
-                                     : send_parts(being_sent_.bytes(), out.payload, out.payload_parts);
-  being_sent_.clear();
-  lock.lock();
+  bool sent = false;
+  {
+    const MutexUnlock unlocked(mutex_);
+    sent = chunk != nullptr ? send_parts(chunk->frames.bytes(), chunk->payload, chunk->payload_parts)
+                            : send_parts(being_sent_.bytes(), out.payload, out.payload_parts);
+    being_sent_.clear();
+  }
   let_acknowledged_go();
   end_turn();
   const bool more = out_.size() > 0;
-  lock.unlock();
+  const MutexUnlock unlocked(mutex_);
   if (!sent) hooks_.on_failure(connection);
   if (more) wake_flusher();
   return sent || chunk != nullptr ? sequence : 0;
@@ -161,7 +160,7 @@ void Outbox::retain() {
 
 void Outbox::tell_taken(std::uint64_t number) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stopped_ || paused_) return;  // HELLO says it
     const wire::FrameHeader header{
         sizeof(header) + sizeof(number), static_cast<std::uint16_t>(wire::Control::taken), 0, 0, 0, 0};
@@ -172,39 +171,39 @@ void Outbox::tell_taken(std::uint64_t number) {
 }
 
 std::uint64_t Outbox::copied_bytes() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!sending_) let_acknowledged_go();
   return retained_.copied_bytes();
 }
 
 void Outbox::settle() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (!resending_) return;
   ++waiting_;
-  turn_ends_.wait(lock, [this] { return !resending_; });
+  turn_ends_.wait(mutex_, [this]() REQUIRES(mutex_) { return !resending_; });
   --waiting_;
 }
 
 void Outbox::pause() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   paused_ = true;
 }
 
 bool Outbox::await_idle() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   ++waiting_;
-  turn_ends_.wait(lock, [this] { return !sending_ || stopped_; });
+  turn_ends_.wait(mutex_, [this]() REQUIRES(mutex_) { return !sending_ || stopped_; });
   --waiting_;
   return !stopped_;
 }
 
 std::uint64_t Outbox::last_sequence() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return sequence_;
 }
 
 bool Outbox::can_go_on_after(std::uint64_t received) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return received >= acknowledged() && received <= sequence_ && retained_.complete_after(received);
 }
 
@@ -222,7 +221,7 @@ void Outbox::go_on(wire::Stream& stream, std::uint64_t connection, std::uint64_t
     repeats.append(&ask.sequence, sizeof(ask.sequence));
     repeats.append(&ask.lane, sizeof(ask.lane));
   }
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (stopped_) return;
   stream_ = &stream;
   connection_ = connection;
@@ -254,13 +253,13 @@ void Outbox::go_on(wire::Stream& stream, std::uint64_t connection, std::uint64_t
 }
 
 void Outbox::flush() {
-  std::unique_lock lock(mutex_);
-  send_turns(lock, 1, 0);
+  MutexLock lock(mutex_);
+  send_turns(1, 0);
 }
 
 void Outbox::stop() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopped_ = true;
   }
   turn_ends_.notify_all();
@@ -268,9 +267,9 @@ void Outbox::stop() {
 }
 
 void Outbox::let_go() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   ++waiting_;
-  turn_ends_.wait(lock, [this] { return !sending_; });
+  turn_ends_.wait(mutex_, [this]() REQUIRES(mutex_) { return !sending_; });
   --waiting_;
   retained_ = {};
   out_ = {};
@@ -281,7 +280,7 @@ void Outbox::let_go() {
 
 void Outbox::wake_flusher() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     flusher_asleep_.store(false, std::memory_order_relaxed);
   }
   flusher_wakes_.notify_one();
@@ -295,20 +294,20 @@ void Outbox::run_flusher() {
   int idle = 0;
   while (true) {
     {
-      std::unique_lock lock(mutex_);
+      MutexLock lock(mutex_);
       if (stopped_) return;
       if (paused_ || (out_.size() == 0 && ++idle > linger_rounds)) {
         // Before every sleep anew: a poster that woke this thread cleared the mark, and an ask may have sent
         // the post since. The mark is set under the mutex that a poster has held before it looks at it.
         while (!stopped_ && (paused_ || out_.size() == 0)) {
           flusher_asleep_.store(true, std::memory_order_seq_cst);
-          flusher_wakes_.wait(lock);
+          flusher_wakes_.wait(mutex_);
         }
         flusher_asleep_.store(false, std::memory_order_relaxed);
       }
       if (out_.size() > 0) {
         idle = 0;
-        send_turns(lock, std::numeric_limits<int>::max(), std::numeric_limits<std::size_t>::max());
+        send_turns(std::numeric_limits<int>::max(), std::numeric_limits<std::size_t>::max());
         if (stopped_) return;
         if (retained_.bytes() > look_for_progress_at) {
           lock.unlock();

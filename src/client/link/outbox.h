@@ -22,13 +22,12 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <span>
 #include <thread>
 
+#include "base/mutex.h"
 #include "client/link/retained_frames.h"
 #include "generated/message_ids.h"
 #include "wire/bytes.h"
@@ -85,12 +84,12 @@ class Outbox {
   /// in place until the frame is acknowledged and settle() has returned.
   template <class Encode>
   std::uint64_t post(const Outgoing& out, Encode& encode, wire::Buffer* copy = nullptr) {
-    std::unique_lock lock(mutex_);
-    if (out.is_large()) return send_payload(lock, out, append_when_free(lock, out, 0, encode), copy);
+    MutexLock lock(mutex_);
+    if (out.is_large()) return send_payload(out, append_when_free(out, 0, encode), copy);
     if (stopped_) return 0;
     const std::uint64_t sequence = append(out, 0, encode);
     if (out_.size() > flush_at || retained_.bytes() > most_retained) {
-      relieve(lock);
+      relieve();
       return stopped_ ? 0 : sequence;
     }
     lock.unlock();
@@ -103,17 +102,17 @@ class Outbox {
   /// has come, or the connection is lost, and settle() has returned.
   template <class Encode, class Expect>
   bool ask(const Outgoing& out, Encode& encode, Expect expect) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (out.is_large()) {
-      const std::uint64_t sequence = append_when_free(lock, out, wire::flag_ask, encode);
+      const std::uint64_t sequence = append_when_free(out, wire::flag_ask, encode);
       if (sequence == 0) return false;
       expect(sequence);
-      send_payload(lock, out, sequence, nullptr);
+      send_payload(out, sequence, nullptr);
       return true;
     }
     if (stopped_) return false;
     expect(append(out, wire::flag_ask, encode));
-    send_turns(lock, turns_of_an_asker, small);
+    send_turns(turns_of_an_asker, small);
     return true;
   }
 
@@ -159,7 +158,7 @@ class Outbox {
 
   /// When memory runs out nothing of the frame stays behind.
   template <class Encode>
-  std::uint64_t append(const Outgoing& out, std::uint16_t flags, Encode& encode) {
+  std::uint64_t append(const Outgoing& out, std::uint16_t flags, Encode& encode) REQUIRES(mutex_) {
     const std::size_t size = out_.size();
     const std::uint64_t sequence = sequence_, selected = selected_context_;
     try {
@@ -173,7 +172,7 @@ class Outbox {
     return sequence_;
   }
   template <class Encode>
-  void write_frames(const Outgoing& out, std::uint16_t flags, Encode& encode) {
+  void write_frames(const Outgoing& out, std::uint16_t flags, Encode& encode) REQUIRES(mutex_) {
     if (out.context != 0 && out.context != selected_context_) {
       selected_context_ = out.context;
       begin(static_cast<std::uint16_t>(MessageId::SelectContext), 0, out.epoch);
@@ -191,28 +190,27 @@ class Outbox {
   }
   /// A large payload must follow its frame: the frame is written when the sending is this thread's.
   template <class Encode>
-  std::uint64_t append_when_free(std::unique_lock<std::mutex>& lock, const Outgoing& out, std::uint16_t flags,
-                                 Encode& encode) {
-    wait_for_turn(lock);
+  std::uint64_t append_when_free(const Outgoing& out, std::uint16_t flags, Encode& encode) REQUIRES(mutex_) {
+    wait_for_turn();
     return stopped_ ? 0 : append(out, flags, encode);
   }
 
-  // The caller holds the lock of mutex_; all but the first two may give it up meanwhile.
-  void begin(std::uint16_t message, std::uint16_t flags, std::uint32_t epoch);
-  void finish();
-  void wait_for_turn(std::unique_lock<std::mutex>& lock);
+  // These may give mutex_ up meanwhile, but for the first two.
+  void begin(std::uint16_t message, std::uint16_t flags, std::uint32_t epoch) REQUIRES(mutex_);
+  void finish() REQUIRES(mutex_);
+  void wait_for_turn() REQUIRES(mutex_);
   /// Sends the buffer, and at most `turns` times in all while others have put no more than `limit` into it
   /// meanwhile. An asker sends for others only what surely fits the stream's buffers: the worker may be
   /// sending it its answer.
-  void send_turns(std::unique_lock<std::mutex>& lock, int turns, std::size_t limit);
+  void send_turns(int turns, std::size_t limit) REQUIRES(mutex_);
   /// Until the buffer is short again.
-  void relieve(std::unique_lock<std::mutex>& lock);
-  std::uint64_t send_payload(std::unique_lock<std::mutex>& lock, const Outgoing& out, std::uint64_t sequence,
-                             wire::Buffer* copy);
-  void end_turn();
+  void relieve() REQUIRES(mutex_);
+  std::uint64_t send_payload(const Outgoing& out, std::uint64_t sequence, wire::Buffer* copy)
+      REQUIRES(mutex_);
+  void end_turn() REQUIRES(mutex_);
   /// Takes the buffer to be sent; precondition: the sending is this thread's.
-  RetainedFrames::Chunk* take_buffer();
-  void let_acknowledged_go();
+  RetainedFrames::Chunk* take_buffer() REQUIRES(mutex_);
+  void let_acknowledged_go() REQUIRES(mutex_);
 
   bool send_parts(std::span<const std::byte> frames, const iovec* payload, int parts);
   void wake_flusher();
@@ -220,21 +218,21 @@ class Outbox {
 
   const Hooks hooks_;
 
-  std::mutex mutex_;  // protects the next members
-  wire::Stream* stream_;
-  std::uint64_t connection_ = 0;
-  wire::Buffer out_;
-  std::size_t frame_start_ = 0;
-  std::uint64_t sequence_ = 0;
-  std::uint64_t selected_context_ = 0;
-  bool sending_ = false;    // a thread is writing to the stream, without holding the lock
-  bool resending_ = false;  // and it is the one of go_on
-  bool paused_ = false;
-  int waiting_ = 0;  // threads in wait_for_turn
-  std::condition_variable turn_ends_;
-  std::condition_variable flusher_wakes_;
-  bool stopped_ = false;
-  RetainedFrames retained_;  // the newest chunk belongs to the thread that is sending
+  wire::Stream* stream_;  // of the thread that sends, see go_on
+  Mutex mutex_;
+  std::uint64_t connection_ GUARDED_BY(mutex_) = 0;
+  wire::Buffer out_ GUARDED_BY(mutex_);
+  std::size_t frame_start_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t sequence_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t selected_context_ GUARDED_BY(mutex_) = 0;
+  bool sending_ GUARDED_BY(mutex_) = false;    // a thread is writing to the stream, without holding the lock
+  bool resending_ GUARDED_BY(mutex_) = false;  // and it is the one of go_on
+  bool paused_ GUARDED_BY(mutex_) = false;
+  int waiting_ GUARDED_BY(mutex_) = 0;  // threads in wait_for_turn
+  CondVar turn_ends_;
+  CondVar flusher_wakes_;
+  bool stopped_ GUARDED_BY(mutex_) = false;
+  RetainedFrames retained_ GUARDED_BY(mutex_);  // the newest chunk belongs to the thread that is sending
 
   wire::Buffer being_sent_;  // what is not retained; belongs to the thread that is sending
   std::atomic<bool> retaining_{false};

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <exception>
 
+#include "base/mutex.h"
 #include "base/quiet_thread.h"
 #include "client/link/connection.h"
 #include "client/process/log.h"
@@ -33,7 +34,7 @@ bool was_refused(const std::string& error) {
 void Connection::survive(Survival how) {
   outbox_.retain();
   {
-    const std::lock_guard lock(linking_);
+    const MutexLock lock(linking_);
     survival_ = std::move(how);
   }
   mender_ = quiet_thread([this] { mend(); });
@@ -47,7 +48,7 @@ void Connection::look_again(bool elsewhere) {
   std::uint64_t standing = 0;
   bool leave = false;
   {
-    const std::lock_guard lock(linking_);
+    const MutexLock lock(linking_);
     looks_again_ = true;
     leave = elsewhere && state_ == State::up;
     standing = connection_;
@@ -58,22 +59,23 @@ void Connection::look_again(bool elsewhere) {
 
 bool Connection::await_connected(std::chrono::milliseconds limit) {
   const MainWait wait;
-  std::unique_lock lock(linking_);
-  linked_.wait_for(lock, limit, [this] { return state_ != State::down; });
+  MutexLock lock(linking_);
+  linked_.wait_for(linking_, limit, [this]() REQUIRES(linking_) { return state_ != State::down; });
   return state_ == State::up;
 }
 
 bool Connection::pause_for(std::chrono::milliseconds time) {
-  std::unique_lock lock(linking_);
-  linked_.wait_for(lock, time, [this] { return ending_ || state_ == State::lost || looks_again_; });
+  MutexLock lock(linking_);
+  linked_.wait_for(linking_, time,
+                   [this]() REQUIRES(linking_) { return ending_ || state_ == State::lost || looks_again_; });
   return std::exchange(looks_again_, false);
 }
 
 void Connection::mend() {
   prctl(PR_SET_NAME, "gpupool-link");
-  std::unique_lock lock(linking_);
+  MutexLock lock(linking_);
   while (true) {
-    linked_.wait(lock, [this] { return ending_ || state_ != State::up; });
+    linked_.wait(linking_, [this]() REQUIRES(linking_) { return ending_ || state_ != State::up; });
     if (ending_) return;
     const bool over = state_ == State::lost;
     lock.unlock();
@@ -96,7 +98,7 @@ void Connection::let_go() {
   replies_.let_go();
   if (listener_.joinable()) listener_.join();
   std::unique_ptr<wire::Stream> closes;
-  const std::lock_guard lock(linking_);
+  const MutexLock lock(linking_);
   std::swap(stream_, closes);
 }
 
@@ -130,7 +132,7 @@ bool Connection::reconnect() {
         if (step.kind == Kind::rest) replies_.refuse_waiting();
         wanted = pause_for(step.kind == Kind::wait ? step.time : look_while_resting);
         if (step.kind == Kind::rest && !wanted) wanted = replies_.awaited();
-        const std::lock_guard lock(linking_);
+        const MutexLock lock(linking_);
         if (ending_ || state_ == State::lost) return false;
         continue;
       }
@@ -158,7 +160,7 @@ bool Connection::reconnect() {
     log_debug("connected again by " + stream->description());
     std::uint64_t number = 0;
     {
-      const std::lock_guard lock(linking_);
+      const MutexLock lock(linking_);
       if (ending_ || state_ == State::lost) return false;
       std::swap(stream_, stream);
       number = ++connection_;

@@ -4,10 +4,12 @@
 #include <new>
 #include <utility>
 
+#include "base/mutex.h"
+
 namespace gpupool::client {
 
 void ReplyDemultiplexer::expect(Ticket& ticket, std::uint64_t sequence) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ticket.reply_.sequence = sequence;
   if (lost_) ticket.state_ = Ticket::State::lost;
   ticket.next_ = first_;
@@ -50,7 +52,7 @@ bool ReplyDemultiplexer::give_up(Ticket& ticket) {
 }
 
 ReplyDemultiplexer::Outcome ReplyDemultiplexer::wait(Ticket& mine, const Deadline& deadline) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (mine.state_ == Ticket::State::waiting || mine.state_ == Ticket::State::being_read) {
     bool in_time = true;
     if (may_lead() && mine.state_ == Ticket::State::waiting) {
@@ -61,9 +63,9 @@ ReplyDemultiplexer::Outcome ReplyDemultiplexer::wait(Ticket& mine, const Deadlin
       led_ = false;
       pass_lead_on();
     } else if (deadline && mine.state_ == Ticket::State::waiting) {
-      in_time = mine.wakes_.wait_until(lock, *deadline) == std::cv_status::no_timeout;
+      in_time = mine.wakes_.wait_until(mutex_, *deadline) == std::cv_status::no_timeout;
     } else {
-      mine.wakes_.wait(lock);
+      mine.wakes_.wait(mutex_);
     }
     if (in_time || mine.state_ != Ticket::State::waiting) continue;
     const bool left = give_up(mine);
@@ -113,7 +115,7 @@ ReplyDemultiplexer::Read ReplyDemultiplexer::read_frame() {
     return Read::ended;
   }
   if (!good) return failed_reading();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (watching_ > 0) frame_read_.notify_all();
   return Read::done;
 }
@@ -149,7 +151,7 @@ bool ReplyDemultiplexer::read_reply(const wire::FrameHeader& header, std::span<c
   body = body.subspan(sizeof(result));
   Ticket* owner = nullptr;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (owner = first_; owner != nullptr; owner = owner->next_) {
       if (owner->reply_.sequence == header.sequence && owner->state_ == Ticket::State::waiting) break;
     }
@@ -177,7 +179,7 @@ bool ReplyDemultiplexer::read_reply(const wire::FrameHeader& header, std::span<c
   }
   if (good) whole();
   // The owner may be gone as soon as the lock is given up.
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (good) {
     owner->state_ = Ticket::State::answered;
   } else {  // of a reply that was cut, the whole will come again
@@ -190,7 +192,7 @@ bool ReplyDemultiplexer::read_reply(const wire::FrameHeader& header, std::span<c
 
 void ReplyDemultiplexer::read_arrived() {
   constexpr int most = 64;  // frames; a worker that sends without end must not keep the caller
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (!may_lead()) return;
   led_ = true, ++leads_;
   lock.unlock();
@@ -204,11 +206,11 @@ void ReplyDemultiplexer::read_arrived() {
 }
 
 bool ReplyDemultiplexer::read_until(const std::function<bool()>& done) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   ++watching_;
   while (!lost_ && !done()) {
     if (!may_lead()) {
-      frame_read_.wait(lock);
+      frame_read_.wait(mutex_);
       continue;
     }
     led_ = true, ++leads_;
@@ -226,14 +228,14 @@ bool ReplyDemultiplexer::read_until(const std::function<bool()>& done) {
 
 void ReplyDemultiplexer::run_errand() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     errand_waits_ = true;
   }
   listener_wakes_.notify_one();
 }
 
 void ReplyDemultiplexer::listen(std::chrono::milliseconds quiet, const std::function<void()>& errand) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!lost_) {
     if (std::exchange(errand_waits_, false)) {
       lock.unlock();
@@ -242,11 +244,11 @@ void ReplyDemultiplexer::listen(std::chrono::milliseconds quiet, const std::func
       continue;
     }
     if (paused_ || found_end_) {  // go_on() tells of the next connection
-      listener_wakes_.wait(lock);
+      listener_wakes_.wait(mutex_);
       continue;
     }
     const std::uint64_t before = leads_;
-    if (listener_wakes_.wait_for(lock, quiet) == std::cv_status::no_timeout) continue;
+    if (listener_wakes_.wait_for(mutex_, quiet) == std::cv_status::no_timeout) continue;
     if (leads_ != before || first_ != nullptr || watching_ > 0 || !may_lead() || errand_waits_) continue;
     led_ = true;
     lock.unlock();
@@ -262,7 +264,7 @@ void ReplyDemultiplexer::listen(std::chrono::milliseconds quiet, const std::func
 }
 
 void ReplyDemultiplexer::lose() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   lost_ = true;
   for (Ticket* at = first_; at != nullptr; at = at->next_) {
     if (at->state_ == Ticket::State::waiting) at->state_ = Ticket::State::lost;
@@ -274,20 +276,20 @@ void ReplyDemultiplexer::lose() {
 }
 
 void ReplyDemultiplexer::let_go() {
-  std::unique_lock lock(mutex_);
-  lead_is_free_.wait(lock, [this] { return !led_; });
+  MutexLock lock(mutex_);
+  lead_is_free_.wait(mutex_, [this]() REQUIRES(mutex_) { return !led_; });
   receiver_.reset();
 }
 
 void ReplyDemultiplexer::pause() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   paused_ = true;
 }
 
 bool ReplyDemultiplexer::take_lead() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   paused_ = true;
-  lead_is_free_.wait(lock, [this] { return !led_ || lost_; });
+  lead_is_free_.wait(mutex_, [this]() REQUIRES(mutex_) { return !led_ || lost_; });
   return !lost_;
 }
 
@@ -307,7 +309,7 @@ bool ReplyDemultiplexer::read_pushes(std::uint64_t through) {
 
 std::vector<UnansweredAsk> ReplyDemultiplexer::unanswered(std::uint64_t received) {
   std::vector<UnansweredAsk> asks;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const Ticket* at = first_; at != nullptr; at = at->next_) {
     if (at->state_ == Ticket::State::waiting && at->reply_.sequence <= received) {
       asks.push_back({at->reply_.sequence, at->lane_});
@@ -317,7 +319,7 @@ std::vector<UnansweredAsk> ReplyDemultiplexer::unanswered(std::uint64_t received
 }
 
 void ReplyDemultiplexer::refuse_waiting() try {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (Ticket* at = first_; at != nullptr; at = at->next_) {
     if (at->state_ != Ticket::State::waiting || at->lends_) continue;
     abandoned_.insert(at->reply_.sequence);
@@ -331,12 +333,12 @@ void ReplyDemultiplexer::refuse_waiting() try {
 }
 
 bool ReplyDemultiplexer::awaited() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return first_ != nullptr;
 }
 
 void ReplyDemultiplexer::go_on(std::uint64_t connection) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   connection_ = connection;
   paused_ = found_end_ = false;
   pass_lead_on();

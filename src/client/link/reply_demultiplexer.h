@@ -29,15 +29,14 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <span>
 #include <vector>
 
+#include "base/mutex.h"
 #include "client/link/deferred_error.h"
 #include "client/link/lane.h"
 #include "client/link/outbox.h"
@@ -103,7 +102,7 @@ class ReplyDemultiplexer {
     PayloadSink* sink_;
     bool lends_;
     std::atomic<State> state_{State::waiting};
-    std::condition_variable wakes_;
+    CondVar wakes_;
     std::uint32_t lane_ = lane_of_this_thread();
     Ticket* next_ = nullptr;
   };
@@ -170,10 +169,10 @@ class ReplyDemultiplexer {
   bool read_push(const wire::FrameHeader& header, std::span<const std::byte> body, std::uint64_t payload);
   void failed(Read how);
   bool lead(const Ticket& mine, const Deadline& deadline);
-  void unlink(Ticket& ticket);
-  void pass_lead_on();
-  bool give_up(Ticket& ticket);
-  [[nodiscard]] bool may_lead() const { return !led_ && !lost_ && !paused_; }
+  void unlink(Ticket& ticket) REQUIRES(mutex_);
+  void pass_lead_on() REQUIRES(mutex_);
+  bool give_up(Ticket& ticket) REQUIRES(mutex_);
+  [[nodiscard]] bool may_lead() const REQUIRES(mutex_) { return !led_ && !lost_ && !paused_; }
 
   const Hooks hooks_;
   std::array<PushHandler, wire::first_call> handlers_;
@@ -185,19 +184,19 @@ class ReplyDemultiplexer {
   std::uint64_t untold_pushes_ = 0, untold_bytes_ = 0;
   std::atomic<std::uint64_t> taken_{0};  // number of the last push taken in
 
-  std::mutex mutex_;  // protects the rest; states of tickets change under it
-  Ticket* first_ = nullptr;
-  bool led_ = false;
-  bool lost_ = false;
-  bool paused_ = false;
-  std::condition_variable lead_is_free_;
-  std::condition_variable frame_read_;
-  std::condition_variable listener_wakes_;
-  std::uint64_t leads_ = 0;  // how often somebody has begun to read
-  bool found_end_ = false;   // by who listens, on this connection
-  bool errand_waits_ = false;
-  int watching_ = 0;                   // threads in read_until
-  std::set<std::uint64_t> abandoned_;  // numbers of asks whose askers have left
+  Mutex mutex_;  // states of tickets change under it
+  Ticket* first_ GUARDED_BY(mutex_) = nullptr;
+  bool led_ GUARDED_BY(mutex_) = false;
+  bool lost_ GUARDED_BY(mutex_) = false;
+  bool paused_ GUARDED_BY(mutex_) = false;
+  CondVar lead_is_free_;
+  CondVar frame_read_;
+  CondVar listener_wakes_;
+  std::uint64_t leads_ GUARDED_BY(mutex_) = 0;  // how often somebody has begun to read
+  bool found_end_ GUARDED_BY(mutex_) = false;   // by who listens, on this connection
+  bool errand_waits_ GUARDED_BY(mutex_) = false;
+  int watching_ GUARDED_BY(mutex_) = 0;                   // threads in read_until
+  std::set<std::uint64_t> abandoned_ GUARDED_BY(mutex_);  // numbers of asks whose askers have left
 };
 
 }  // namespace gpupool::client

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/mutex.h"
 #include "client/call/call.h"
 #include "client/process/session_belongings.h"
 #include "wire/completion.h"
@@ -28,7 +29,7 @@ bool ArrivingCopies::take(const WorkerLink& worker, std::span<const std::byte> b
   if (!wire::Copied::decode(in, copied)) return false;
   Piece piece{};
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = pieces_.find(copied.ticket);
     if (found == pieces_.end() || found->second.worker != worker.index) return false;
     piece = found->second;
@@ -42,7 +43,7 @@ bool ArrivingCopies::take(const WorkerLink& worker, std::span<const std::byte> b
 }
 
 bool ArrivingCopies::reserve(const Piece& piece, std::uint64_t& ticket) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const bool small = is_small(piece.size);
   std::size_t& count = under_way_[piece.worker][small ? 1 : 0];
   if (count >= (small ? wire::small_pieces : wire::large_pieces)) return false;
@@ -53,7 +54,7 @@ bool ArrivingCopies::reserve(const Piece& piece, std::uint64_t& ticket) {
 }
 
 void ArrivingCopies::end(std::uint64_t ticket) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = pieces_.find(ticket);
   if (found == pieces_.end()) return;
   --under_way_[found->second.worker][is_small(found->second.size) ? 1 : 0];
@@ -90,7 +91,7 @@ CUresult ArrivingCopies::copy(void* to, CUdeviceptr from, std::size_t size, std:
 
 template <class Awaited>
 void ArrivingCopies::count_waits(const Awaited& awaited) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (auto& [ticket, piece] : pieces_) {
     if (piece.uncounted > 0 && awaited(piece)) {
       runtime().counters.waited_for_copy(std::exchange(piece.uncounted, 0));
@@ -111,7 +112,7 @@ void ArrivingCopies::settle(const void* start, std::size_t size) {
   const auto* const first = static_cast<const std::byte*>(start);
   unsigned worker = 0;
   const auto settled = [&] {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return std::none_of(pieces_.begin(), pieces_.end(), [&](const auto& entry) {
       return entry.second.worker == worker && entry.second.to < first + size &&
              first < entry.second.to + entry.second.size;
@@ -123,7 +124,7 @@ void ArrivingCopies::settle(const void* start, std::size_t size) {
 }
 
 void ArrivingCopies::forget() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   pieces_.clear();
   under_way_ = {};
 }

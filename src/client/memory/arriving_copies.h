@@ -6,9 +6,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <unordered_map>
 
+#include "base/mutex.h"
 #include "client/lease/session_file.h"
 #include "client/link/connection.h"
 #include "client/session/worker_link.h"
@@ -55,10 +55,11 @@ class ArrivingCopies {
   template <class Awaited>
   void count_waits(const Awaited& awaited);
 
-  std::mutex mutex_;  // protects the rest
-  std::unordered_map<std::uint64_t, Piece> pieces_;
-  std::uint64_t last_ticket_ = 0;
-  std::array<std::array<std::size_t, 2>, SessionFile::max_workers> under_way_{};  // large, small
+  Mutex mutex_;
+  std::unordered_map<std::uint64_t, Piece> pieces_ GUARDED_BY(mutex_);
+  std::uint64_t last_ticket_ GUARDED_BY(mutex_) = 0;
+  std::array<std::array<std::size_t, 2>, SessionFile::max_workers> under_way_
+      GUARDED_BY(mutex_){};  // large, small
 };
 
 ArrivingCopies& arriving_copies();

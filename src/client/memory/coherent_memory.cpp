@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/mutex.h"
 #include "client/call/call.h"
 #include "client/link/payload_sinks.h"
 #include "client/memory/fault_handler.h"
@@ -68,7 +69,7 @@ CUresult CoherentMemory::add(const About& about, bool fresh) {
       return bad;
     }
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   regions_.insert_or_assign(about.base,
                             Region{about, static_cast<std::byte*>(view), pages, PageStates(pages), {}});
   coherent_regions.store(regions_.size(), std::memory_order_release);
@@ -77,7 +78,7 @@ CUresult CoherentMemory::add(const About& about, bool fresh) {
 
 void CoherentMemory::drop(std::uint64_t base) {
   if (!any()) return;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = regions_.find(base);
   if (found == regions_.end()) return;
   const std::uint64_t bytes = found->second.pages * page_bytes;
@@ -96,7 +97,7 @@ CoherentMemory::Region* CoherentMemory::region_of(std::uint64_t address) {
 
 std::optional<CoherentMemory::About> CoherentMemory::find(std::uint64_t address) {
   if (!any()) return std::nullopt;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const Region* const region = region_of(address);
   if (region == nullptr || address - region->about.base >= region->about.size) return std::nullopt;
   return region->about;
@@ -163,8 +164,9 @@ void CoherentMemory::send_dirty(Region& region, PageStates::State then) {
   }
 }
 
-std::unique_lock<std::mutex> CoherentMemory::hand_over(const WorkerLink& worker) {
-  std::unique_lock lock(mutex_);
+HandedOver CoherentMemory::hand_over(const WorkerLink& worker) {
+  HandedOver lock(mutex_);
+  mutex_.assert_held();
   for (auto& [base, region] : regions_) {
     if (!region.states.any_on_host() || !worker.has_device(region.about.device)) continue;
     keep_serving_faults();
@@ -176,14 +178,14 @@ std::unique_lock<std::mutex> CoherentMemory::hand_over(const WorkerLink& worker)
 }
 
 void CoherentMemory::flush(const WorkerLink& worker) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (auto& [base, region] : regions_) {
     if (worker.has_device(region.about.device)) send_dirty(region, PageStates::State::shared);
   }
 }
 
 bool CoherentMemory::serve(std::uint64_t address, bool write) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Region* const region = region_of(address);
   if (region == nullptr) return false;
   const auto step = region->states.touched((address - region->about.base) / page_bytes, write);
@@ -196,7 +198,7 @@ bool CoherentMemory::serve(std::uint64_t address, bool write) {
 
 void CoherentMemory::open_views(std::vector<iovec>& parts) {
   if (!any()) return;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (iovec& part : parts) {
     const auto address = reinterpret_cast<std::uint64_t>(part.iov_base);
     Region* const region = region_of(address);
@@ -218,7 +220,7 @@ void CoherentMemory::open_views(std::vector<iovec>& parts) {
 }
 
 void CoherentMemory::forget() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   // The program may have pointers into it: its memory stays, as ordinary memory.
   for (auto& [base, region] : regions_) mprotect(at(base), region.pages * page_bytes, PROT_READ | PROT_WRITE);
   regions_.clear();

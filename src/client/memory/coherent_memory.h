@@ -14,10 +14,10 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <vector>
 
+#include "base/mutex.h"
 #include "client/call/call_hooks.h"
 #include "client/memory/page_states.h"
 #include "client/memory/range_advice.h"
@@ -48,7 +48,7 @@ class CoherentMemory {
 
   /// Before work is given to a worker's devices: they get what the host wrote, the host's pages are closed.
   /// They stay closed as long as the lock is held, which must be until the work is posted.
-  [[nodiscard]] std::unique_lock<std::mutex> hand_over(const WorkerLink& worker);
+  [[nodiscard]] HandedOver hand_over(const WorkerLink& worker);
   /// Before memory of a worker's devices is read: they get what the host wrote.
   void flush(const WorkerLink& worker);
 
@@ -61,7 +61,7 @@ class CoherentMemory {
   /// Advice on managed memory. CUDA_ERROR_INVALID_VALUE when the range is not inside one allocation.
   template <class F>
   CUresult with_advice(std::uint64_t address, std::uint64_t size, F use) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     Region* const region = region_of(address);
     if (region == nullptr || size == 0 || size > region->about.base + region->about.size - address)
       return CUDA_ERROR_INVALID_VALUE;
@@ -79,15 +79,15 @@ class CoherentMemory {
     RangeAdvice advice;
   };
 
-  Region* region_of(std::uint64_t address);  // precondition of all below: mutex_ held
-  void protect(Region& region, PageStates::Span span, int protection);
-  void send(Region& region, PageStates::Span span);
-  void fetch(Region& region, PageStates::Span span);
-  void send_dirty(Region& region, PageStates::State then);
+  Region* region_of(std::uint64_t address) REQUIRES(mutex_);
+  void protect(Region& region, PageStates::Span span, int protection) REQUIRES(mutex_);
+  void send(Region& region, PageStates::Span span) REQUIRES(mutex_);
+  void fetch(Region& region, PageStates::Span span) REQUIRES(mutex_);
+  void send_dirty(Region& region, PageStates::State then) REQUIRES(mutex_);
 
-  std::mutex mutex_;
-  std::map<std::uint64_t, Region> regions_;
-  bool told_ = false;
+  Mutex mutex_;
+  std::map<std::uint64_t, Region> regions_ GUARDED_BY(mutex_);
+  bool told_ GUARDED_BY(mutex_) = false;
 };
 
 /// One per process, never destroyed.

@@ -4,9 +4,9 @@
 #include <array>
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "client/call/call.h"
 #include "client/call/objects.h"
 #include "client/link/payload_sinks.h"
@@ -44,12 +44,11 @@ class IntoRows final : public PayloadSink {
 };
 
 struct Globals {
-  std::mutex mutex;
+  Mutex mutex;
   /// By worker: a program may have the same address on two nodes.
-  std::array<std::map<CUdeviceptr, std::size_t>, SessionFile::max_workers> ranges;
+  std::array<std::map<CUdeviceptr, std::size_t>, SessionFile::max_workers> ranges GUARDED_BY(mutex);
 
-  /// Precondition: mutex held.
-  [[nodiscard]] bool has(unsigned worker, std::uint64_t address) const {
+  [[nodiscard]] bool has(unsigned worker, std::uint64_t address) const REQUIRES(mutex) {
     const auto& mine = ranges[worker];
     const auto next = mine.upper_bound(address);
     return next != mine.begin() && address - std::prev(next)->first < std::prev(next)->second;
@@ -57,7 +56,7 @@ struct Globals {
 };
 Globals& globals() {
   static Globals& all = kept_for_session<Globals>([](Globals& kept) {
-    const std::lock_guard lock(kept.mutex);
+    const MutexLock lock(kept.mutex);
     for (auto& ranges : kept.ranges) ranges.clear();
   });
   return all;
@@ -250,8 +249,8 @@ bool is_device_address(std::uint64_t address) {
 }
 
 std::optional<unsigned> worker_of_global(std::uint64_t address, unsigned likeliest) {
-  const Globals& all = globals();
-  const std::lock_guard lock(globals().mutex);
+  Globals& all = globals();
+  const MutexLock lock(all.mutex);
   if (all.has(likeliest, address)) return likeliest;
   for (unsigned n = 0; n < runtime().workers(); ++n) {
     if (all.has(n, address)) return n;
@@ -261,7 +260,7 @@ std::optional<unsigned> worker_of_global(std::uint64_t address, unsigned likelie
 
 void remember_global(CUdeviceptr address, std::size_t size, unsigned worker) {
   Globals& all = globals();
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   all.ranges[worker][address] = size;
 }
 

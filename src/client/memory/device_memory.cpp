@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/mutex.h"
 #include "client/call/call.h"
 #include "client/call/routing.h"
 #include "client/lease/refused_memory.h"
@@ -94,14 +95,19 @@ DeviceMemory::Arena* DeviceMemory::arena(int device) {
              : nullptr;
 }
 
-std::unique_lock<std::mutex> DeviceMemory::enter(Arena& arena) {
-  const MainWait wait;  // the one who has the mutex may wait for the worker
-  std::unique_lock lock(arena.mutex);
+DeviceMemory::InArena::InArena(Arena& arena) : arena_(arena) {
+  {
+    const MainWait wait;  // the one who has the mutex may wait for the worker
+    arena.mutex.lock();
+  }
+  take_over_told(arena);
+}
+
+void DeviceMemory::take_over_told(Arena& arena) {
   if (const auto now = arena.told.take_changes()) {
     arena.allocator.set_limit(now->limit);
     arena.allocator.set_beside(now->beside);
   }
-  return lock;
 }
 
 ToldShare* DeviceMemory::told(const WorkerLink& worker, std::uint32_t device) {
@@ -119,7 +125,7 @@ void DeviceMemory::grant_wishes(const WorkerLink& worker) {
     Arena& place = *at;
     std::uint32_t answer = 0;
     {
-      const auto lock = enter(place);
+      const InArena inside(place);
       const auto wish = place.told.wish();
       if (!wish) continue;
       // What is used stays, so also a wish that cannot be granted learns how much that is.
@@ -193,9 +199,9 @@ CUresult DeviceMemory::prepare(Arena& arena, const ArenaAllocator::Allocation& p
 
 CUresult DeviceMemory::place_once(Arena& arena, std::uint64_t size, std::uint64_t stream, std::uint64_t owner,
                                   std::uint64_t aligned, CUdeviceptr& out, bool& fresh) {
-  auto lock = enter(arena);
+  const InArena inside(arena);
   const NoLeaseWait no_wait;
-  const auto plan_it = [&]() -> std::optional<ArenaAllocator::Allocation> {
+  const auto plan_it = [&]() REQUIRES(arena.mutex) -> std::optional<ArenaAllocator::Allocation> {
     arena.late.reserve(arena.late.size() + arena.allocator.chunks() + 1);
     return arena.allocator.allocate(size, runtime().work_mark(), stream, owner, aligned);
   };
@@ -203,14 +209,17 @@ CUresult DeviceMemory::place_once(Arena& arena, std::uint64_t size, std::uint64_
   auto plan = plan_it();
   if (!plan || plan->address == 0) {
     if (plan) static_cast<void>(unmap(arena, plan->unmap));
-    lock.unlock();
-    hear_of_share(arena.device);
-    lock = enter(arena);
+    {
+      const MainWait wait;
+      const MutexUnlock outside(arena.mutex);
+      hear_of_share(arena.device);
+    }
+    take_over_told(arena);
     plan = plan_it();
   }
-  if (!plan) return refuse(arena, lock, size, aligned);
+  if (!plan) return refuse(arena, size, aligned);
   const CUresult result = prepare(arena, *plan);
-  if (plan->address == 0) return result != CUDA_SUCCESS ? result : refuse(arena, lock, size, aligned);
+  if (plan->address == 0) return result != CUDA_SUCCESS ? result : refuse(arena, size, aligned);
   if (result != CUDA_SUCCESS) {
     arena.allocator.cancel(*plan);
     return result;
@@ -232,12 +241,14 @@ CUresult DeviceMemory::place(int device, std::uint64_t size, std::uint64_t strea
   return place_once(*arena, size, stream, owner, aligned, out, fresh);
 }
 
-CUresult DeviceMemory::refuse(Arena& arena, std::unique_lock<std::mutex>& lock, std::uint64_t size,
-                              std::uint64_t aligned) {
-  const ArenaAllocator& a = arena.allocator;
-  const RefusedMemory refused{
-      arena.device, size, a.limit(), a.used(), a.largest_free(), a.needed_for(size, aligned)};
-  lock.unlock();
+CUresult DeviceMemory::refuse(Arena& arena, std::uint64_t size, std::uint64_t aligned) {
+  const RefusedMemory refused{arena.device,
+                              size,
+                              arena.allocator.limit(),
+                              arena.allocator.used(),
+                              arena.allocator.largest_free(),
+                              arena.allocator.needed_for(size, aligned)};
+  const MutexUnlock outside(arena.mutex);
   refused_memory().keep(refused);
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -246,36 +257,30 @@ void DeviceMemory::hear_refusals() {
   for (const auto& arena : now().arenas) {
     const auto asked = arena->told.take_refusal();
     if (!asked) continue;
-    auto lock = enter(*arena);
-    static_cast<void>(refuse(*arena, lock, *asked, 1));
+    Arena& place = *arena;
+    const InArena inside(place);
+    static_cast<void>(refuse(place, *asked, 1));
   }
 }
 
 CUresult DeviceMemory::free(CUdeviceptr address, std::uint64_t stream) {
-  const Arenas& all = now();
-  for (std::size_t n = 0; n < all.arenas.size(); ++n) {
-    Arena& place = *all.arenas[n];
-    if (!place.allocator.owns(address)) continue;
-    coherent_memory().drop(address);  // before the addresses can be given to somebody else
-    end_export(ExportKind::memory, static_cast<int>(n), address);
-    const std::lock_guard lock(place.mutex);
-    std::vector<ArenaAllocator::Range> ranges;
-    if (!place.allocator.free(address, runtime().work_mark(), stream, ranges))
-      return CUDA_ERROR_INVALID_VALUE;
-    return unmap(place, ranges);
-  }
-  return CUDA_ERROR_INVALID_VALUE;
+  const int device = device_of(address);
+  Arena* const place = arena(device);
+  if (place == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  coherent_memory().drop(address);  // before the addresses can be given to somebody else
+  end_export(ExportKind::memory, device, address);
+  const MutexLock lock(place->mutex);
+  std::vector<ArenaAllocator::Range> ranges;
+  if (!place->allocator.free(address, runtime().work_mark(), stream, ranges)) return CUDA_ERROR_INVALID_VALUE;
+  return unmap(*place, ranges);
 }
 
 std::optional<DeviceMemory::Found> DeviceMemory::find(CUdeviceptr address) {
-  const Arenas& all = now();
-  for (std::size_t n = 0; n < all.arenas.size(); ++n) {
-    Arena& place = *all.arenas[n];
-    if (!place.allocator.owns(address)) continue;
-    const std::lock_guard lock(place.mutex);
-    if (const auto block = place.allocator.find(address)) return Found{static_cast<int>(n), *block};
-    return std::nullopt;
-  }
+  const int device = device_of(address);
+  Arena* const place = arena(device);
+  if (place == nullptr) return std::nullopt;
+  const MutexLock lock(place->mutex);
+  if (const auto block = place->allocator.find(address)) return Found{device, *block};
   return std::nullopt;
 }
 
@@ -293,7 +298,7 @@ CUresult DeviceMemory::info(int device, std::uint64_t& free, std::uint64_t& tota
   worker_of_device(device)
       .connection.load(std::memory_order_acquire)
       ->read_arrived();  // a share that was resized since is told there
-  const auto lock = enter(*place);
+  const InArena inside(*place);
   total = place->allocator.limit();
   const std::uint64_t used = place->allocator.used();
   free = total > used ? total - used : 0;
@@ -303,18 +308,18 @@ CUresult DeviceMemory::info(int device, std::uint64_t& free, std::uint64_t& tota
 CUresult DeviceMemory::trim(int device) {
   Arena* const place = arena(device);
   if (place == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  const std::lock_guard lock(place->mutex);
+  const MutexLock lock(place->mutex);
   return unmap(*place, place->allocator.trim());
 }
 
 bool DeviceMemory::trim_all() {
   bool some = false;
-  const Arenas& all = now();
-  for (std::size_t n = 0; n < all.arenas.size(); ++n) {
-    const std::lock_guard lock(all.arenas[n]->mutex);
-    const std::vector<ArenaAllocator::Range> ranges = all.arenas[n]->allocator.trim();
+  for (const auto& arena : now().arenas) {
+    Arena& place = *arena;
+    const MutexLock lock(place.mutex);
+    const std::vector<ArenaAllocator::Range> ranges = place.allocator.trim();
     some = some || !ranges.empty();
-    static_cast<void>(unmap(*all.arenas[n], ranges));
+    static_cast<void>(unmap(place, ranges));
   }
   return some;
 }
@@ -322,7 +327,7 @@ bool DeviceMemory::trim_all() {
 CUresult DeviceMemory::free_context(int device, std::uint64_t context, bool pools) {
   Arena* const place = arena(device);
   if (place == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  const std::lock_guard lock(place->mutex);
+  const MutexLock lock(place->mutex);
   std::vector<ArenaAllocator::Range> ranges;
   for (const auto& block : place->allocator.blocks()) {
     if (block.owner != context && !(pools && is_pool(block.owner))) continue;
@@ -345,14 +350,14 @@ std::optional<std::uint64_t> DeviceMemory::set_aside(int device, std::uint64_t s
                                                      std::uint64_t wish) {
   Arena* const place = arena(device);
   if (place == nullptr) return std::nullopt;
-  const std::lock_guard lock(place->mutex);
+  const MutexLock lock(place->mutex);
   return place->allocator.set_aside(size, aligned, wish);
 }
 
 void DeviceMemory::give_back(int device, std::uint64_t address, std::uint64_t size) {
   Arena* const place = arena(device);
   if (place == nullptr) return;
-  const std::lock_guard lock(place->mutex);
+  const MutexLock lock(place->mutex);
   static_cast<void>(place->allocator.give_back(address, size));
 }
 
@@ -361,7 +366,7 @@ bool DeviceMemory::charge(int device, std::uint64_t bytes) {
   if (place == nullptr) return false;
   for (int attempt = 0; attempt < 2; ++attempt) {
     if (attempt > 0) hear_of_share(device);
-    auto lock = enter(*place);
+    const InArena inside(*place);
     std::vector<ArenaAllocator::Range> ranges;
     const bool fits = place->allocator.charge(bytes, ranges);
     if (unmap(*place, ranges) != CUDA_SUCCESS) {
@@ -372,7 +377,7 @@ bool DeviceMemory::charge(int device, std::uint64_t bytes) {
       refused_memory().served(device, bytes);
       return true;
     }
-    if (attempt > 0) static_cast<void>(refuse(*place, lock, bytes, ArenaAllocator::alignment));
+    if (attempt > 0) static_cast<void>(refuse(*place, bytes, ArenaAllocator::alignment));
   }
   return false;
 }
@@ -380,14 +385,14 @@ bool DeviceMemory::charge(int device, std::uint64_t bytes) {
 void DeviceMemory::discharge(int device, std::uint64_t bytes) {
   Arena* const place = arena(device);
   if (place == nullptr) return;
-  const std::lock_guard lock(place->mutex);
+  const MutexLock lock(place->mutex);
   place->allocator.discharge(bytes);
 }
 
 void DeviceMemory::settled(int device, std::uint64_t mark) {
   Arena* const place = arena(device);
   if (place == nullptr) return;
-  const std::lock_guard lock(place->mutex);
+  const MutexLock lock(place->mutex);
   place->allocator.settled(mark);
 }
 

@@ -35,10 +35,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
+#include "base/mutex.h"
 #include "client/lease/told_share.h"
 #include "client/memory/arena_allocator.h"
 #include "client/memory/coherent_memory.h"
@@ -102,24 +102,32 @@ class DeviceMemory {
  private:
   struct Arena {
     int device;
-    std::mutex mutex;
-    ArenaAllocator allocator;
+    Mutex mutex;
+    ArenaAllocator allocator GUARDED_BY(mutex);
     ToldShare told;
     /// Chunks that were given up, and there was no memory to tell the worker. There is room for all chunks.
-    std::vector<ArenaAllocator::Range> late;
+    std::vector<ArenaAllocator::Range> late GUARDED_BY(mutex);
+  };
+  /// Holds the arena's mutex, with what was told taken over.
+  class GPUPOOL_ANALYSED(scoped_lockable) InArena {
+   public:
+    explicit InArena(Arena& arena) ACQUIRE(arena.mutex);
+    ~InArena() RELEASE() { arena_.mutex.unlock(); }
+    InArena(const InArena&) = delete;
+    InArena& operator=(const InArena&) = delete;
+
+   private:
+    Arena& arena_;
   };
   [[nodiscard]] Arena* arena(int device);
-  /// The arena's mutex, with what was told taken over.
-  [[nodiscard]] static std::unique_lock<std::mutex> enter(Arena& arena);
-  /// CUDA_ERROR_OUT_OF_MEMORY, with the figures on record. Precondition: `lock` holds the arena's mutex.
-  static CUresult refuse(Arena& arena, std::unique_lock<std::mutex>& lock, std::uint64_t size,
-                         std::uint64_t aligned);
-  /// Tells the worker that chunks are given up. Precondition: the arena's mutex is held.
-  static CUresult unmap(Arena& arena, const std::vector<ArenaAllocator::Range>& ranges);
-  static CUresult tell_late(Arena& arena);
-  /// What a new block needs of the worker. Precondition: the arena's mutex is held; nothing waits for a
-  /// lease.
-  static CUresult prepare(Arena& arena, const ArenaAllocator::Allocation& plan);
+  static void take_over_told(Arena& arena) REQUIRES(arena.mutex);
+  /// CUDA_ERROR_OUT_OF_MEMORY, with the figures on record.
+  static CUresult refuse(Arena& arena, std::uint64_t size, std::uint64_t aligned) REQUIRES(arena.mutex);
+  /// Tells the worker that chunks are given up.
+  static CUresult unmap(Arena& arena, const std::vector<ArenaAllocator::Range>& ranges) REQUIRES(arena.mutex);
+  static CUresult tell_late(Arena& arena) REQUIRES(arena.mutex);
+  /// What a new block needs of the worker. Precondition: nothing waits for a lease.
+  static CUresult prepare(Arena& arena, const ArenaAllocator::Allocation& plan) REQUIRES(arena.mutex);
   CUresult place_once(Arena& arena, std::uint64_t size, std::uint64_t stream, std::uint64_t owner,
                       std::uint64_t aligned, CUdeviceptr& out, bool& fresh);
   CUresult place(int device, std::uint64_t size, std::uint64_t stream, std::uint64_t owner,

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <set>
 #include <utility>
 
+#include "base/mutex.h"
 #include "client/call/call.h"
 #include "client/memory/coherent_memory.h"
 #include "client/process/session_belongings.h"
@@ -15,13 +15,13 @@ namespace {
 
 /// Objects with tickets, never destroyed.
 struct Exported {
-  std::mutex mutex;
-  std::set<std::pair<ExportKind, std::uint64_t>> objects;
+  Mutex mutex;
+  std::set<std::pair<ExportKind, std::uint64_t>> objects GUARDED_BY(mutex);
   std::atomic<std::size_t> count{0};
 };
 Exported& exported() {
   static Exported& only = kept_for_session<Exported>([](Exported& kept) {
-    const std::lock_guard lock(kept.mutex);
+    const MutexLock lock(kept.mutex);
     kept.objects.clear();
     kept.count.store(0);
   });
@@ -29,7 +29,7 @@ Exported& exported() {
 }
 
 void remember(ExportKind kind, std::uint64_t object) {
-  const std::lock_guard lock(exported().mutex);
+  const MutexLock lock(exported().mutex);
   exported().objects.emplace(kind, object);
   exported().count.store(exported().objects.size());
 }
@@ -90,7 +90,7 @@ void end_export(ExportKind kind, int device, std::uint64_t object) {
   Exported& all = exported();
   if (all.count.load(std::memory_order_relaxed) == 0) return;
   {
-    const std::lock_guard lock(all.mutex);
+    const MutexLock lock(all.mutex);
     if (all.objects.erase({kind, object}) == 0) return;
     all.count.store(all.objects.size());
   }

@@ -13,9 +13,9 @@
 #include <csignal>
 #include <cstdint>
 #include <ctime>
-#include <mutex>
 #include <thread>
 
+#include "base/mutex.h"
 #include "base/once.h"
 #include "base/quiet_thread.h"
 #include "client/memory/coherent_memory.h"
@@ -170,13 +170,13 @@ void serve() {
   }
 }
 
-std::mutex& installing() {
-  static std::mutex& mutex = *new std::mutex;
+Mutex& installing() {
+  static Mutex& mutex = *new Mutex;
   return mutex;
 }
 
 void install() {
-  const std::lock_guard lock(installing());
+  const MutexLock lock(installing());
   struct sigaction now{};
   if (sigaction(SIGSEGV, nullptr, &now) != 0) return;
   if ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == &on_fault) return;

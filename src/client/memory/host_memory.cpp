@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include "base/mutex.h"
 #include "client/call/call.h"
 #include "client/call/objects.h"
 #include "client/memory/arriving_copies.h"
@@ -21,7 +22,7 @@ CUresult HostMemory::allocate(std::size_t size, unsigned flags, void*& out) {
   void* const got = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (got == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   const auto address = reinterpret_cast<std::uintptr_t>(got);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   regions_[address] = {address, size, flags, false, false};
   out = got;
   return CUDA_SUCCESS;
@@ -37,14 +38,14 @@ CUresult HostMemory::allocate_mapped(std::size_t size, unsigned flags, void*& ou
   const CUresult result = device_memory().allocate_coherent(object->device, size, CoherentMemory::Kind::host,
                                                             flags, context, address);
   if (result != CUDA_SUCCESS) return result;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   regions_[address] = {address, size, flags, false, true};
   out = reinterpret_cast<void*>(address);
   return CUDA_SUCCESS;
 }
 
 CUresult HostMemory::free(void* address) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = regions_.find(reinterpret_cast<std::uintptr_t>(address));
   if (found == regions_.end() || found->second.registered) return CUDA_ERROR_INVALID_VALUE;
   const Region region = found->second;
@@ -60,14 +61,14 @@ CUresult HostMemory::free(void* address) {
 }
 
 void HostMemory::forget(std::uintptr_t address) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = regions_.find(address);
   if (found != regions_.end() && found->second.coherent) regions_.erase(found);
 }
 
 CUresult HostMemory::add(void* address, std::size_t size, unsigned flags) {
   const auto start = reinterpret_cast<std::uintptr_t>(address);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto next = regions_.upper_bound(start + size - 1);
   if (next != regions_.begin()) {
     --next;
@@ -79,7 +80,7 @@ CUresult HostMemory::add(void* address, std::size_t size, unsigned flags) {
 
 CUresult HostMemory::remove(void* address) {
   if (const auto region = find(address)) arriving_copies().settle(address, region->size);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = regions_.find(reinterpret_cast<std::uintptr_t>(address));
   if (found == regions_.end() || !found->second.registered) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   regions_.erase(found);
@@ -88,7 +89,7 @@ CUresult HostMemory::remove(void* address) {
 
 std::optional<HostMemory::Region> HostMemory::find(const void* address) {
   const auto at = reinterpret_cast<std::uintptr_t>(address);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto next = regions_.upper_bound(at);
   if (next == regions_.begin()) return std::nullopt;
   --next;
@@ -97,7 +98,7 @@ std::optional<HostMemory::Region> HostMemory::find(const void* address) {
 }
 
 void HostMemory::forget() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::erase_if(regions_, [](const auto& entry) { return entry.second.coherent; });
 }
 

@@ -5,8 +5,9 @@
 
 #include <cstddef>
 #include <map>
-#include <mutex>
 #include <optional>
+
+#include "base/mutex.h"
 
 namespace gpupool::client {
 
@@ -39,8 +40,8 @@ class HostMemory {
   }
 
  private:
-  std::mutex mutex_;
-  std::map<std::uintptr_t, Region> regions_;
+  Mutex mutex_;
+  std::map<std::uintptr_t, Region> regions_ GUARDED_BY(mutex_);
 };
 
 HostMemory& host_memory();

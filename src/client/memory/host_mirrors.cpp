@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/mutex.h"
 #include "client/call/call.h"
 #include "client/call/objects.h"
 #include "client/link/payload_sinks.h"
@@ -51,7 +52,7 @@ CUresult HostMirrors::map(const HostMemory::Region& region, CUdeviceptr& out) tr
   if (object == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   // A copy that nobody waited for is in place before what is in place is compared.
   arriving_copies().settle(reinterpret_cast<const void*>(region.address), region.size);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (const auto known = mirrors_.find(region.address); known != mirrors_.end()) {
     if (&worker_of_device(known->second.device) != &worker_of_context(context)) {
       return refuse_mixed("cuMemHostGetDevicePointer", "a device of another node uses this host memory");
@@ -87,7 +88,7 @@ CUresult HostMirrors::map(const HostMemory::Region& region, CUdeviceptr& out) tr
 
 void HostMirrors::unmap(std::uintptr_t host) {
   if (!any()) return;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = mirrors_.find(host);
   if (found == mirrors_.end()) return;
   take(found->second);
@@ -156,7 +157,7 @@ void HostMirrors::take(Mirror& mirror) {
 }
 
 CUresult HostMirrors::send_changes(const WorkerLink& worker) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (auto& [host, mirror] : mirrors_) {
     if (!worker.has_device(mirror.device)) continue;
     if (!is_there(mirror.region)) {
@@ -174,7 +175,7 @@ CUresult HostMirrors::send_changes(const WorkerLink& worker) {
 }
 
 void HostMirrors::take_changes(const WorkerLink& worker) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (auto& [host, mirror] : mirrors_) {
     if (worker.has_device(mirror.device)) take(mirror);
   }
@@ -182,7 +183,7 @@ void HostMirrors::take_changes(const WorkerLink& worker) {
 
 std::optional<HostMirrors::Found> HostMirrors::behind(CUdeviceptr address) {
   if (!any()) return std::nullopt;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [host, mirror] : mirrors_) {
     if (address >= mirror.address && address - mirror.address < mirror.region.size)
       return Found{mirror.region, address - mirror.address};
@@ -193,7 +194,7 @@ std::optional<HostMirrors::Found> HostMirrors::behind(CUdeviceptr address) {
 bool HostMirrors::overlaps(const void* start, std::size_t size) {
   if (!any()) return false;
   const auto first = reinterpret_cast<std::uintptr_t>(start);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return std::any_of(mirrors_.begin(), mirrors_.end(), [&](const auto& entry) {
     const HostMemory::Region& region = entry.second.region;
     return region.address < first + size && first < region.address + region.size;
@@ -202,13 +203,13 @@ bool HostMirrors::overlaps(const void* start, std::size_t size) {
 
 std::optional<CUdeviceptr> HostMirrors::address_of(std::uintptr_t host) {
   if (!any()) return std::nullopt;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = mirrors_.find(host);
   return found == mirrors_.end() ? std::nullopt : std::optional(found->second.address);
 }
 
 void HostMirrors::forget() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   mirrors_.clear();
   mirrored_regions.store(0);
 }

@@ -11,10 +11,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <vector>
 
+#include "base/mutex.h"
 #include "client/call/call_hooks.h"
 #include "client/memory/host_memory.h"
 
@@ -60,8 +60,8 @@ class HostMirrors {
   void send(Mirror& mirror);  // precondition of both: mutex_ held
   void take(Mirror& mirror);
 
-  std::mutex mutex_;
-  std::map<std::uintptr_t, Mirror> mirrors_;
+  Mutex mutex_;
+  std::map<std::uintptr_t, Mirror> mirrors_ GUARDED_BY(mutex_);
 };
 
 /// One per process, never destroyed.

@@ -1,4 +1,5 @@
 #include "client/memory/opened_memory.h"
+#include "base/mutex.h"
 #include "client/process/session_belongings.h"
 
 #include <vector>
@@ -30,9 +31,9 @@ CUresult OpenedMemory::undo(const Opened& opened) {
 
 CUresult OpenedMemory::open(const Ticket& ticket, std::uint64_t context, std::uint64_t pool,
                             std::uint64_t foreign_pool, CUdeviceptr& out) {
-  const std::lock_guard one(opening_);
+  const MutexLock one(opening_);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (auto& [address, known] : opened_) {
       if (known.ticket != ticket || known.block.context != context || known.block.pool != pool) continue;
       ++known.references;
@@ -55,7 +56,7 @@ CUresult OpenedMemory::open(const Ticket& ticket, std::uint64_t context, std::ui
   made.mapping_size = imported.size;
   made.references = 1;
   out = made.block.address;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   opened_.emplace(out, made);
   any_.store(true);
   return CUDA_SUCCESS;
@@ -64,7 +65,7 @@ CUresult OpenedMemory::open(const Ticket& ticket, std::uint64_t context, std::ui
 CUresult OpenedMemory::close(std::uint64_t address, bool pooled) {
   Opened last;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = opened_.find(address);
     if (found == opened_.end() || (found->second.block.pool != 0) != pooled) return CUDA_ERROR_INVALID_VALUE;
     if (--found->second.references > 0) return CUDA_SUCCESS;
@@ -78,7 +79,7 @@ CUresult OpenedMemory::close(std::uint64_t address, bool pooled) {
 void OpenedMemory::close_all_of(std::uint64_t context) {
   std::vector<Opened> doomed;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::erase_if(opened_, [&](const auto& entry) {
       if (entry.second.block.context != context) return false;
       doomed.push_back(entry.second);
@@ -91,7 +92,7 @@ void OpenedMemory::close_all_of(std::uint64_t context) {
 
 std::optional<OpenedMemory::Block> OpenedMemory::find(std::uint64_t address) {
   if (!any_.load(std::memory_order_relaxed)) return std::nullopt;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto at = opened_.upper_bound(address);
   if (at == opened_.begin()) return std::nullopt;
   --at;
@@ -105,7 +106,7 @@ OpenedMemory& opened_memory() {
 }
 
 void OpenedMemory::forget() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   opened_.clear();
   any_.store(false);
 }

@@ -7,10 +7,10 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <span>
 
+#include "base/mutex.h"
 #include "client/memory/virtual_memory.h"
 #include "protocol/export_ticket.h"
 
@@ -51,9 +51,9 @@ class OpenedMemory {
   CUresult map(std::uint64_t memory, const ImportedMemory& imported, std::uint64_t& mapping);
   CUresult undo(const Opened& opened);
 
-  std::mutex opening_;  // one after the other, also while the worker is asked: the same block is opened once
-  std::mutex mutex_;    // protects the next member
-  std::map<std::uint64_t, Opened> opened_;  // by address
+  Mutex opening_;  // one after the other, also while the worker is asked: the same block is opened once
+  Mutex mutex_;
+  std::map<std::uint64_t, Opened> opened_ GUARDED_BY(mutex_);  // by address
   std::atomic<bool> any_{false};
 };
 

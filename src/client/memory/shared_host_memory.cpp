@@ -1,4 +1,5 @@
 // What calls do for host memory that the device uses too (call_hooks.h): both kinds of it, in one order.
+#include "base/mutex.h"
 #include "client/call/call_hooks.h"
 #include "client/memory/coherent_memory.h"
 #include "client/memory/host_mirrors.h"
@@ -6,7 +7,7 @@
 
 namespace gpupool::client {
 
-CUresult hand_host_memory_over(WorkerLink& worker, std::unique_lock<std::mutex>& handed_over) {
+CUresult hand_host_memory_over(WorkerLink& worker, HandedOver& handed_over) {
   if (host_mirrors().any()) {
     if (const CUresult gone = host_mirrors().send_changes(worker); gone != CUDA_SUCCESS) return gone;
   }

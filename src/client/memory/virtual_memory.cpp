@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/mutex.h"
+
 namespace gpupool::client {
 
 VirtualMemory::Reservations::iterator VirtualMemory::reservation_of(std::uint64_t address,
@@ -30,7 +32,7 @@ CUresult VirtualMemory::reserve(int place, std::uint64_t size, std::uint64_t ali
   if (granularity == 0) return CUDA_ERROR_INVALID_DEVICE;
   if (size == 0 || size % granularity != 0 || (aligned != 0 && !std::has_single_bit(aligned)))
     return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto got = host_.set_aside(place, size, std::max(aligned, granularity), wish);
   if (!got) return CUDA_ERROR_OUT_OF_MEMORY;
   reservations_.emplace(*got, Reservation{size, place, 0});
@@ -39,7 +41,7 @@ CUresult VirtualMemory::reserve(int place, std::uint64_t size, std::uint64_t ali
 }
 
 CUresult VirtualMemory::free(std::uint64_t address, std::uint64_t size) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = reservations_.find(address);
   if (found == reservations_.end() || found->second.size != size || found->second.mapped != 0)
     return CUDA_ERROR_INVALID_VALUE;
@@ -54,7 +56,7 @@ CUresult VirtualMemory::create(std::uint64_t size, const CUmemAllocationProp& pr
   const std::uint64_t granularity = host_.granularity(device);
   if (granularity == 0) return CUDA_ERROR_INVALID_DEVICE;
   if (size == 0 || size % granularity != 0) return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!host_.charge(device, size)) return CUDA_ERROR_OUT_OF_MEMORY;
   Physical* physical = nullptr;
   const std::uint64_t handle = physical_.mint(physical);
@@ -80,7 +82,7 @@ CUresult VirtualMemory::import(ExportKind kind, std::span<const std::byte> ticke
     physical_.drop(handle);
     return bad;
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const bool known = host_.granularity(imported.device) != 0 && imported.offset <= imported.size &&
                      imported.length <= imported.size - imported.offset;
   if (!known || (!imported.counted && !host_.charge(imported.device, imported.size))) {
@@ -99,7 +101,7 @@ CUresult VirtualMemory::import(ExportKind kind, std::span<const std::byte> ticke
 }
 
 bool VirtualMemory::has(std::uint64_t memory) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const Physical* const physical = physical_.find(memory);
   return physical != nullptr && physical->references > 0;
 }
@@ -113,7 +115,7 @@ CUresult VirtualMemory::forget_if_unused(std::uint64_t memory, Physical& physica
 }
 
 CUresult VirtualMemory::release(std::uint64_t memory) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Physical* const physical = physical_.find(memory);
   if (physical == nullptr || physical->references == 0) return CUDA_ERROR_INVALID_VALUE;
   --physical->references;
@@ -122,7 +124,7 @@ CUresult VirtualMemory::release(std::uint64_t memory) {
 
 CUresult VirtualMemory::map(std::uint64_t address, std::uint64_t size, std::uint64_t offset,
                             std::uint64_t memory) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Physical* const physical = physical_.find(memory);
   if (physical == nullptr || physical->references == 0) return CUDA_ERROR_INVALID_VALUE;
   const auto reservation = reservation_of(address, size);
@@ -149,7 +151,7 @@ CUresult VirtualMemory::map(std::uint64_t address, std::uint64_t size, std::uint
 }
 
 CUresult VirtualMemory::unmap(std::uint64_t address, std::uint64_t size) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto reservation = reservation_of(address, size);
   auto at = whole_mappings(address, size);
   if (reservation == reservations_.end() || at == mappings_.end()) return CUDA_ERROR_INVALID_VALUE;
@@ -169,11 +171,12 @@ CUresult VirtualMemory::unmap(std::uint64_t address, std::uint64_t size) {
 
 CUresult VirtualMemory::set_access(std::uint64_t address, std::uint64_t size, int device,
                                    CUmemAccess_flags access) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto reservation = reservation_of(address, size);
   const auto first = whole_mappings(address, size);
   if (reservation == reservations_.end() || first == mappings_.end()) return CUDA_ERROR_INVALID_VALUE;
-  const auto inside = [&](const auto& at) { return at != mappings_.end() && at->first - address < size; };
+  const auto end = mappings_.end();
+  const auto inside = [&](const auto& at) { return at != end && at->first - address < size; };
   for (auto at = first; inside(at); ++at) {
     if (physical_.find(at->second.memory)->properties.location.id != device)
       return CUDA_ERROR_INVALID_DEVICE;  // no peer access between the devices of a session
@@ -187,7 +190,7 @@ CUresult VirtualMemory::set_access(std::uint64_t address, std::uint64_t size, in
 CUresult VirtualMemory::retain(std::uint64_t address, std::uint64_t& out) {
   const auto found = find(address);
   if (!found) return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Physical* const physical = physical_.find(found->memory);
   if (physical == nullptr) return CUDA_ERROR_INVALID_VALUE;
   ++physical->references;
@@ -196,7 +199,7 @@ CUresult VirtualMemory::retain(std::uint64_t address, std::uint64_t& out) {
 }
 
 CUresult VirtualMemory::properties(std::uint64_t memory, CUmemAllocationProp& out) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const Physical* const physical = physical_.find(memory);
   if (physical == nullptr) return CUDA_ERROR_INVALID_VALUE;
   out = physical->properties;
@@ -204,7 +207,7 @@ CUresult VirtualMemory::properties(std::uint64_t memory, CUmemAllocationProp& ou
 }
 
 std::optional<VirtualMemory::Found> VirtualMemory::find(std::uint64_t address) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto mapping = mappings_.upper_bound(address);
   if (mapping == mappings_.begin()) return std::nullopt;
   --mapping;
@@ -218,7 +221,7 @@ std::optional<VirtualMemory::Found> VirtualMemory::find(std::uint64_t address) {
 }
 
 void VirtualMemory::forget() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   reservations_.clear();
   mappings_.clear();
   physical_.forget_all();

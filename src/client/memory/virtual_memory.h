@@ -8,10 +8,10 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <span>
 
+#include "base/mutex.h"
 #include "client/call/handle_table.h"
 #include "protocol/export_ticket.h"
 
@@ -104,16 +104,16 @@ class VirtualMemory {
   using Reservations = std::map<std::uint64_t, Reservation>;
   using Mappings = std::map<std::uint64_t, Mapping>;
 
-  Reservations::iterator reservation_of(std::uint64_t address, std::uint64_t size);
+  Reservations::iterator reservation_of(std::uint64_t address, std::uint64_t size) REQUIRES(mutex_);
   /// The first mapping of a range that consists of whole ones, else end().
-  Mappings::iterator whole_mappings(std::uint64_t address, std::uint64_t size);
-  CUresult forget_if_unused(std::uint64_t memory, Physical& physical);
+  Mappings::iterator whole_mappings(std::uint64_t address, std::uint64_t size) REQUIRES(mutex_);
+  CUresult forget_if_unused(std::uint64_t memory, Physical& physical) REQUIRES(mutex_);
 
   VirtualMemoryHost& host_;
-  std::mutex mutex_;
-  Reservations reservations_;
-  Mappings mappings_;
-  HandleTable<Physical, wire::Kind::allocation> physical_;
+  Mutex mutex_;
+  Reservations reservations_ GUARDED_BY(mutex_);
+  Mappings mappings_ GUARDED_BY(mutex_);
+  HandleTable<Physical, wire::Kind::allocation> physical_;  // what is behind a handle: under mutex_
 };
 
 /// One per process, never destroyed.

@@ -1,8 +1,8 @@
 #include "client/objects/graph_memory.h"
 
-#include <mutex>
 #include <unordered_set>
 
+#include "base/mutex.h"
 #include "client/call/call.h"
 #include "client/call/objects.h"
 #include "client/memory/copy.h"
@@ -15,12 +15,12 @@ namespace {
 /// Nobody tells when a graph's addresses are given up, so they stay; the driver uses them again for later
 /// graphs.
 struct GraphMemory {
-  std::mutex mutex;
-  std::unordered_set<CUdeviceptr> addresses;
+  Mutex mutex;
+  std::unordered_set<CUdeviceptr> addresses GUARDED_BY(mutex);
 };
 GraphMemory& graph_memory() {
   static GraphMemory& all = kept_for_session<GraphMemory>([](GraphMemory& kept) {
-    const std::lock_guard lock(kept.mutex);
+    const MutexLock lock(kept.mutex);
     kept.addresses.clear();
   });
   return all;
@@ -30,13 +30,13 @@ GraphMemory& graph_memory() {
 
 void remember_graph_memory(CUdeviceptr address, std::size_t size, unsigned worker) {
   remember_global(address, size, worker);
-  const std::lock_guard lock(graph_memory().mutex);
+  const MutexLock lock(graph_memory().mutex);
   graph_memory().addresses.insert(address);
 }
 
 bool is_graph_memory(CUdeviceptr address) {
   if (device_memory().owns(address)) return false;
-  const std::lock_guard lock(graph_memory().mutex);
+  const MutexLock lock(graph_memory().mutex);
   return graph_memory().addresses.contains(address);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/mutex.h"
 #include "client/call/call.h"
 #include "client/call/objects.h"
 #include "client/objects/images.h"
@@ -18,7 +19,7 @@ GraphStore& graph_store() {
     // Outside of the lock: functions of the program end the objects that graphs held.
     std::map<std::uint64_t, GraphShadow> graphs;
     std::map<std::uint64_t, ExecShadow> execs;
-    const std::lock_guard lock(kept.mutex);
+    const MutexLock lock(kept.mutex);
     kept.nodes.clear();
     kept.captures.clear();
     graphs.swap(kept.graphs);
@@ -29,7 +30,7 @@ GraphStore& graph_store() {
 
 bool is_graph_node(std::uint64_t value) {
   GraphStore& store = graph_store();
-  const std::lock_guard lock(store.mutex);
+  const MutexLock lock(store.mutex);
   return store.nodes.contains(value);
 }
 
@@ -44,7 +45,7 @@ std::uint64_t mint_graph(std::uint64_t owner, bool complete, std::uint64_t conte
   made->context = context != 0 ? context : current_context();
   // Where it is made without a context, it is on the first worker.
   if (made->context == 0 && runtime().several()) made->context = primary_context(0);
-  const std::lock_guard lock(graph_store().mutex);
+  const MutexLock lock(graph_store().mutex);
   GraphShadow& shadow = graph_store().graphs[handle];
   shadow.owner = owner;
   shadow.complete = complete;
@@ -66,8 +67,9 @@ std::uint64_t context_for_graph(std::uint64_t graph) {
 
 void drop_graph(std::uint64_t value) {
   {
-    const std::lock_guard lock(graph_store().mutex);
-    graph_store().graphs.erase(value);
+    GraphStore& store = graph_store();
+    const MutexLock lock(store.mutex);
+    store.graphs.erase(value);
   }
   tables().graphs.drop(value);
 }
@@ -87,7 +89,7 @@ void learn_node(GraphStore& store, std::uint64_t node, std::uint64_t graph, CUgr
 CUresult complete_graph(std::uint64_t graph) {
   GraphStore& store = graph_store();
   {
-    const std::lock_guard lock(store.mutex);
+    const MutexLock lock(store.mutex);
     const auto found = store.graphs.find(graph);
     if (found == store.graphs.end()) return no_such_graph();
     if (found->second.complete && !found->second.capturing) return CUDA_SUCCESS;
@@ -104,7 +106,7 @@ CUresult complete_graph(std::uint64_t graph) {
   const CUresult result = ask(m, reply, current_context(), bytes);
   if (result != CUDA_SUCCESS) return result;
 
-  const std::lock_guard lock(store.mutex);
+  const MutexLock lock(store.mutex);
   const auto found = store.graphs.find(graph);
   if (found == store.graphs.end()) return no_such_graph();
   wire::Reader nodes(reply.nodes), edges(reply.edges);

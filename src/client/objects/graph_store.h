@@ -10,9 +10,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "client/objects/user_objects.h"
 #include "client/session/worker_link.h"
 #include "shared_api/node_codec.h"
@@ -55,11 +55,11 @@ struct CaptureShadow {
 
 /// Everything is guarded by `mutex`, which is not held while waiting for the worker.
 struct GraphStore {
-  std::mutex mutex;
-  std::map<std::uint64_t, NodeShadow> nodes;
-  std::map<std::uint64_t, GraphShadow> graphs;
-  std::map<std::uint64_t, ExecShadow> execs;
-  std::map<std::uint64_t, CaptureShadow> captures;  ///< by stream
+  Mutex mutex;
+  std::map<std::uint64_t, NodeShadow> nodes GUARDED_BY(mutex);
+  std::map<std::uint64_t, GraphShadow> graphs GUARDED_BY(mutex);
+  std::map<std::uint64_t, ExecShadow> execs GUARDED_BY(mutex);
+  std::map<std::uint64_t, CaptureShadow> captures GUARDED_BY(mutex);  ///< by stream
 };
 GraphStore& graph_store();
 
@@ -80,7 +80,8 @@ void drop_node(std::uint64_t value);
 /// Reads the nodes and edges of a graph if they are not known.
 CUresult complete_graph(std::uint64_t graph);
 /// Sees to it that a node which the worker named is known.
-void learn_node(GraphStore& store, std::uint64_t node, std::uint64_t graph, CUgraphNodeType type);
+void learn_node(GraphStore& store, std::uint64_t node, std::uint64_t graph, CUgraphNodeType type)
+    REQUIRES(store.mutex);
 
 /// Takes a graph, or a node, with all it owns out of the store. The handles may be used again only after
 /// give_back(), behind the message that ends the objects. The mutex is held.
@@ -91,8 +92,8 @@ struct Ended {
   /// Without the mutex: the program's functions may run.
   void give_back();
 };
-void end_graph(GraphStore& store, std::uint64_t graph, Ended& ended);
-void end_node(GraphStore& store, std::uint64_t node, Ended& ended);
+void end_graph(GraphStore& store, std::uint64_t graph, Ended& ended) REQUIRES(store.mutex);
+void end_node(GraphStore& store, std::uint64_t node, Ended& ended) REQUIRES(store.mutex);
 
 /// Handles in parameters are the client's already: this checks that they are alive, and on the graph's node.
 class ClientHandles final : public graphs::HandleMap {

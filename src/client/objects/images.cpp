@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/mutex.h"
 #include "client/call/call.h"
 #include "client/memory/copy.h"
 #include "client/memory/device_memory.h"
@@ -20,6 +21,7 @@ namespace {
 
 constexpr std::uint32_t max_kernels = 1u << 20;
 
+CUresult describe(Image& image, std::uint32_t ordinal) REQUIRES(image.mutex);
 CUresult describe(Image& image, std::uint32_t ordinal) {
   if (image.kernels[ordinal]->described) return CUDA_SUCCESS;
   messages::DescribeKernel m;
@@ -60,6 +62,7 @@ bool decode_kernels(std::span<const std::byte> bytes, Image& image) {
   wire::Reader in(bytes);
   const auto count = in.get<std::uint32_t>();
   if (!in.ok() || count > max_kernels) return false;
+  const MutexLock lock(image.mutex);
   for (std::uint32_t n = 0; n < count; ++n) {
     auto info = std::make_shared<KernelInfo>();
     if (!KernelInfo::decode(in, *info)) return false;
@@ -186,7 +189,7 @@ CUresult unload_image(std::uint64_t handle) try {
     if (!table.retire(value)) retired.pop_back();
   };
   {
-    const std::lock_guard lock(image->mutex);
+    const MutexLock lock(image->mutex);
     for (const auto& [ordinal, bound] : image->bound) {
       image->is_library ? retire(t.kernels, bound, kernels) : retire(t.functions, bound, functions);
     }
@@ -208,7 +211,7 @@ CUresult unload_image(std::uint64_t handle) try {
 }
 
 CUresult bind_kernel(Image& image, std::uint32_t ordinal, std::uint64_t& handle) {
-  const std::lock_guard lock(image.mutex);
+  const MutexLock lock(image.mutex);
   if (ordinal >= image.kernels.size()) return CUDA_ERROR_NOT_FOUND;
   if (const auto bound = image.bound.find(ordinal); bound != image.bound.end()) {
     handle = bound->second;

@@ -4,6 +4,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/mutex.h"
 #include "client/memory/copy.h"
 #include "client/memory/device_memory.h"
 
@@ -27,6 +28,7 @@ CUresult load_on(const WorkerLink& worker, const void* start, std::size_t size, 
   Image there;
   if (own == CUDA_SUCCESS && decode_kernels(reply.kernels, there)) {
     std::vector<std::uint32_t> ordinals;
+    const MutexLock lock(image.mutex);
     for (const auto& kernel : image.kernels) {
       const auto found = there.by_name.find(kernel->name);
       if (found == there.by_name.end()) break;
@@ -78,7 +80,7 @@ CUresult function_of_kernel(std::uint64_t kernel, std::uint64_t& function) {
   if (image == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   std::uint64_t context = current_context();
   if (context == 0) context = image->context;
-  const std::lock_guard lock(image->mutex);
+  const MutexLock lock(image->mutex);
   std::uint64_t& made_before = object->functions[context];
   if (made_before == 0) {
     Function* made = nullptr;
@@ -104,7 +106,7 @@ CUresult function_of_kernel(std::uint64_t kernel, std::uint64_t& function) {
 }
 
 CUresult find_global(Image& image, const char* name, CUdeviceptr& address, std::size_t& size) {
-  const std::lock_guard lock(image.mutex);
+  const MutexLock lock(image.mutex);
   // A library has its variables on every worker, each at its own address.
   const bool everywhere = image.is_library && runtime().several();
   const std::uint64_t context = everywhere && current_context() != 0 ? current_context() : image.context;

@@ -1,4 +1,5 @@
 // What is asked about an object of any kind, which only the room of its kind can answer.
+#include "base/mutex.h"
 #include "client/call/objects.h"
 #include "client/call/routing.h"
 #include "client/memory/virtual_memory.h"
@@ -20,7 +21,7 @@ std::uint64_t context_of_plain(std::uint64_t value) {
 /// The graph that a node is in; 0 for an unknown one.
 std::uint64_t graph_of_node(std::uint64_t node) {
   GraphStore& store = graph_store();
-  const std::lock_guard lock(store.mutex);
+  const MutexLock lock(store.mutex);
   const auto found = store.nodes.find(node);
   return found == store.nodes.end() ? 0 : found->second.graph;
 }

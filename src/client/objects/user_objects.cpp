@@ -1,6 +1,6 @@
 #include "client/objects/user_objects.h"
 
-#include <mutex>
+#include "base/mutex.h"
 
 namespace gpupool::client {
 namespace {
@@ -11,9 +11,9 @@ struct Object {
   unsigned references;
 };
 struct Objects {
-  std::mutex mutex;
-  std::map<CUuserObject, Object> all;
-  std::uint64_t next = 0x75'0000'0000'0001;  // no address of user space
+  Mutex mutex;
+  std::map<CUuserObject, Object> all GUARDED_BY(mutex);
+  std::uint64_t next GUARDED_BY(mutex) = 0x75'0000'0000'0001;  // no address of user space
 };
 Objects& objects() {
   static Objects& all = *new Objects;
@@ -23,14 +23,14 @@ Objects& objects() {
 }  // namespace
 
 CUuserObject make_user_object(void* data, CUhostFn destroy, unsigned references) {
-  const std::lock_guard lock(objects().mutex);
+  const MutexLock lock(objects().mutex);
   const auto handle = reinterpret_cast<CUuserObject>(objects().next++);
   objects().all[handle] = {data, destroy, references};
   return handle;
 }
 
 bool retain_user_object(CUuserObject object, unsigned count) {
-  const std::lock_guard lock(objects().mutex);
+  const MutexLock lock(objects().mutex);
   const auto found = objects().all.find(object);
   if (found == objects().all.end()) return false;
   found->second.references += count;
@@ -40,7 +40,7 @@ bool retain_user_object(CUuserObject object, unsigned count) {
 bool release_user_object(CUuserObject object, unsigned count) {
   Object last{};
   {
-    const std::lock_guard lock(objects().mutex);
+    const MutexLock lock(objects().mutex);
     const auto found = objects().all.find(object);
     if (found == objects().all.end() || count > found->second.references) return false;
     found->second.references -= count;

@@ -4,15 +4,16 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <mutex>
 #include <utility>
+
+#include "base/mutex.h"
 
 namespace gpupool::client {
 namespace {
 
 struct Log {
-  std::mutex mutex;
-  std::string path;
+  Mutex mutex;
+  std::string path GUARDED_BY(mutex);
 };
 
 Log& shared_log() {
@@ -35,7 +36,7 @@ bool tells_refusals_itself() {
 
 void log_line(std::string_view text) {
   Log& log = shared_log();
-  const std::lock_guard lock(log.mutex);
+  const MutexLock lock(log.mutex);
   std::string line = "gpupool: " + std::string(text) + "\n";
   int fd = STDERR_FILENO;
   if (!log.path.empty()) fd = open(log.path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
@@ -47,7 +48,7 @@ void log_line(std::string_view text) {
 void log_to_file(std::string_view text) {
   bool named;
   {
-    const std::lock_guard lock(shared_log().mutex);
+    const MutexLock lock(shared_log().mutex);
     named = !shared_log().path.empty();
   }
   if (named) log_line(text);
@@ -73,7 +74,7 @@ const char* take_refusal() {
 
 void log_to(const std::string& path) {
   Log& log = shared_log();
-  const std::lock_guard lock(log.mutex);
+  const MutexLock lock(log.mutex);
   log.path = path;
 }
 

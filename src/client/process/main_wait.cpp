@@ -8,11 +8,11 @@
 
 #include <csignal>
 #include <ctime>
-#include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/quiet_thread.h"
 #include "client/process/signal_front.h"
 
@@ -50,7 +50,7 @@ class Watch {
     if (--depth_ != 0) return;
     std::uint64_t expected = number_ | begun;
     if (state_.compare_exchange_strong(expected, number_ | over)) return;
-    const std::lock_guard lock(changing_);
+    const MutexLock lock(changing_);
     front_.remove();
     state_.store(number_ | over);
   }
@@ -83,7 +83,7 @@ class Watch {
   /// The main thread has been in this wait for a whole look.
   void begin(std::uint64_t wait) {
     if ((wait & 3) != begun) return;
-    const std::lock_guard lock(changing_);
+    const MutexLock lock(changing_);
     if (!state_.compare_exchange_strong(wait, wait - begun + watched)) return;
     handled_ = 0;
     since_ = Clock::now() - std::chrono::nanoseconds(look_every.tv_nsec);
@@ -93,7 +93,7 @@ class Watch {
   void look_at_interrupts(std::uint64_t wait) {
     unsigned seen = 0;
     {
-      const std::lock_guard lock(changing_);
+      const MutexLock lock(changing_);
       if (state_.load() == (wait | watched)) seen = front_.seen();
     }
     if (seen <= handled_) return;
@@ -133,8 +133,8 @@ class Watch {
   // Both threads'.
   std::atomic<std::uint64_t> state_{0};
   std::atomic<std::uint32_t> asleep_{0};
-  std::mutex changing_;  // the handler and the phase `watched` change together under it
-  SignalFront front_;
+  Mutex changing_;  // the handler and the phase `watched` change together under it
+  SignalFront front_ GUARDED_BY(changing_);
   // The watching thread's, of the wait that is watched.
   unsigned handled_ = 0;
   Clock::time_point since_, first_at_;
@@ -151,8 +151,8 @@ bool in_main_thread() {
 }
 
 void watch_main_waits(WaitActions actions) {
-  static std::mutex starting;
-  const std::lock_guard lock(starting);
+  static Mutex starting;
+  const MutexLock lock(starting);
   if (watch.load() != nullptr) return;
   auto* const made = new Watch(std::move(actions));
   try {

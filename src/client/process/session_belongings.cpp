@@ -1,14 +1,15 @@
 #include "client/process/session_belongings.h"
 
-#include <mutex>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace gpupool::client {
 namespace {
 
 struct Places {
-  std::mutex mutex;
-  std::vector<std::function<void()>> forget;
+  Mutex mutex;
+  std::vector<std::function<void()>> forget GUARDED_BY(mutex);
 };
 Places& places() {
   static Places& all = *new Places;
@@ -18,14 +19,14 @@ Places& places() {
 }  // namespace
 
 void forget_with_session(std::function<void()> forget) {
-  const std::lock_guard lock(places().mutex);
+  const MutexLock lock(places().mutex);
   places().forget.push_back(std::move(forget));
 }
 
 void forget_belongings() {
   std::vector<std::function<void()>> all;
   {
-    const std::lock_guard lock(places().mutex);
+    const MutexLock lock(places().mutex);
     all = places().forget;
   }
   for (const auto& forget : all) forget();

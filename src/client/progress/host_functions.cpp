@@ -4,15 +4,14 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <csignal>
 #include <cstring>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <thread>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/quiet_thread.h"
 #include "client/call/call.h"
 #include "client/process/session_belongings.h"
@@ -34,18 +33,19 @@ struct OfWorker {
 };
 
 struct HostFunctions {
-  std::mutex mutex;
-  std::condition_variable fewer;
-  std::map<std::pair<CUhostFn, void*>, std::uint64_t> tokens;
-  std::map<std::uint64_t, std::pair<CUhostFn, void*>> functions;
-  std::uint64_t next_once = 1;
+  Mutex mutex;
+  CondVar fewer;
+  std::map<std::pair<CUhostFn, void*>, std::uint64_t> tokens GUARDED_BY(mutex);
+  std::map<std::uint64_t, std::pair<CUhostFn, void*>> functions GUARDED_BY(mutex);
+  std::uint64_t next_once GUARDED_BY(mutex) = 1;
+  /// Of each its atomics without the mutex.
   std::array<OfWorker, SessionFile::max_workers> workers;
 
   OfWorker& of(const WorkerLink& worker) { return workers[worker.index]; }
 };
 HostFunctions& host_functions() {
   static HostFunctions& all = kept_for_session<HostFunctions>([](HostFunctions& kept) {
-    const std::lock_guard lock(kept.mutex);
+    const MutexLock lock(kept.mutex);
     for (OfWorker& one : kept.workers) {
       one.called.clear();
       one.watched = false;
@@ -68,7 +68,7 @@ void one_less(HostFunctions& all, const WorkerLink& worker) {
   int now = expected.load();
   while (now > 0 && !expected.compare_exchange_weak(now, now - 1)) {
   }
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   all.fewer.notify_all();
 }
 
@@ -81,7 +81,7 @@ void run_and_answer(HostFunctions& all, const Called& called, const WorkerLink& 
     running = false;
   }
   if ((called.token & wire::once_only) != 0) {
-    const std::lock_guard lock(all.mutex);
+    const MutexLock lock(all.mutex);
     all.functions.erase(called.token);
   }
   messages::HostFunctionDone m;
@@ -98,14 +98,14 @@ void watch(const WorkerLink& worker) {
   HostFunctions& all = host_functions();
   OfWorker& mine = all.of(worker);
   const auto is_called = [&] {
-    const std::lock_guard lock(all.mutex);
+    const MutexLock lock(all.mutex);
     return !mine.called.empty();
   };
   Connection* const connection = worker.connection.load();
   while (connection->read_until(is_called)) {
     Called next{};
     {
-      const std::lock_guard lock(all.mutex);
+      const MutexLock lock(all.mutex);
       if (mine.called.empty()) continue;
       next = mine.called.front();
       mine.called.pop_front();
@@ -114,7 +114,7 @@ void watch(const WorkerLink& worker) {
   }
   if (worker.connection.load() != connection) return;  // another session has begun
   mine.expected = 0;                                   // the connection is gone: none of them will be called
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   all.fewer.notify_all();
 }
 
@@ -122,7 +122,7 @@ void watch(const WorkerLink& worker) {
 
 std::uint64_t host_function_once(CUhostFn function, void* data) {
   HostFunctions& all = host_functions();
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   const std::uint64_t token = wire::once_only | all.next_once++;
   all.functions[token] = {function, data};
   return token;
@@ -130,7 +130,7 @@ std::uint64_t host_function_once(CUhostFn function, void* data) {
 
 std::uint64_t host_function_token(CUhostFn function, void* data) {
   HostFunctions& all = host_functions();
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   auto& token = all.tokens[{function, data}];
   if (token == 0) {
     token = all.tokens.size();
@@ -141,7 +141,7 @@ std::uint64_t host_function_token(CUhostFn function, void* data) {
 
 CUhostFn host_function_of(std::uint64_t token, void*& data) {
   HostFunctions& all = host_functions();
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   const auto found = all.functions.find(token);
   if (found == all.functions.end()) return nullptr;
   data = found->second.second;
@@ -151,13 +151,13 @@ CUhostFn host_function_of(std::uint64_t token, void*& data) {
 void watch_host_functions(WorkerLink& worker) {
   HostFunctions& all = host_functions();
   {
-    const std::lock_guard lock(all.mutex);
+    const MutexLock lock(all.mutex);
     if (std::exchange(all.of(worker).watched, true)) return;
   }
   try {
     quiet_thread([&worker] { watch(worker); }).detach();
   } catch (...) {
-    const std::lock_guard lock(all.mutex);
+    const MutexLock lock(all.mutex);
     all.of(worker).watched = false;
     throw;
   }
@@ -165,7 +165,7 @@ void watch_host_functions(WorkerLink& worker) {
 
 bool host_functions_are_used() {
   HostFunctions& all = host_functions();
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   return std::any_of(all.workers.begin(), all.workers.end(), [](const OfWorker& one) { return one.watched; });
 }
 
@@ -174,7 +174,7 @@ bool host_function_called(std::span<const std::byte> body, const WorkerLink& wor
   if (body.size() != sizeof(called)) return false;
   std::memcpy(&called, body.data(), sizeof(called));
   HostFunctions& all = host_functions();
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   std::deque<Called>& waiting = all.of(worker).called;
   if (!all.functions.contains(called.token) || waiting.size() >= most_called) return false;
   waiting.push_back(called);
@@ -203,8 +203,10 @@ void wait_for_host_functions(const WorkerLink& worker) {
   OfWorker& mine = all.of(worker);
   if (mine.expected.load() == 0) return;
   {
-    std::unique_lock lock(all.mutex);
-    if (all.fewer.wait_for(lock, std::chrono::seconds(1), [&] { return mine.expected.load() == 0; })) return;
+    MutexLock lock(all.mutex);
+    if (all.fewer.wait_for(all.mutex, std::chrono::seconds(1),
+                           [&]() REQUIRES(all.mutex) { return mine.expected.load() == 0; }))
+      return;
   }
   // Slow ones are waited for with everything else; after an error of the context they are never called.
   messages::SynchronizeContext m;

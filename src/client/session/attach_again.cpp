@@ -8,10 +8,10 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
-#include <mutex>
 #include <string>
 #include <utility>
 
+#include "base/mutex.h"
 #include "client/session/runtime.h"
 
 namespace gpupool::client {
@@ -22,10 +22,10 @@ thread_local bool excluded = false;
 
 /// The one wish of this process that is under way.
 struct Shared {
-  std::mutex mutex;
-  unsigned long number = 0;  ///< of the latest
-  unsigned users = 0;        ///< threads that wait for it
-  int pipe = -1;
+  Mutex mutex;
+  unsigned long GUARDED_BY(mutex) number = 0;  ///< of the latest
+  unsigned users GUARDED_BY(mutex) = 0;        ///< threads that wait for it
+  int pipe GUARDED_BY(mutex) = -1;
 };
 
 Shared& shared() {
@@ -89,7 +89,7 @@ NoLeaseWait::~NoLeaseWait() {
 
 LeaseWish::LeaseWish() {
   Shared& all = shared();
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   if (all.users == 0) {
     all.pipe = open_pipe();
     ++all.number;
@@ -104,7 +104,7 @@ LeaseWish::LeaseWish() {
 
 LeaseWish::~LeaseWish() {
   Shared& all = shared();
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   if (--all.users != 0 || all.pipe < 0) return;
   say(all.pipe, "done", number_);
   close(all.pipe);
@@ -113,14 +113,14 @@ LeaseWish::~LeaseWish() {
 
 bool LeaseWish::heard() const {
   Shared& all = shared();
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   if (all.pipe < 0) return false;
   pollfd end{all.pipe, 0, 0};  // POLLERR: the other end is closed
   return poll(&end, 1, 0) == 0;
 }
 
 bool Runtime::wants_lease() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (ready_.load()) return false;
   std::string error;
   const auto file = read_file(error);
@@ -128,7 +128,7 @@ bool Runtime::wants_lease() {
 }
 
 Runtime::Wished Runtime::answer_to(unsigned long wish) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (ready_.load()) return Wished::granted;
   std::string error;
   const auto file = read_file(error);

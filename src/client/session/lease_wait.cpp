@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 
+#include "base/mutex.h"
 #include "client/process/log.h"
 #include "client/process/main_wait.h"
 #include "client/session/attach_again.h"
@@ -77,7 +78,7 @@ bool InterruptWatch::interrupted() const {
 }
 
 SessionState::Prospect Runtime::prospect() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (ready_.load() || any_broken()) return SessionState::Prospect::none;
   std::string error;
   const auto file = read_file(error);

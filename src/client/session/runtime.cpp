@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 
+#include "base/mutex.h"
 #include "base/once.h"
 #include "client/lease/refused_memory.h"
 #include "client/link/worker_result.h"
@@ -102,12 +103,12 @@ CUresult Runtime::unavailable(const SessionState::Step& step) {
 
 CUresult Runtime::attach(bool may_begin) {
   if (forked() || !initialised()) return CUDA_ERROR_NOT_INITIALIZED;
-  const std::lock_guard attaching(attaching_);
+  const MutexLock attaching(attaching_);
   std::optional<SessionFile> file;
   SessionState::Step step{SessionState::Step::Kind::ready, {}, false};
   std::uint64_t detaches = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (ready_.load() && !may_begin) return CUDA_SUCCESS;
     std::string error;
     file = read_file(error);
@@ -185,7 +186,7 @@ CUresult Runtime::enter_without_lease() {
 CUresult Runtime::lost() {
   ready_.store(false);
   if (forked()) return CUDA_ERROR_NOT_INITIALIZED;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   // Who finds nothing broken was in a call of an earlier session.
   if (any_broken()) {
     session_.lost();
@@ -216,7 +217,7 @@ void Runtime::forget_session() {
 }
 
 void Runtime::refused(const WorkerLink& worker, std::uint32_t epoch) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (epoch == worker.epoch.load()) {
     session_.refused(epoch, worker.index);
     ready_.store(false);
@@ -224,7 +225,7 @@ void Runtime::refused(const WorkerLink& worker, std::uint32_t epoch) {
 }
 
 void Runtime::detach() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ready_.store(false);
   ++detaches_;
   session_.detached();
@@ -307,27 +308,27 @@ std::string Runtime::counters_json(bool reset_peak) {
   if (!forked()) hear_refusals();
   if (const auto refused = refused_memory().last()) worker += ",\"out_of_memory\":" + refused->json();
   if (reset_peak) refused_memory().clear();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   out += worker + ",\"state\":\"" + state_name() + "\",\"software\":" + (software_ ? "true" : "false") + "}";
   return out;
 }
 
 std::shared_ptr<const DeviceProfile> Runtime::devices() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (devices_final_) return devices_;
   }
   std::string error;
   std::optional<SessionFile> file;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     file = read_file(error);
   }
   if (file && file->state == FileState::attached && attach() == CUDA_SUCCESS) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return devices_;
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (devices_final_) return devices_;
   if (devices_ == nullptr && file && !file->profile.empty()) {
     if (const auto text = read_small_file(file->profile, 1 << 20)) {

@@ -9,11 +9,11 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "client/lease/session_state.h"
 #include "client/link/door.h"
 #include "client/process/counters.h"
@@ -106,7 +106,7 @@ class Runtime {
   [[nodiscard]] SessionState::Prospect prospect();
   /// Has everything that was sent executed, before the lease ends that it was sent under; tells the holder.
   void settle(std::uint64_t generation);
-  std::optional<SessionFile> read_file(std::string& error);
+  std::optional<SessionFile> read_file(std::string& error) REQUIRES(mutex_);
   [[nodiscard]] std::vector<Door> doors();
   /// From now on an interrupt of the main thread's waits says what runs, and a second one ends the session.
   void notice_interrupts();
@@ -136,13 +136,12 @@ class Runtime {
   [[nodiscard]] bool any_broken();
   /// Waits for one worker's work; nothing when it is lost.
   std::optional<CUresult> drain(WorkerLink& link, int limit);
-  // Precondition of the next three: mutex_ held.
   /// The lease is taken: calls may go on, unless it was given back meanwhile.
-  CUresult leased(const SessionFile& file, std::uint64_t detaches);
-  void take_epochs(const SessionFile& file);
-  void gather_devices();
+  CUresult leased(const SessionFile& file, std::uint64_t detaches) REQUIRES(mutex_);
+  void take_epochs(const SessionFile& file) REQUIRES(mutex_);
+  void gather_devices() REQUIRES(mutex_);
   CUresult unavailable(const SessionState::Step& step);
-  [[nodiscard]] const char* state_name();
+  [[nodiscard]] const char* state_name() REQUIRES(mutex_);
 
   static std::atomic<bool> forked_;
   std::atomic<bool> initialised_{false};
@@ -153,16 +152,16 @@ class Runtime {
   unsigned devices_begun_ = 0;  ///< of all sessions; by the thread that connects
   std::atomic<unsigned> workers_{1};
   std::array<WorkerLink, SessionFile::max_workers> links_;
-  std::mutex attaching_;  // held by the one thread that connects or takes a lease; taken before mutex_
-  std::mutex mutex_;      // protects the rest; never held while waiting for the worker
-  std::uint64_t detaches_ = 0;
+  Mutex attaching_;  // held by the one thread that connects or takes a lease; taken before mutex_
+  Mutex mutex_;      // never held while waiting for the worker
+  std::uint64_t detaches_ GUARDED_BY(mutex_) = 0;
   /// The session file whose lease the worker refuses, and since when that is known.
-  std::uint64_t refused_generation_ = 0;
-  std::chrono::steady_clock::time_point refused_since_{};
-  SessionState session_;
-  std::shared_ptr<const DeviceProfile> devices_;
-  bool devices_final_ = false;
-  bool software_ = false;
+  std::uint64_t refused_generation_ GUARDED_BY(mutex_) = 0;
+  std::chrono::steady_clock::time_point refused_since_ GUARDED_BY(mutex_){};
+  SessionState session_ GUARDED_BY(mutex_);
+  std::shared_ptr<const DeviceProfile> devices_ GUARDED_BY(mutex_);
+  bool devices_final_ GUARDED_BY(mutex_) = false;
+  bool software_ GUARDED_BY(mutex_) = false;
 };
 
 /// A control message that has an answer, within a time.

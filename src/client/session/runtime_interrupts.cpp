@@ -6,6 +6,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/mutex.h"
 #include "client/link/door.h"
 #include "client/process/interrupt_words.h"
 #include "client/process/main_wait.h"
@@ -43,7 +44,7 @@ void for_each_at_once(std::size_t count, const Use& use) {
 }  // namespace
 
 std::vector<Door> Runtime::doors() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::string error;
   const auto file = read_file(error);
   std::vector<Door> all;
@@ -71,7 +72,7 @@ CUresult Runtime::end_session() {
   if (forked() || !initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   const std::vector<Door> all = doors();
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ready_.store(false);
     if (all.empty()) return CUDA_SUCCESS;
     session_.ended();

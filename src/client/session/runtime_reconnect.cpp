@@ -5,6 +5,7 @@
 #include <cstring>
 #include <exception>
 
+#include "base/mutex.h"
 #include "client/session/attach_again.h"
 #include "client/session/runtime.h"
 #include "client/session/session_hooks.h"
@@ -38,7 +39,7 @@ bool same_places(const std::vector<wire::ArenaDescription>& left,
 void Runtime::survive(WorkerLink& link, Connection& connection, const wire::HelloBody& hello,
                       const SessionFile& file, const wire::HelloReply& worker) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     link.door = {file.address, file.token, file.session};
   }
   const auto policy = std::make_shared<ReconnectPolicy>(file.session, file.address, reconnect_limit(),
@@ -49,7 +50,7 @@ void Runtime::survive(WorkerLink& link, Connection& connection, const wire::Hell
     const auto now = ReconnectPolicy::Clock::now();
     std::optional<SessionFile> read;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       std::string error;
       read = read_file(error);
       if (read && several()) read = read->of_worker(number);
@@ -80,7 +81,7 @@ void Runtime::survive(WorkerLink& link, Connection& connection, const wire::Hell
       return false;
     }
     policy->connected(ReconnectPolicy::Clock::now());
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     link.profile = profile;  // the session may be on other devices now
     gather_devices();
     link.door.address = policy->address();
@@ -98,7 +99,7 @@ void Runtime::survive(WorkerLink& link, Connection& connection, const wire::Hell
 bool Runtime::connected_to(WorkerLink& link, const SessionFile& file) {
   bool elsewhere = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     elsewhere = file.address != link.door.address;
   }
   Connection& connection = *link.connection.load();

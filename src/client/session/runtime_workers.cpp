@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "base/mutex.h"
 #include "base/process_mark.h"
 #include "client/session/runtime.h"
 #include "client/session/session_hooks.h"
@@ -120,7 +121,7 @@ CUresult Runtime::connect(const SessionFile& file, std::uint64_t detaches) {
   for (unsigned n = 0; n < count; ++n) {
     survive(links_[n], *all[n].connection, all[n].hello, file.of_worker(n), all[n].answer);
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (unsigned n = count; n-- > 0;) {  // who sees the first sees all
     links_[n].profile = all[n].profile;
     links_[n].connection.store(all[n].connection.release(), std::memory_order_release);
@@ -171,7 +172,7 @@ CUresult Runtime::lease(const SessionFile& file, std::uint64_t detaches) {
     }
     Reply reply;
     const auto outcome = ask_lease(links_[n], one.epoch, reply);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (outcome == Connection::Outcome::lost || any_broken()) {
       session_.lost();
       return unavailable(session_.needs_worker(file, {}));
@@ -183,7 +184,7 @@ CUresult Runtime::lease(const SessionFile& file, std::uint64_t detaches) {
       return refuse("The GPU worker does not know this lease yet or any more.", false);
     }
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return leased(file, detaches);
 }
 

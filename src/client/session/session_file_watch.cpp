@@ -10,12 +10,12 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <thread>
 
+#include "base/mutex.h"
 #include "base/once.h"
 #include "base/quiet_thread.h"
 #include "client/session/attach_again.h"
@@ -88,7 +88,7 @@ void watch_session_file() {
 void Runtime::notice_session_file() {
   std::uint64_t settles = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (forked() || !ready_.load()) return;
     std::string error;
     const auto file = read_file(error);

@@ -24,7 +24,7 @@ cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t call
                                   unsigned int flags) {
   if (callback == nullptr) return cudaErrorInvalidValue;
   // The status that the callback gets is the runtime's, so it goes through a function of ours.
-  auto held = std::make_unique<Callback>(callback, userData);
+  std::unique_ptr<Callback> held(new Callback{callback, userData});
   const cudaError_t result = forward(
       [&](const EntryPoints& d) { return d.cuStreamAddCallback(stream, run_callback, held.get(), flags); });
   if (result == cudaSuccess) static_cast<void>(held.release());

@@ -10,10 +10,10 @@
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <mutex>
 #include <string_view>
 #include <utility>
 
+#include "base/mutex.h"
 #include "softgpu/compat/nvrtc_ptx.h"
 
 extern "C" {
@@ -96,11 +96,11 @@ const void* base_of(const void* address) {
 
 /// The slot of the library that `function` lies in; max_libraries when it is none that can be replaced.
 std::size_t slot_of(LookUp real, void* handle, const void* function) {
-  static std::mutex mutex;
+  static Mutex mutex;
   const void* const base = base_of(function);
   const void* const ours = base_of(reinterpret_cast<const void*>(&gpupool_find_replacement));
   if (base == nullptr || base == ours) return max_libraries;
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   auto& all = libraries();
   for (std::size_t slot = 0; slot < max_libraries; ++slot) {
     if (all[slot].base == base) return slot;

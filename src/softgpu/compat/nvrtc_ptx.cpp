@@ -6,11 +6,12 @@
 
 #include <cstddef>
 #include <map>
-#include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace gpupool::compat {
 namespace {
@@ -19,7 +20,7 @@ namespace {
 class Replaced {
  public:
   void set(NvrtcProgram program, bool yes) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (yes) {
       programs_.insert(program);
     } else {
@@ -27,13 +28,13 @@ class Replaced {
     }
   }
   bool has(NvrtcProgram program) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return programs_.count(program) != 0;
   }
 
  private:
-  std::mutex mutex_;
-  std::set<NvrtcProgram> programs_;
+  Mutex mutex_;
+  std::set<NvrtcProgram> programs_ GUARDED_BY(mutex_);
 };
 
 Replaced& replaced() {
@@ -78,11 +79,11 @@ NvrtcFunctions functions_in(void* library) {
 const NvrtcFunctions& linked(const void* caller) {
   static const NvrtcFunctions of_program = functions_in(RTLD_NEXT);
   if (of_program.compile != nullptr) return of_program;
-  static std::mutex mutex;
+  static Mutex mutex;
   static auto* const by_library = new std::map<const void*, NvrtcFunctions>;  // as long as the process
   Dl_info info{};
   if (dladdr(caller, &info) == 0) return of_program;
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   const auto known = by_library->find(info.dli_fbase);
   if (known != by_library->end()) return known->second;
   void* const library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);

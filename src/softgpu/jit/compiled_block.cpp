@@ -14,6 +14,7 @@
 #include <cstring>
 #include <new>
 
+#include "base/mutex.h"
 #include "softgpu/exec/run/block.h"
 
 namespace softgpu::jit {
@@ -199,7 +200,7 @@ void CompiledBody::leave_fast_path(Block& block, State& state, uint32_t outcome)
   block.index.x = context.block_index[0];
   ++block.serial;
   if (const uint32_t rest = context.block_end - context.block_index[0] - 1; rest != 0) {
-    const std::lock_guard lock(launch.mutex);
+    const gpupool::MutexLock lock(launch.mutex);
     for (uint32_t k = rest; k > 0; --k) launch.returned_blocks.push_back(state.first + done + k);
     launch.returned_count += rest;
   }

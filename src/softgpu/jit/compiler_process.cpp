@@ -10,6 +10,7 @@
 #include <climits>
 #include <cstdlib>
 
+#include "base/mutex.h"
 #include "softgpu/jit/compiler_protocol.h"
 
 extern char** environ;
@@ -51,7 +52,7 @@ CompilerProcess::~CompilerProcess() {
 
 bool CompilerProcess::start(std::string& problem) {
   {
-    const std::lock_guard lock(process_mutex_);
+    const gpupool::MutexLock lock(process_mutex_);
     if (socket_ >= 0) return true;
     if (abandoned_ || hopeless_) {
       problem = hopeless_ ? problem_ : "the process is ending";
@@ -102,7 +103,7 @@ bool CompilerProcess::start(std::string& problem) {
   }
   MessageKind kind{};
   std::string text;
-  const bool answered = receive_message(socket_, kind, text, kStartMilliseconds);
+  const bool answered = receive_message(socket(), kind, text, kStartMilliseconds);
   if (answered && kind == MessageKind::ready) {
     identity_ = text;
     return true;
@@ -114,19 +115,19 @@ bool CompilerProcess::start(std::string& problem) {
 }
 
 std::string CompilerProcess::identity(std::string& problem) {
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   if (!identity_.empty()) return identity_;
   return start(problem) ? identity_ : std::string();
 }
 
 std::optional<std::vector<std::byte>> CompilerProcess::compile(const std::string& text, std::string& error) {
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   if (!start(error)) return std::nullopt;
   MessageKind kind{};
   std::string answer;
   const auto answered = [&] {
-    return send_message(socket_, MessageKind::text, text) &&
-           receive_message(socket_, kind, answer, kCompileMilliseconds);
+    return send_message(socket(), MessageKind::text, text) &&
+           receive_message(socket(), kind, answer, kCompileMilliseconds);
   };
   // One that had nothing to do for long has ended by itself.
   if (!answered() && !(end() == Ending::by_itself && start(error) && answered())) {
@@ -145,8 +146,14 @@ std::optional<std::vector<std::byte>> CompilerProcess::compile(const std::string
   return std::vector<std::byte>(bytes, bytes + answer.size());
 }
 
+// It stays open while mutex_ is held: only who holds that closes it.
+int CompilerProcess::socket() {
+  const gpupool::MutexLock lock(process_mutex_);
+  return socket_;
+}
+
 CompilerProcess::Ending CompilerProcess::end() {
-  const std::lock_guard lock(process_mutex_);
+  const gpupool::MutexLock lock(process_mutex_);
   if (socket_ >= 0) close(socket_);
   socket_ = -1;
   int status = 0;
@@ -160,7 +167,7 @@ CompilerProcess::Ending CompilerProcess::end() {
 }
 
 void CompilerProcess::abandon() {
-  const std::lock_guard lock(process_mutex_);
+  const gpupool::MutexLock lock(process_mutex_);
   abandoned_ = true;
   // Who waits for an answer finds the end of the stream, and puts things in order.
   if (process_ > 0) ::kill(process_, SIGKILL);
@@ -168,7 +175,7 @@ void CompilerProcess::abandon() {
 }
 
 pid_t CompilerProcess::process() {
-  const std::lock_guard lock(process_mutex_);
+  const gpupool::MutexLock lock(process_mutex_);
   return process_;
 }
 

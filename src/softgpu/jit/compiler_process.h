@@ -6,11 +6,12 @@
 #include <sys/types.h>
 
 #include <cstddef>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace softgpu::jit {
 
@@ -35,16 +36,18 @@ class CompilerProcess {
   [[nodiscard]] pid_t process();
 
  private:
-  bool start(std::string& problem);
+  bool start(std::string& problem) REQUIRES(mutex_);
+  int socket();
   enum class Ending { by_itself, other };
   Ending end();
 
-  std::mutex mutex_;          // one question at a time
-  std::mutex process_mutex_;  // socket_ and process_
-  int socket_ = -1;
-  pid_t process_ = -1;
-  bool abandoned_ = false, hopeless_ = false;
-  std::string identity_, problem_;
+  gpupool::Mutex mutex_;          // one question at a time
+  gpupool::Mutex process_mutex_;  // taken after mutex_, for a moment
+  int socket_ GUARDED_BY(process_mutex_) = -1;
+  pid_t process_ GUARDED_BY(process_mutex_) = -1;
+  bool abandoned_ GUARDED_BY(process_mutex_) = false;
+  bool hopeless_ GUARDED_BY(mutex_) = false;
+  std::string identity_ GUARDED_BY(mutex_), problem_ GUARDED_BY(mutex_);
 };
 
 }  // namespace softgpu::jit

@@ -5,8 +5,9 @@
 
 #include <cstdint>
 #include <cstdlib>
-#include <mutex>
 #include <string_view>
+
+#include "base/mutex.h"
 
 namespace softgpu::jit {
 namespace {
@@ -197,11 +198,11 @@ void Llvm::leave_out_instructions() {
 }
 
 const Llvm* Llvm::get(std::string& why) {
-  static std::mutex mutex;
+  static gpupool::Mutex mutex;
   static Llvm* made = nullptr;
   static std::string reason;
   static bool tried = false;
-  const std::lock_guard lock(mutex);
+  const gpupool::MutexLock lock(mutex);
   if (!tried) {
     tried = true;
     // Never destroyed: compiled code runs until the process ends.

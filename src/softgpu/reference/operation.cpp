@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
+
+#include "base/mutex.h"
 
 namespace softgpu::reference {
 
@@ -108,9 +109,9 @@ __int128 clamp_to(__int128 value, const NumberType& type) {
 }
 
 const Operation* find_operation(std::string_view full_name) {
-  static std::mutex mutex;
+  static gpupool::Mutex mutex;
   static std::unordered_map<std::string, std::unique_ptr<const Operation>> known;
-  const std::lock_guard lock(mutex);
+  const gpupool::MutexLock lock(mutex);
   const auto [place, fresh] = known.try_emplace(std::string(full_name));
   if (fresh) {
     for (const auto family : {integer_operation, bit_operation, float_operation, approximate_operation,

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <new>
 
+#include "base/mutex.h"
 #include "base/quiet_thread.h"
 
 namespace gpupool::wire {
@@ -49,7 +50,7 @@ DelayLine::DelayLine(LinkQuality quality, std::function<bool(std::span<const std
 DelayLine::~DelayLine() {
   if (!thread_.joinable()) return;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     closing_ = true;
   }
   changed_.notify_all();
@@ -57,9 +58,9 @@ DelayLine::~DelayLine() {
 }
 
 bool DelayLine::put(std::span<const std::byte> bytes) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!bytes.empty()) {
-    changed_.wait(lock, [this] { return ended_ || bytes_ < room_; });
+    changed_.wait(mutex_, [this]() REQUIRES(mutex_) { return ended_ || bytes_ < room_; });
     if (ended_) return false;
     const auto some = bytes.first(std::min(bytes.size(), piece));
     bytes = bytes.subspan(some.size());
@@ -75,15 +76,15 @@ bool DelayLine::put(std::span<const std::byte> bytes) {
 void DelayLine::run() {
   prctl(PR_SET_NAME, "gpupool-link");
   prctl(PR_SET_TIMERSLACK, 1000);
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!ended_) {
     if (stalled_ || under_way_.empty()) {
       if (closing_) break;
-      changed_.wait(lock);
+      changed_.wait(mutex_);
       continue;
     }
     if (const auto due = under_way_.front().due; Clock::now() < due) {
-      changed_.wait_until(lock, due);
+      changed_.wait_until(mutex_, due);
       continue;
     }
     Piece next = std::move(under_way_.front());
@@ -104,7 +105,7 @@ void DelayLine::run() {
 
 void DelayLine::close(std::function<void()> then) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     closing_ = true;
     if (!finished_) {
       then_ = std::move(then);
@@ -117,7 +118,7 @@ void DelayLine::close(std::function<void()> then) {
 
 void DelayLine::cut() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ended_ = true;
   }
   changed_.notify_all();
@@ -125,7 +126,7 @@ void DelayLine::cut() {
 
 void DelayLine::stall(bool stalled) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stalled_ = stalled;
   }
   changed_.notify_all();

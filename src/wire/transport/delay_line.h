@@ -3,18 +3,18 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace gpupool::wire {
 
@@ -63,13 +63,14 @@ class DelayLine {
 
   LinkQuality quality_;
   std::function<bool(std::span<const std::byte>)> deliver_;
-  std::mutex mutex_;  // protects the rest but thread_
-  std::condition_variable changed_;
-  std::deque<Piece> under_way_;
-  std::size_t bytes_ = 0, room_;
-  Clock::time_point free_at_{};  // when the link has sent all that was put in
-  bool closing_ = false, ended_ = false, stalled_ = false, finished_ = false;
-  std::function<void()> then_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<Piece> under_way_ GUARDED_BY(mutex_);
+  std::size_t bytes_ GUARDED_BY(mutex_) = 0, room_ GUARDED_BY(mutex_);
+  Clock::time_point free_at_ GUARDED_BY(mutex_){};  // when the link has sent all that was put in
+  bool closing_ GUARDED_BY(mutex_) = false, ended_ GUARDED_BY(mutex_) = false,
+                stalled_ GUARDED_BY(mutex_) = false, finished_ GUARDED_BY(mutex_) = false;
+  std::function<void()> then_ GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <new>
 
+#include "base/mutex.h"
 #include "base/quiet_thread.h"
 
 namespace gpupool::wire {
@@ -40,8 +41,9 @@ void EmulatedStream::read() {
 }
 
 bool EmulatedStream::arrived(std::span<const std::byte> bytes) {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return ended_ || received_.size() - taken_ < receive_buffer; });
+  MutexLock lock(mutex_);
+  changed_.wait(mutex_,
+                [this]() REQUIRES(mutex_) { return ended_ || received_.size() - taken_ < receive_buffer; });
   if (ended_) return false;
   received_.insert(received_.end(), bytes.begin(), bytes.end());
   changed_.notify_all();
@@ -50,7 +52,7 @@ bool EmulatedStream::arrived(std::span<const std::byte> bytes) {
 
 void EmulatedStream::end() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ended_ = true;
   }
   changed_.notify_all();
@@ -64,8 +66,8 @@ bool EmulatedStream::send_parts(iovec* parts, int count, bool) {
 }
 
 std::size_t EmulatedStream::receive_some(void* into, std::size_t room) {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return ended_ || taken_ < received_.size(); });
+  MutexLock lock(mutex_);
+  changed_.wait(mutex_, [this]() REQUIRES(mutex_) { return ended_ || taken_ < received_.size(); });
   const std::size_t some = std::min(room, received_.size() - taken_);
   if (some > 0) std::memcpy(into, received_.data() + taken_, some);
   taken_ += some;
@@ -78,15 +80,15 @@ std::size_t EmulatedStream::receive_some(void* into, std::size_t room) {
 }
 
 bool EmulatedStream::readable(int timeout_ms) {
-  std::unique_lock lock(mutex_);
-  const auto ready = [this] { return ended_ || taken_ < received_.size(); };
-  if (timeout_ms >= 0) return changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms), ready);
-  changed_.wait(lock, ready);
+  MutexLock lock(mutex_);
+  const auto ready = [this]() REQUIRES(mutex_) { return ended_ || taken_ < received_.size(); };
+  if (timeout_ms >= 0) return changed_.wait_for(mutex_, std::chrono::milliseconds(timeout_ms), ready);
+  changed_.wait(mutex_, ready);
   return true;
 }
 
 bool EmulatedStream::holds_unread() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return taken_ < received_.size();
 }
 

@@ -1,12 +1,11 @@
 // A stream that behaves as if there were a slower network between its ends.
 #pragma once
 
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "wire/transport/delay_line.h"
 #include "wire/transport/stream.h"
 
@@ -36,11 +35,11 @@ class EmulatedStream final : public Stream {
   void end();
 
   std::unique_ptr<Stream> inner_;
-  std::mutex mutex_;  // protects the next four members
-  std::condition_variable changed_;
-  std::vector<std::byte> received_;
-  std::size_t taken_ = 0;
-  bool ended_ = false;
+  Mutex mutex_;
+  CondVar changed_;
+  std::vector<std::byte> received_ GUARDED_BY(mutex_);
+  std::size_t taken_ GUARDED_BY(mutex_) = 0;
+  bool ended_ GUARDED_BY(mutex_) = false;
   std::unique_ptr<DelayLine> up_, down_;
   std::thread reader_;
 };

@@ -9,8 +9,8 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "wire/transport/shared_memory_stream.h"
 
 namespace gpupool::wire {
@@ -87,7 +87,7 @@ class AwaitingMemory final : public Stream {
   Stream* arrived() {
     Stream* stream = stream_.load(std::memory_order_acquire);
     if (stream != nullptr) return stream;
-    const std::lock_guard lock(arriving_);
+    const MutexLock lock(arriving_);
     stream = stream_.load(std::memory_order_acquire);
     if (stream != nullptr || failed_) return stream;
     std::string error;
@@ -108,8 +108,8 @@ class AwaitingMemory final : public Stream {
   }
 
   Socket socket_;
-  std::mutex arriving_;
-  bool failed_ = false;
+  Mutex arriving_;
+  bool failed_ GUARDED_BY(arriving_) = false;
   std::atomic<Stream*> stream_{nullptr};
 };
 

@@ -14,6 +14,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "base/mutex.h"
+
 namespace gpupool::wire {
 namespace {
 
@@ -143,7 +145,7 @@ bool TlsStream::send_bytes(const void* from, std::size_t size) {
   while (size > 0) {
     long sent;
     {
-      const std::lock_guard lock(using_session_);
+      const MutexLock lock(using_session_);
       sent = api_.write(session_, at, size);
     }
     if (sent > 0) {
@@ -180,7 +182,7 @@ std::size_t TlsStream::receive_some(void* into, std::size_t room) {
   while (true) {
     long got;
     {
-      const std::lock_guard lock(using_session_);
+      const MutexLock lock(using_session_);
       got = api_.read(session_, into, room);
     }
     if (got > 0) return static_cast<std::size_t>(got);
@@ -190,7 +192,7 @@ std::size_t TlsStream::receive_some(void* into, std::size_t room) {
 
 bool TlsStream::readable(int timeout_ms) {
   {
-    const std::lock_guard lock(using_session_);
+    const MutexLock lock(using_session_);
     if (api_.pending(session_) > 0) return true;
   }
   return wait_readable(socket_.fd(), timeout_ms);
@@ -198,7 +200,7 @@ bool TlsStream::readable(int timeout_ms) {
 
 bool TlsStream::holds_unread() {
   {
-    const std::lock_guard lock(using_session_);
+    const MutexLock lock(using_session_);
     if (api_.pending(session_) > 0) return true;
   }
   int unread = 0;

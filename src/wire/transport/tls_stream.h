@@ -3,9 +3,9 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "base/mutex.h"
 #include "wire/tls/tls_api.h"
 #include "wire/transport/socket.h"
 #include "wire/transport/stream.h"
@@ -65,8 +65,9 @@ class TlsStream final : public Stream {
 
   const tls::Api& api_;
   tls::Session* session_;
-  std::mutex using_session_;  // never held while waiting for the socket
-  Socket socket_;             // non-blocking
+  Mutex
+      using_session_;  // around calls of api_ once several threads use this; not while waiting for the socket
+  Socket socket_;      // non-blocking
   std::string peer_;
 };
 

@@ -1,6 +1,7 @@
 // Stream capture.
 #include <algorithm>
 
+#include "base/mutex.h"
 #include "softgpu/driver/api/graph_entry.h"
 #include "softgpu/driver/stream/context.h"
 #include "softgpu/driver/stream/selection.h"
@@ -21,7 +22,7 @@ void begin(const std::shared_ptr<Stream>& stream, CUstreamCaptureMode mode,
   require(mode == CU_STREAM_CAPTURE_MODE_GLOBAL || mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL ||
           mode == CU_STREAM_CAPTURE_MODE_RELAXED);
   require(stream->role() != Stream::Role::legacy, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-  const std::lock_guard order(stream->context().submit_mutex);
+  const gpupool::MutexLock order(stream->context().submit_mutex);
   require(!stream->capture, CUDA_ERROR_ILLEGAL_STATE);
   auto capture = std::make_shared<Capture>();
   capture->id = next_capture_id.fetch_add(1);
@@ -59,7 +60,7 @@ struct CaptureInfo {
 
 CaptureInfo info_of(CUstream handle) {
   const auto stream = resolve_stream(handle);
-  const std::lock_guard order(stream->context().submit_mutex);
+  const gpupool::MutexLock order(stream->context().submit_mutex);
   CaptureInfo info;
   if (!stream->capture) return info;
   info.status =
@@ -91,7 +92,7 @@ CUresult update_dependencies(CUstream handle, CUgraphNode* nodes, std::size_t co
   return entry([&] {
     require(flags <= CU_STREAM_SET_CAPTURE_DEPENDENCIES);
     const auto stream = resolve_stream(handle);
-    const std::lock_guard order(stream->context().submit_mutex);
+    const gpupool::MutexLock order(stream->context().submit_mutex);
     require(stream->capture != nullptr, CUDA_ERROR_ILLEGAL_STATE);
     const std::vector<GraphNode*> given = nodes_of(*stream->capture->graph, nodes, count);
     auto& tail = stream->capture_tail;
@@ -125,7 +126,7 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   return entry([&] {
     if (phGraph) *phGraph = nullptr;
     const auto stream = resolve_stream(hStream);
-    const std::lock_guard order(stream->context().submit_mutex);
+    const gpupool::MutexLock order(stream->context().submit_mutex);
     const auto capture = stream->capture;
     require(capture != nullptr, CUDA_ERROR_ILLEGAL_STATE);
     require(capture->origin == stream.get(), CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);

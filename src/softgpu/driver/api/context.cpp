@@ -1,5 +1,6 @@
 // Contexts: primary and created, the per-thread stack, limits, peers.
 #include "softgpu/driver/stream/context.h"
+#include "base/mutex.h"
 #include "softgpu/driver/api/end_context.h"
 #include "softgpu/driver/api/entry.h"
 #include "softgpu/driver/api/green_context.h"
@@ -33,7 +34,8 @@ CUresult create_context(CUcontext* handle, unsigned flags, CUdevice ordinal) {
   });
 }
 
-// Ends the primary context. Needs the device's primary mutex.
+// Ends the primary context.
+void end_primary(Device& device) REQUIRES(device.primary_mutex);
 void end_primary(Device& device) {
   const auto context = std::move(device.primary);
   device.primary.reset();
@@ -47,7 +49,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
   return entry([&] {
     require(pctx != nullptr);
     Device& device = Driver::get().device(dev);
-    const std::lock_guard lock(device.primary_mutex);
+    const gpupool::MutexLock lock(device.primary_mutex);
     if (!device.primary) device.primary = Context::create(device, device.primary_flags, true);
     ++device.primary_users;
     *pctx = handle_of(device.primary);
@@ -57,7 +59,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
   return entry([&] {
     Device& device = Driver::get().device(dev);
-    const std::lock_guard lock(device.primary_mutex);
+    const gpupool::MutexLock lock(device.primary_mutex);
     require(device.primary_users > 0, CUDA_ERROR_INVALID_CONTEXT);
     if (--device.primary_users == 0) end_primary(device);
   });
@@ -70,7 +72,7 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice dev) {
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   return entry([&] {
     Device& device = Driver::get().device(dev);
-    const std::lock_guard lock(device.primary_mutex);
+    const gpupool::MutexLock lock(device.primary_mutex);
     end_primary(device);
   });
 }
@@ -83,7 +85,7 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
   return entry([&] {
     check_flags(flags);
     Device& device = Driver::get().device(dev);
-    const std::lock_guard lock(device.primary_mutex);
+    const gpupool::MutexLock lock(device.primary_mutex);
     device.primary_flags = flags;
     if (device.primary) device.primary->flags = flags;
   });
@@ -97,7 +99,7 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* acti
   return entry([&] {
     require(flags && active);
     Device& device = Driver::get().device(dev);
-    const std::lock_guard lock(device.primary_mutex);
+    const gpupool::MutexLock lock(device.primary_mutex);
     *flags = device.primary_flags;
     *active = device.primary != nullptr;
   });

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/mutex.h"
 #include "softgpu/driver/api/entry.h"
 #include "softgpu/driver/device/memory_pool.h"
 #include "softgpu/driver/stream/context.h"
@@ -138,7 +139,7 @@ CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) {
   return entry([&] {
     require(pool != nullptr);
     Device& device = Driver::get().device(dev);
-    const std::lock_guard lock(device.pool_mutex);
+    const gpupool::MutexLock lock(device.pool_mutex);
     *pool = reinterpret_cast<CUmemoryPool>(device.current_pool.get());
   });
 }
@@ -148,7 +149,7 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
     Device& device = Driver::get().device(dev);
     auto chosen = registry<MemoryPool>().get(pool, CUDA_ERROR_INVALID_VALUE);
     require(&chosen->device() == &device);
-    const std::lock_guard lock(device.pool_mutex);
+    const gpupool::MutexLock lock(device.pool_mutex);
     device.current_pool = std::move(chosen);
   });
 }

@@ -1,5 +1,6 @@
 // Events.
 #include "softgpu/driver/stream/event.h"
+#include "base/mutex.h"
 
 #include <chrono>
 
@@ -25,7 +26,7 @@ CUresult record(CUevent handle, CUstream stream_handle, unsigned flags) {
         issue(stream, {CU_GRAPH_NODE_TYPE_EVENT_RECORD, EventRecord{event}, nullptr});
         return;
       }
-      const std::lock_guard order(stream->context().submit_mutex);
+      const gpupool::MutexLock order(stream->context().submit_mutex);
       event->set_captured(stream->capture, stream->capture_tail);
       return;
     }

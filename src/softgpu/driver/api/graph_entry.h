@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/mutex.h"
 #include "softgpu/driver/api/entry.h"
 #include "softgpu/driver/graph/graph.h"
 #include "softgpu/driver/graph/plan.h"
@@ -14,7 +15,7 @@ namespace softgpu::driver {
 template <class Body>
 CUresult graph_entry(Body&& body) {
   return entry([&]() -> CUresult {
-    const std::lock_guard lock(graph_mutex());
+    const gpupool::MutexLock lock(graph_mutex());
     body();
     return CUDA_SUCCESS;
   });

@@ -1,5 +1,6 @@
 // Libraries and kernels: code that is loaded once and used from any context.
 #include "softgpu/driver/program/library.h"
+#include "base/mutex.h"
 
 #include "softgpu/driver/api/entry.h"
 #include "softgpu/driver/program/image_source.h"
@@ -30,7 +31,7 @@ std::shared_ptr<Context> context_on(CUdevice ordinal) {
   auto context = current_context();
   if (context->device().ordinal() == ordinal) return context;
   Device& device = Driver::get().device(ordinal);
-  const std::lock_guard lock(device.primary_mutex);
+  const gpupool::MutexLock lock(device.primary_mutex);
   require(device.primary != nullptr, CUDA_ERROR_INVALID_CONTEXT);
   return device.primary;
 }

@@ -1,4 +1,5 @@
 // Memory pools and stream-ordered allocation.
+#include "base/mutex.h"
 #include "softgpu/driver/api/entry.h"
 #include "softgpu/driver/api/node_parameters.h"
 #include "softgpu/driver/backing/allocation_table.h"
@@ -36,7 +37,7 @@ CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
     Device& device = stream->context().device();
     std::shared_ptr<MemoryPool> pool;
     {
-      const std::lock_guard lock(device.pool_mutex);
+      const gpupool::MutexLock lock(device.pool_mutex);
       pool = device.current_pool;
     }
     *dptr = allocate_in_stream(stream, *pool, bytesize);
@@ -89,7 +90,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool) {
     const auto found = registry<MemoryPool>().get(pool, CUDA_ERROR_INVALID_VALUE);
     require(!found->is_default());
     const auto gone = registry<MemoryPool>().take(pool, CUDA_ERROR_INVALID_VALUE);
-    const std::lock_guard lock(gone->device().pool_mutex);
+    const gpupool::MutexLock lock(gone->device().pool_mutex);
     if (gone->device().current_pool == gone)
       gone->device().current_pool = gone->device().shared_default_pool();
   });

@@ -1,6 +1,7 @@
 // Streams and what is put into them besides copies and kernels.
 #include <algorithm>
 
+#include "base/mutex.h"
 #include "softgpu/driver/api/entry.h"
 #include "softgpu/driver/api/green_context.h"
 #include "softgpu/driver/backing/allocation_table.h"
@@ -118,7 +119,7 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
     const auto event = registry<Event>().get(hEvent);
     if (const auto capture = event->captured_in()) {
       // Waiting for captured work makes the stream part of that capture.
-      const std::lock_guard order(stream->context().submit_mutex);
+      const gpupool::MutexLock order(stream->context().submit_mutex);
       require(!stream->capture || stream->capture == capture, CUDA_ERROR_STREAM_CAPTURE_MERGE);
       require(!capture->invalidated, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
       require(stream->role() != Stream::Role::legacy, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);

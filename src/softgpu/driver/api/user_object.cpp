@@ -1,5 +1,6 @@
 // User objects of graphs.
 #include "softgpu/driver/graph/user_object.h"
+#include "base/mutex.h"
 #include "softgpu/driver/api/entry.h"
 #include "softgpu/driver/graph/graph.h"
 
@@ -39,7 +40,7 @@ CUresult cuUserObjectRelease(CUuserObject object, unsigned int count) {
 CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags) {
   return entry([&] {
     require(count > 0 && (flags & ~static_cast<unsigned>(CU_GRAPH_USER_OBJECT_MOVE)) == 0);
-    const std::lock_guard lock(graph_mutex());
+    const gpupool::MutexLock lock(graph_mutex());
     const auto into = registry<Graph>().get(graph, CUDA_ERROR_INVALID_VALUE);
     const auto kept = object_of(object);
     if (!(flags & CU_GRAPH_USER_OBJECT_MOVE)) kept->retain(count);
@@ -50,7 +51,7 @@ CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned in
 CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int count) {
   return entry([&] {
     require(count > 0);
-    const std::lock_guard lock(graph_mutex());
+    const gpupool::MutexLock lock(graph_mutex());
     registry<Graph>().get(graph, CUDA_ERROR_INVALID_VALUE)->user_objects.release(object_of(object), count);
   });
 }

@@ -6,6 +6,7 @@
 #include <bit>
 #include <utility>
 
+#include "base/mutex.h"
 #include "softgpu/driver/base/error.h"
 
 namespace softgpu::driver {
@@ -128,7 +129,7 @@ std::uint64_t Arena::allocate(std::size_t size, std::size_t alignment) {
   block.size = round_up(size, large ? kChunk : kAllocationAlignment);  // large blocks share no chunk
   block.taken = block.size + (large ? kChunk : 0);                     // the last chunk stays without memory
   const bool at_end = large && alignment == kAllocationAlignment;
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   const auto gap = take_gap(block.taken, large ? std::max(alignment, kChunk) : alignment, std::move(spare));
   if (!gap) return 0;
   block.offset = *gap;
@@ -144,7 +145,7 @@ std::uint64_t Arena::allocate(std::size_t size, std::size_t alignment) {
 }
 
 std::size_t Arena::free(std::uint64_t address) {
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   if (address < base_ || address >= end()) return 0;
   const auto found = blocks_.find(address - base_);
   if (found == blocks_.end()) return 0;
@@ -156,13 +157,13 @@ std::size_t Arena::free(std::uint64_t address) {
 }
 
 std::size_t Arena::committed() {
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   return kChunk * static_cast<std::size_t>(std::count_if(users_.begin(), users_.end(),
                                                          [](std::uint32_t users) { return users != 0; }));
 }
 
 void Arena::park(HostStore& store) {
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   for (std::size_t chunk = 0; chunk < users_.size(); ++chunk) {
     if (users_[chunk]) store.take(base_ + chunk * kChunk, kChunk);
   }

@@ -9,10 +9,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <vector>
 
+#include "base/mutex.h"
 #include "softgpu/driver/backing/host_store.h"
 
 namespace softgpu::driver {
@@ -46,24 +46,24 @@ class Arena {
  private:
   using Gaps = std::map<std::size_t, std::size_t>;  // offset -> size
   static Gaps::node_type make_gap();
-  void put_gap(std::size_t offset, std::size_t size, Gaps::node_type node) noexcept;
-  std::optional<std::size_t> take_gap(std::size_t size, std::size_t alignment,
-                                      Gaps::node_type spare) noexcept;
-  void give_gap(std::size_t offset, std::size_t size, Gaps::node_type node) noexcept;
-  bool commit(std::size_t offset, std::size_t size);
-  void decommit(std::size_t offset, std::size_t size);
+  void put_gap(std::size_t offset, std::size_t size, Gaps::node_type node) noexcept REQUIRES(mutex_);
+  std::optional<std::size_t> take_gap(std::size_t size, std::size_t alignment, Gaps::node_type spare) noexcept
+      REQUIRES(mutex_);
+  void give_gap(std::size_t offset, std::size_t size, Gaps::node_type node) noexcept REQUIRES(mutex_);
+  bool commit(std::size_t offset, std::size_t size) REQUIRES(mutex_);
+  void decommit(std::size_t offset, std::size_t size) REQUIRES(mutex_);
 
-  std::mutex mutex_;
-  std::uint64_t base_ = 0;
+  std::uint64_t base_ = 0;  // these two are constant once the range is reserved
   std::size_t span_ = 0;
-  Gaps gaps_;
+  gpupool::Mutex mutex_;
+  Gaps gaps_ GUARDED_BY(mutex_);
   struct Block {
     std::size_t offset = 0, size = 0;  // with memory
     std::size_t taken = 0;             // of the addresses, from offset on
     Gaps::node_type gap;               // for when it is free again
   };
-  std::map<std::size_t, Block> blocks_;  // by the offset that was given out
-  std::vector<std::uint32_t> users_;     // per chunk: allocations that touch it
+  std::map<std::size_t, Block> blocks_ GUARDED_BY(mutex_);  // by the offset that was given out
+  std::vector<std::uint32_t> users_ GUARDED_BY(mutex_);     // per chunk: allocations that touch it
 };
 
 }  // namespace softgpu::driver

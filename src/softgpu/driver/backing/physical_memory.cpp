@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/mutex.h"
 #include "softgpu/driver/base/error.h"
 
 namespace softgpu::driver {
@@ -19,7 +20,7 @@ int PhysicalMemory::file() {
 }
 
 std::size_t PhysicalMemory::allocate(std::size_t size) {
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   for (auto hole = holes_.begin(); hole != holes_.end(); ++hole) {
     const auto [offset, room] = *hole;
     if (room < size) continue;
@@ -34,7 +35,7 @@ std::size_t PhysicalMemory::allocate(std::size_t size) {
 }
 
 void PhysicalMemory::free(std::size_t offset, std::size_t size) {
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
             static_cast<off_t>(size));
   auto next = holes_.lower_bound(offset);
@@ -53,7 +54,7 @@ void PhysicalMemory::free(std::size_t offset, std::size_t size) {
 }
 
 void PhysicalMemory::map(std::uint64_t address, std::size_t size, std::size_t offset) {
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   void* place = mmap(reinterpret_cast<void*>(address), size, PROT_NONE, MAP_SHARED | MAP_FIXED, file(),
                      static_cast<off_t>(offset));
   if (place == MAP_FAILED) fail(CUDA_ERROR_MAP_FAILED);

@@ -6,7 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace softgpu::driver {
 
@@ -24,12 +25,12 @@ class PhysicalMemory {
   void map(std::uint64_t address, std::size_t size, std::size_t offset);
 
  private:
-  int file();
+  int file() REQUIRES(mutex_);
 
-  std::mutex mutex_;
-  int file_ = -1;
-  std::size_t end_ = 0;                       // length of the file
-  std::map<std::size_t, std::size_t> holes_;  // offset -> size, below end_
+  gpupool::Mutex mutex_;
+  int file_ GUARDED_BY(mutex_) = -1;
+  std::size_t end_ GUARDED_BY(mutex_) = 0;                       // length of the file
+  std::map<std::size_t, std::size_t> holes_ GUARDED_BY(mutex_);  // offset -> size, below end_
 };
 
 }  // namespace softgpu::driver

@@ -2,9 +2,9 @@
 
 #include <array>
 #include <map>
-#include <mutex>
 #include <string>
 
+#include "base/mutex.h"
 #include "softgpu/driver/described/identity.h"
 
 namespace softgpu::driver {
@@ -64,9 +64,9 @@ const char* error_text(CUresult code) {
   if (!name) return nullptr;
   // "CUDA_ERROR_ARRAY_IS_MAPPED" reads "array is mapped"; the strings live as long as the process, as callers
   // expect.
-  static std::mutex mutex;
+  static gpupool::Mutex mutex;
   static std::map<int, std::string> made;
-  const std::lock_guard lock(mutex);
+  const gpupool::MutexLock lock(mutex);
   auto [entry, added] = made.try_emplace(static_cast<int>(code), name);
   if (added) {
     std::string& text = entry->second;

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
+#include "base/mutex.h"
 #include "softgpu/driver/base/error.h"
 
 namespace softgpu::driver {
@@ -16,7 +16,7 @@ class Registry {
  public:
   template <class Handle>
   Handle add(std::shared_ptr<Object> object) {
-    const std::lock_guard lock(mutex_);
+    const gpupool::MutexLock lock(mutex_);
     auto* key = object.get();
     objects_.emplace(key, std::move(object));
     return reinterpret_cast<Handle>(key);
@@ -24,7 +24,7 @@ class Registry {
 
   // Null if the handle is not live.
   std::shared_ptr<Object> find(const void* handle) const {
-    const std::lock_guard lock(mutex_);
+    const gpupool::MutexLock lock(mutex_);
     const auto found = objects_.find(handle);
     return found == objects_.end() ? nullptr : found->second;
   }
@@ -37,7 +37,7 @@ class Registry {
 
   // The object whose handle ends now.
   std::shared_ptr<Object> take(const void* handle, CUresult otherwise = CUDA_ERROR_INVALID_HANDLE) {
-    const std::lock_guard lock(mutex_);
+    const gpupool::MutexLock lock(mutex_);
     const auto found = objects_.find(handle);
     require(found != objects_.end(), otherwise);
     auto object = std::move(found->second);
@@ -48,7 +48,7 @@ class Registry {
   // Ends all handles for which `chosen` is true.
   template <class Predicate>
   std::vector<std::shared_ptr<Object>> take_if(Predicate chosen) {
-    const std::lock_guard lock(mutex_);
+    const gpupool::MutexLock lock(mutex_);
     std::vector<std::shared_ptr<Object>> taken;
     for (auto entry = objects_.begin(); entry != objects_.end();) {
       if (chosen(*entry->second)) {
@@ -63,13 +63,13 @@ class Registry {
 
   template <class Action>
   void for_each(Action action) const {
-    const std::lock_guard lock(mutex_);
+    const gpupool::MutexLock lock(mutex_);
     for (const auto& [key, object] : objects_) action(*object);
   }
 
  private:
-  mutable std::mutex mutex_;
-  std::unordered_map<const void*, std::shared_ptr<Object>> objects_;
+  mutable gpupool::Mutex mutex_;
+  std::unordered_map<const void*, std::shared_ptr<Object>> objects_ GUARDED_BY(mutex_);
 };
 
 // All handles of a class of objects: registry<Stream>(). Made by its first use and never destroyed, so that

@@ -1,19 +1,19 @@
 #include "softgpu/driver/base/unsupported.h"
 
 #include <cstdio>
-#include <mutex>
 #include <set>
 #include <string>
 
+#include "base/mutex.h"
 #include "softgpu/driver/described/identity.h"
 
 namespace softgpu::driver {
 
 CUresult not_supported(const char* function) noexcept {
   try {
-    static std::mutex mutex;
+    static gpupool::Mutex mutex;
     static std::set<std::string> told;
-    const std::lock_guard lock(mutex);
+    const gpupool::MutexLock lock(mutex);
     if (told.insert(function).second) {
       std::fprintf(stderr, "%s: %s is not supported\n", kIdentity.log_name, function);
     }

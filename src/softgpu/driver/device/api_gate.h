@@ -6,9 +6,9 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <optional>
+
+#include "base/mutex.h"
 
 namespace softgpu::driver {
 
@@ -19,26 +19,26 @@ class ApiGate {
       inside_.fetch_add(1);
       if (!closed_.load()) return;
       leave();
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return !closed_.load(); });
+      gpupool::MutexLock lock(mutex_);
+      changed_.wait(mutex_, [this]() REQUIRES(mutex_) { return !closed_.load(); });
     }
   }
 
   void leave() {
     if (inside_.fetch_sub(1) == 1 && closed_.load()) {
-      const std::lock_guard lock(mutex_);
+      const gpupool::MutexLock lock(mutex_);
       changed_.notify_all();
     }
   }
 
   // False (and open as before) if calls are still inside when the time is over. Without a timeout it waits.
   bool close(std::optional<std::chrono::milliseconds> timeout) {
-    std::unique_lock lock(mutex_);
+    gpupool::MutexLock lock(mutex_);
     closed_ = true;
     const auto empty = [this] { return inside_.load() == 0; };
     if (!timeout) {
-      changed_.wait(lock, empty);
-    } else if (!changed_.wait_for(lock, *timeout, empty)) {
+      changed_.wait(mutex_, empty);
+    } else if (!changed_.wait_for(mutex_, *timeout, empty)) {
       closed_ = false;
       changed_.notify_all();
       return false;
@@ -47,7 +47,7 @@ class ApiGate {
   }
 
   void open() {
-    const std::lock_guard lock(mutex_);
+    const gpupool::MutexLock lock(mutex_);
     closed_ = false;
     changed_.notify_all();
   }
@@ -55,8 +55,8 @@ class ApiGate {
  private:
   std::atomic<int> inside_{0};
   std::atomic<bool> closed_{false};
-  std::mutex mutex_;
-  std::condition_variable changed_;
+  gpupool::Mutex mutex_;
+  gpupool::CondVar changed_;
 };
 
 // One API call's passage.

@@ -5,10 +5,10 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 
+#include "base/mutex.h"
 #include "softgpu/driver/backing/arena.h"
 #include "softgpu/driver/backing/physical_memory.h"
 #include "softgpu/driver/base/cuda_api.h"
@@ -66,13 +66,13 @@ class Device {
   const std::shared_ptr<MemoryPool>& shared_default_pool() const { return default_pool_; }
 
   // Primary context life cycle (api/context.cpp).
-  std::mutex primary_mutex;
-  std::shared_ptr<Context> primary;
-  unsigned primary_flags = 0;
-  int primary_users = 0;
+  gpupool::Mutex primary_mutex;
+  std::shared_ptr<Context> primary GUARDED_BY(primary_mutex);
+  unsigned primary_flags GUARDED_BY(primary_mutex) = 0;
+  int primary_users GUARDED_BY(primary_mutex) = 0;
   // The pool that cuMemAllocAsync uses; the default pool unless cuDeviceSetMemPool chose another.
-  std::mutex pool_mutex;
-  std::shared_ptr<MemoryPool> current_pool;
+  gpupool::Mutex pool_mutex;
+  std::shared_ptr<MemoryPool> current_pool GUARDED_BY(pool_mutex);
 
  private:
   const int ordinal_;

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "base/mutex.h"
 #include "softgpu/driver/base/error.h"
 #include "softgpu/driver/base/registry.h"
 #include "softgpu/driver/described/identity.h"
@@ -19,7 +20,7 @@ Driver& Driver::get() {
 Driver::Driver() : settings(Settings::from_environment()) {}
 
 void Driver::initialise() {
-  const std::lock_guard lock(setup_mutex_);
+  const gpupool::MutexLock lock(setup_mutex_);
   require(!forked_, CUDA_ERROR_NOT_INITIALIZED);
   if (initialised_) return;
   require(!settings.visible.empty(), CUDA_ERROR_NO_DEVICE);

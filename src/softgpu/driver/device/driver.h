@@ -6,9 +6,9 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "softgpu/driver/described/settings.h"
 #include "softgpu/driver/device/api_gate.h"
 #include "softgpu/driver/device/device.h"
@@ -36,7 +36,7 @@ class Driver {
   Driver();
 
   std::vector<std::unique_ptr<Device>> devices_;
-  std::mutex setup_mutex_;
+  gpupool::Mutex setup_mutex_;
   std::atomic<bool> initialised_{false};
   std::atomic<bool> forked_{false};
 };

@@ -6,6 +6,7 @@
 #include <ctime>
 #include <utility>
 
+#include "base/mutex.h"
 #include "softgpu/driver/device/driver.h"
 #include "softgpu/usage/busy_time.h"
 
@@ -57,7 +58,7 @@ void PublishedUsage::kernel_begins(int card) {
   auto* const usage = card_of(card);
   if (usage == nullptr) return;
   Running& running = running_[static_cast<std::size_t>(card)];
-  const std::lock_guard lock(running.mutex);
+  const gpupool::MutexLock lock(running.mutex);
   usage->kernels.fetch_add(1, std::memory_order_relaxed);
   if (running.kernels++ == 0 && !running.stands) usage::begin_busy(*usage, monotonic_ns());
 }
@@ -66,14 +67,14 @@ void PublishedUsage::kernel_ends(int card) {
   auto* const usage = card_of(card);
   if (usage == nullptr) return;
   Running& running = running_[static_cast<std::size_t>(card)];
-  const std::lock_guard lock(running.mutex);
+  const gpupool::MutexLock lock(running.mutex);
   if (--running.kernels == 0 && !running.stands) usage::end_busy(*usage, monotonic_ns());
 }
 
 void PublishedUsage::stand_still(bool on) {
   for (int card = 0; card < static_cast<int>(running_.size()); ++card) {
     Running& running = running_[static_cast<std::size_t>(card)];
-    const std::lock_guard lock(running.mutex);
+    const gpupool::MutexLock lock(running.mutex);
     if (std::exchange(running.stands, on) == on || running.kernels == 0) continue;
     auto* const usage = card_of(card);
     if (usage == nullptr) continue;

@@ -7,8 +7,8 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "base/once.h"
 #include "softgpu/usage/usage_folder.h"
 
@@ -34,9 +34,9 @@ class PublishedUsage {
   std::unique_ptr<usage::MappedRecord> record_;
   std::atomic<usage::Record*> published_{nullptr};
   struct Running {
-    std::mutex mutex;
-    unsigned kernels = 0;
-    bool stands = false;
+    gpupool::Mutex mutex;
+    unsigned kernels GUARDED_BY(mutex) = 0;
+    bool stands GUARDED_BY(mutex) = false;
   };
   std::array<Running, usage::kMaxCards> running_;
 };

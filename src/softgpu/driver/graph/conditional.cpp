@@ -1,15 +1,16 @@
 #include "softgpu/driver/graph/conditional.h"
 
 #include <map>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace softgpu::driver {
 namespace {
 
 struct Handles {
-  std::mutex mutex;
-  CUgraphConditionalHandle next = 0x10001;
-  std::map<CUgraphConditionalHandle, std::weak_ptr<ConditionalValue>> values;
+  gpupool::Mutex mutex;
+  CUgraphConditionalHandle next GUARDED_BY(mutex) = 0x10001;
+  std::map<CUgraphConditionalHandle, std::weak_ptr<ConditionalValue>> values GUARDED_BY(mutex);
 };
 Handles& handles() {
   static Handles& all = *new Handles;
@@ -21,7 +22,7 @@ Handles& handles() {
 std::shared_ptr<ConditionalValue> make_conditional(CUgraphConditionalHandle& handle) {
   auto made = std::make_shared<ConditionalValue>();
   Handles& all = handles();
-  const std::lock_guard lock(all.mutex);
+  const gpupool::MutexLock lock(all.mutex);
   std::erase_if(all.values, [](const auto& entry) { return entry.second.expired(); });
   handle = all.next++;
   made->handle = handle;
@@ -31,7 +32,7 @@ std::shared_ptr<ConditionalValue> make_conditional(CUgraphConditionalHandle& han
 
 std::shared_ptr<ConditionalValue> find_conditional(CUgraphConditionalHandle handle) {
   Handles& all = handles();
-  const std::lock_guard lock(all.mutex);
+  const gpupool::MutexLock lock(all.mutex);
   const auto found = all.values.find(handle);
   return found == all.values.end() ? nullptr : found->second.lock();
 }

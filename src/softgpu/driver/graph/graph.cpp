@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <set>
 
+#include "base/mutex.h"
 #include "softgpu/driver/base/error.h"
 #include "softgpu/driver/base/registry.h"
 
@@ -15,8 +15,8 @@ std::atomic<unsigned> next_graph_id{1};
 std::atomic<std::uint64_t> next_node_id{1};
 
 struct LiveNodes {
-  std::mutex mutex;
-  std::set<const GraphNode*> nodes;
+  gpupool::Mutex mutex;
+  std::set<const GraphNode*> nodes GUARDED_BY(mutex);
 };
 LiveNodes& live_nodes() {
   static LiveNodes& all = *new LiveNodes;  // graphs may end at process exit
@@ -53,8 +53,8 @@ NodeParameters copy_of(const NodeParameters& parameters) {
 
 }  // namespace
 
-std::mutex& graph_mutex() {
-  static auto* const made = new std::mutex;
+gpupool::Mutex& graph_mutex() {
+  static auto* const made = new gpupool::Mutex;
   return *made;
 }
 
@@ -79,12 +79,12 @@ Graph::Graph() : id_(new_graph_id()) {}
 Graph::Graph(const UserObjectReferences& references) : user_objects(references), id_(new_graph_id()) {}
 Graph::~Graph() {
   for (const auto& node : nodes_) end_embedded(node->parameters);
-  const std::lock_guard lock(live_nodes().mutex);
+  const gpupool::MutexLock lock(live_nodes().mutex);
   for (const auto& node : nodes_) live_nodes().nodes.erase(node.get());
 }
 
 bool Graph::is_live(const GraphNode* node) {
-  const std::lock_guard lock(live_nodes().mutex);
+  const gpupool::MutexLock lock(live_nodes().mutex);
   return live_nodes().nodes.contains(node);
 }
 
@@ -96,7 +96,7 @@ GraphNode* Graph::add(CUgraphNodeType type, NodeParameters parameters, std::func
   node->data = std::move(data);
   node->local_id = next_local_id_++;
   nodes_.push_back(std::move(node));
-  const std::lock_guard lock(live_nodes().mutex);
+  const gpupool::MutexLock lock(live_nodes().mutex);
   live_nodes().nodes.insert(nodes_.back().get());
   return nodes_.back().get();
 }
@@ -123,7 +123,7 @@ void Graph::remove(GraphNode* node) {
   }
   end_embedded(node->parameters);
   {
-    const std::lock_guard lock(live_nodes().mutex);
+    const gpupool::MutexLock lock(live_nodes().mutex);
     live_nodes().nodes.erase(node);
   }
   std::erase_if(nodes_, [node](const auto& owned) { return owned.get() == node; });

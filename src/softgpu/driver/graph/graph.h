@@ -4,10 +4,10 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <variant>
 #include <vector>
 
+#include "base/mutex.h"
 #include "softgpu/driver/base/cuda_api.h"
 #include "softgpu/driver/graph/conditional.h"
 #include "softgpu/driver/graph/memory.h"
@@ -106,7 +106,7 @@ class Graph {
 };
 
 // Serialises changes of graphs, which CUDA leaves to the program; cheap, and no crash if the program forgets.
-std::mutex& graph_mutex();
+gpupool::Mutex& graph_mutex();
 
 unsigned new_graph_id();
 // Makes the handle of a graph that a node owns known, until the node is gone.

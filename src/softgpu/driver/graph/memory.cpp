@@ -1,8 +1,8 @@
 #include "softgpu/driver/graph/memory.h"
 
 #include <map>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "softgpu/driver/backing/allocation_table.h"
 #include "softgpu/driver/base/error.h"
 #include "softgpu/driver/device/device.h"
@@ -22,9 +22,9 @@ struct Account {
 };
 
 struct GraphMemory {
-  std::mutex mutex;
-  std::map<std::uint64_t, std::weak_ptr<GraphAllocation>> by_address;
-  std::map<const Device*, Account> accounts;
+  gpupool::Mutex mutex;
+  std::map<std::uint64_t, std::weak_ptr<GraphAllocation>> by_address GUARDED_BY(mutex);
+  std::map<const Device*, Account> accounts GUARDED_BY(mutex);
 };
 GraphMemory& memory() {
   static GraphMemory& all = *new GraphMemory;
@@ -46,13 +46,13 @@ GraphAllocation::GraphAllocation(Device& of_device, std::size_t of_size) : devic
     device.free(address, size);
     fail(CUDA_ERROR_UNKNOWN);
   }
-  const std::lock_guard lock(memory().mutex);
+  const gpupool::MutexLock lock(memory().mutex);
   memory().accounts[&device].reserved.add(size);
 }
 
 GraphAllocation::~GraphAllocation() {
   {
-    const std::lock_guard lock(memory().mutex);
+    const gpupool::MutexLock lock(memory().mutex);
     memory().by_address.erase(address);
     Account& account = memory().accounts[&device];
     account.reserved.now -= size;
@@ -63,14 +63,14 @@ GraphAllocation::~GraphAllocation() {
 }
 
 void GraphAllocation::take_into_use() {
-  const std::lock_guard lock(memory().mutex);
+  const gpupool::MutexLock lock(memory().mutex);
   require(!in_use_);
   in_use_ = true;
   memory().accounts[&device].used.add(size);
 }
 
 void GraphAllocation::end_use() {
-  const std::lock_guard lock(memory().mutex);
+  const gpupool::MutexLock lock(memory().mutex);
   require(in_use_);
   in_use_ = false;
   memory().accounts[&device].used.now -= size;
@@ -78,19 +78,19 @@ void GraphAllocation::end_use() {
 
 std::shared_ptr<GraphAllocation> make_graph_allocation(Device& device, std::size_t size) {
   auto made = std::make_shared<GraphAllocation>(device, size);
-  const std::lock_guard lock(memory().mutex);
+  const gpupool::MutexLock lock(memory().mutex);
   memory().by_address[made->address] = made;
   return made;
 }
 
 std::shared_ptr<GraphAllocation> find_graph_allocation(std::uint64_t address) {
-  const std::lock_guard lock(memory().mutex);
+  const gpupool::MutexLock lock(memory().mutex);
   const auto found = memory().by_address.find(address);
   return found == memory().by_address.end() ? nullptr : found->second.lock();
 }
 
 cuuint64_t graph_memory_attribute(const Device& device, CUgraphMem_attribute attribute) {
-  const std::lock_guard lock(memory().mutex);
+  const gpupool::MutexLock lock(memory().mutex);
   const Account& account = memory().accounts[&device];
   switch (attribute) {
     case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
@@ -107,7 +107,7 @@ cuuint64_t graph_memory_attribute(const Device& device, CUgraphMem_attribute att
 }
 
 void reset_graph_memory_attribute(const Device& device, CUgraphMem_attribute attribute) {
-  const std::lock_guard lock(memory().mutex);
+  const gpupool::MutexLock lock(memory().mutex);
   Account& account = memory().accounts[&device];
   require(attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH || attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH);
   Amount& amount = attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH ? account.used : account.reserved;

@@ -1,5 +1,6 @@
 #include "softgpu/driver/graph/operation.h"
 
+#include "base/mutex.h"
 #include "softgpu/driver/base/error.h"
 #include "softgpu/driver/stream/context.h"
 
@@ -44,13 +45,13 @@ Stream::By who_may_do(CUgraphNodeType type) {
 }  // namespace
 
 bool is_capturing(const Stream& stream) {
-  const std::lock_guard order(stream.context().submit_mutex);
+  const gpupool::MutexLock order(stream.context().submit_mutex);
   return stream.capture != nullptr;
 }
 
 void issue(const std::shared_ptr<Stream>& stream, Operation operation) {
   {
-    const std::lock_guard order(stream->context().submit_mutex);
+    const gpupool::MutexLock order(stream->context().submit_mutex);
     if (capture_operation(*stream, operation)) return;
   }
   stream->submit(std::move(operation.run), {}, who_may_do(operation.type));
@@ -58,7 +59,7 @@ void issue(const std::shared_ptr<Stream>& stream, Operation operation) {
 
 void issue_and_wait(const std::shared_ptr<Stream>& stream, const Operation& operation) {
   {
-    const std::lock_guard order(stream->context().submit_mutex);
+    const gpupool::MutexLock order(stream->context().submit_mutex);
     if (stream->capture) {
       stream->capture->invalidated = true;
       fail(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);

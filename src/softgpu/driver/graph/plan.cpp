@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/mutex.h"
 #include "softgpu/driver/base/error.h"
 #include "softgpu/driver/stream/event.h"
 #include "softgpu/driver/stream/stream.h"
@@ -151,14 +152,14 @@ GraphExec::~GraphExec() {
 }
 
 void GraphExec::read(const GraphNode& node, const std::function<void(const GraphPlan::Step&)>& use) const {
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   const GraphPlan::Step* const step = plan_->find(node.id);
   require(step != nullptr);
   use(*step);
 }
 
 void GraphExec::change(const GraphNode& node, const std::function<void(GraphPlan::Step&)>& use) {
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   require(plan_->find(node.id) != nullptr);
   if (plan_.use_count() > 1) plan_ = plan_->copy();
   use(*plan_->find(node.id));
@@ -176,7 +177,7 @@ void GraphExec::change_child(const GraphNode& node, const Graph& child) {
 
 CUgraphExecUpdateResult GraphExec::update(const Graph& graph, GraphNode*& culprit) {
   const auto wanted = GraphPlan::make(graph);
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   CUgraphExecUpdateResult result{};
   std::uint64_t id = 0;
   culprit = nullptr;
@@ -195,7 +196,7 @@ void GraphExec::launch(const std::shared_ptr<Stream>& stream) const {
   std::shared_ptr<const GraphPlan> plan;
   std::vector<std::shared_ptr<ConditionalValue>> conditionals;
   {
-    const std::lock_guard lock(mutex_);
+    const gpupool::MutexLock lock(mutex_);
     plan = plan_;
     conditionals = conditionals_;
     account_for_memory(*plan, (flags_ & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0);

@@ -5,9 +5,9 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "softgpu/driver/base/cuda_api.h"
 #include "softgpu/driver/graph/graph.h"
 #include "softgpu/driver/stream/completion.h"
@@ -59,12 +59,13 @@ class GraphExec {
   void launch(const std::shared_ptr<Stream>& stream) const;
 
  private:
-  mutable std::mutex mutex_;
+  mutable gpupool::Mutex mutex_;
   const unsigned id_;
   const unsigned long long flags_;
   const UserObjectReferences user_objects_;
-  std::vector<std::shared_ptr<ConditionalValue>> conditionals_;
-  std::shared_ptr<GraphPlan> plan_;  // shared with launches under way: copied before it is changed
+  std::vector<std::shared_ptr<ConditionalValue>> conditionals_ GUARDED_BY(mutex_);
+  std::shared_ptr<GraphPlan> plan_
+      GUARDED_BY(mutex_);  // shared with launches under way: copied before it is changed
 };
 
 // Executes the steps: each after those it depends on, independent ones at the same time. Throws what the

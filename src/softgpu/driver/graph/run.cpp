@@ -1,10 +1,10 @@
 // One execution of the steps of a graph.
-#include <condition_variable>
 #include <deque>
 #include <exception>
 #include <system_error>
 #include <thread>
 
+#include "base/mutex.h"
 #include "softgpu/driver/graph/plan.h"
 
 namespace softgpu::driver {
@@ -61,16 +61,22 @@ class BranchingRun {
   void run() {
     work();
     // Nobody starts a thread any more: the last step is done, or one has failed and those under way end.
-    for (std::thread& thread : threads_) thread.join();
-    if (failure_) std::rethrow_exception(failure_);
+    std::vector<std::thread> threads;
+    std::exception_ptr failure;
+    {
+      const gpupool::MutexLock lock(mutex_);
+      threads = std::move(threads_);
+      failure = failure_;
+    }
+    for (std::thread& thread : threads) thread.join();
+    if (failure) std::rethrow_exception(failure);
   }
 
  private:
   static constexpr std::size_t kMostThreads = 64;
 
-  // Precondition: mutex_ held.
-  [[nodiscard]] bool over() const { return unfinished_ == 0 || failure_; }
-  void call_for_help() {
+  [[nodiscard]] bool over() const REQUIRES(mutex_) { return unfinished_ == 0 || failure_; }
+  void call_for_help() REQUIRES(mutex_) {
     const std::size_t wanted = ready_.size() > idle_ ? ready_.size() - idle_ : 0;
     for (std::size_t n = 0; n < wanted && threads_.size() < kMostThreads; ++n) {
       try {
@@ -83,10 +89,10 @@ class BranchingRun {
   }
 
   void work() {
-    std::unique_lock lock(mutex_);
+    gpupool::MutexLock lock(mutex_);
     for (;;) {
       ++idle_;
-      changed_.wait(lock, [this] { return over() || !ready_.empty(); });
+      changed_.wait(mutex_, [this]() REQUIRES(mutex_) { return over() || !ready_.empty(); });
       --idle_;
       if (over()) return;
       const std::uint32_t index = ready_.front();
@@ -111,14 +117,14 @@ class BranchingRun {
 
   const GraphPlan& plan_;
   const LaunchMarks& marks_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<std::size_t> open_;  // dependencies that are not done
-  std::deque<std::uint32_t> ready_;
-  std::vector<std::thread> threads_;
-  std::size_t unfinished_;
-  std::size_t idle_ = 0;
-  std::exception_ptr failure_;
+  gpupool::Mutex mutex_;
+  gpupool::CondVar changed_;
+  std::vector<std::size_t> open_ GUARDED_BY(mutex_);  // dependencies that are not done
+  std::deque<std::uint32_t> ready_ GUARDED_BY(mutex_);
+  std::vector<std::thread> threads_ GUARDED_BY(mutex_);
+  std::size_t unfinished_ GUARDED_BY(mutex_);
+  std::size_t idle_ GUARDED_BY(mutex_) = 0;
+  std::exception_ptr failure_ GUARDED_BY(mutex_);
 };
 
 }  // namespace

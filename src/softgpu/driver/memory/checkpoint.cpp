@@ -6,6 +6,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/mutex.h"
 #include "softgpu/driver/base/error.h"
 #include "softgpu/driver/base/registry.h"
 #include "softgpu/driver/device/driver.h"
@@ -100,12 +101,12 @@ Checkpoint& Checkpoint::of_process() {
 }
 
 CUprocessState Checkpoint::state() const {
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   return state_;
 }
 
 void Checkpoint::lock(unsigned timeout_ms) {
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   require(state_ == CU_PROCESS_STATE_RUNNING, CUDA_ERROR_ILLEGAL_STATE);
   std::optional<std::chrono::milliseconds> timeout;
   std::optional<Clock::time_point> deadline;
@@ -123,7 +124,7 @@ void Checkpoint::lock(unsigned timeout_ms) {
 }
 
 void Checkpoint::save() {
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   require(state_ == CU_PROCESS_STATE_LOCKED, CUDA_ERROR_ILLEGAL_STATE);
   Driver& driver = Driver::get();
   // Address space is all that can be missing before anything has moved.
@@ -142,7 +143,7 @@ void Checkpoint::save() {
 }
 
 void Checkpoint::restore(const CardPairs& pairs) {
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   require(state_ == CU_PROCESS_STATE_CHECKPOINTED, CUDA_ERROR_ILLEGAL_STATE);
   Driver& driver = Driver::get();
   const std::vector<int> cards = cards_after(driver, pairs);
@@ -162,7 +163,7 @@ void Checkpoint::restore(const CardPairs& pairs) {
 }
 
 void Checkpoint::unlock() {
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   require(state_ == CU_PROCESS_STATE_LOCKED, CUDA_ERROR_ILLEGAL_STATE);
   state_ = CU_PROCESS_STATE_RUNNING;
   Driver::get().gate.open();

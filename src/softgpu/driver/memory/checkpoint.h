@@ -7,10 +7,10 @@
 // valid.
 #pragma once
 
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "softgpu/driver/backing/host_store.h"
 #include "softgpu/driver/base/cuda_api.h"
 
@@ -32,9 +32,9 @@ class Checkpoint {
   void unlock();
 
  private:
-  mutable std::mutex mutex_;
-  CUprocessState state_ = CU_PROCESS_STATE_RUNNING;
-  std::vector<HostStore> stores_;  // one per device
+  mutable gpupool::Mutex mutex_;
+  CUprocessState state_ GUARDED_BY(mutex_) = CU_PROCESS_STATE_RUNNING;
+  std::vector<HostStore> stores_ GUARDED_BY(mutex_);  // one per device
 };
 
 }  // namespace softgpu::driver

@@ -5,6 +5,7 @@
 #include <bit>
 #include <vector>
 
+#include "base/mutex.h"
 #include "softgpu/driver/backing/allocation_table.h"
 #include "softgpu/driver/base/error.h"
 #include "softgpu/driver/device/driver.h"
@@ -60,7 +61,7 @@ std::uint64_t VirtualMemory::reserve(std::size_t size, std::size_t alignment, st
   require(alignment == 0 || std::has_single_bit(alignment));
   alignment = std::max(alignment, kChunk);
   require(size <= (std::size_t{1} << 46) && alignment <= (std::size_t{1} << 40));
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   std::uint64_t base = 0;
   if (requested && requested % alignment == 0) base = take_address_space(requested, size);
   if (!base) {
@@ -75,7 +76,7 @@ std::uint64_t VirtualMemory::reserve(std::size_t size, std::size_t alignment, st
 }
 
 void VirtualMemory::release_reservation(std::uint64_t base, std::size_t size) {
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   const auto found = reservations_.find(base);
   require(found != reservations_.end() && found->second.size == size && found->second.mapped == 0);
   munmap(pointer_to(base), size);
@@ -88,7 +89,7 @@ CUmemGenericAllocationHandle VirtualMemory::create(Device& device, std::size_t s
   device.reserve(size);
   if (properties.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) {
     if (auto file = SharedFile::make(device.card(), size)) {
-      const std::lock_guard lock(mutex_);
+      const gpupool::MutexLock lock(mutex_);
       const CUmemGenericAllocationHandle handle = next_handle_++;
       auto memory = std::make_shared<Physical>(device, std::move(*file), false, properties, handle);
       handles_.emplace(handle, Handle{std::move(memory), 1});
@@ -102,14 +103,14 @@ CUmemGenericAllocationHandle VirtualMemory::create(Device& device, std::size_t s
     device.unreserve(size);
     throw;
   }
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   const CUmemGenericAllocationHandle handle = next_handle_++;
   handles_.emplace(handle, Handle{std::make_shared<Physical>(device, offset, size, properties, handle), 1});
   return handle;
 }
 
 int VirtualMemory::export_descriptor(CUmemGenericAllocationHandle handle) const {
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   const auto found = handles_.find(handle);
   require(found != handles_.end());
   require(found->second.memory->file.has_value(), CUDA_ERROR_NOT_SUPPORTED);
@@ -124,7 +125,7 @@ CUmemGenericAllocationHandle VirtualMemory::import_descriptor(int descriptor) {
   properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   properties.location.id = device.ordinal();
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   const CUmemGenericAllocationHandle handle = next_handle_++;
   handles_.emplace(handle,
                    Handle{std::make_shared<Physical>(device, std::move(file), true, properties, handle), 1});
@@ -132,7 +133,7 @@ CUmemGenericAllocationHandle VirtualMemory::import_descriptor(int descriptor) {
 }
 
 void VirtualMemory::release(CUmemGenericAllocationHandle handle) {
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   const auto found = handles_.find(handle);
   require(found != handles_.end());
   // Mappings keep the memory itself alive, as CUDA promises.
@@ -140,14 +141,14 @@ void VirtualMemory::release(CUmemGenericAllocationHandle handle) {
 }
 
 CUmemAllocationProp VirtualMemory::properties(CUmemGenericAllocationHandle handle) const {
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   const auto found = handles_.find(handle);
   require(found != handles_.end());
   return found->second.memory->properties;
 }
 
 CUmemGenericAllocationHandle VirtualMemory::retain(std::uint64_t address) {
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   auto next = mappings_.upper_bound(address);
   require(next != mappings_.begin());
   const auto& [base, mapping] = *std::prev(next);
@@ -170,7 +171,7 @@ std::map<std::uint64_t, VirtualMemory::Reservation>::iterator VirtualMemory::res
 void VirtualMemory::map(std::uint64_t address, std::size_t size, std::size_t offset,
                         CUmemGenericAllocationHandle handle) {
   require(size > 0 && whole_chunks(size) && whole_chunks(address) && whole_chunks(offset));
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   const auto found = handles_.find(handle);
   require(found != handles_.end());
   const auto memory = found->second.memory;
@@ -199,7 +200,7 @@ void VirtualMemory::map(std::uint64_t address, std::size_t size, std::size_t off
 }
 
 void VirtualMemory::unmap(std::uint64_t address, std::size_t size) {
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   const auto reservation = reservation_of(address, size);
   // Only whole mappings, as CUDA requires; checked before anything is changed.
   std::size_t covered = 0;
@@ -220,7 +221,7 @@ void VirtualMemory::unmap(std::uint64_t address, std::size_t size) {
 void VirtualMemory::set_access(std::uint64_t address, std::size_t size, CUmemAccess_flags access) {
   require(access == CU_MEM_ACCESS_FLAGS_PROT_NONE || access == CU_MEM_ACCESS_FLAGS_PROT_READ ||
           access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   std::vector<std::uint64_t> starts;
   std::size_t covered = 0;
   for (auto mapping = mappings_.find(address); covered < size; ++mapping) {
@@ -238,7 +239,7 @@ void VirtualMemory::set_access(std::uint64_t address, std::size_t size, CUmemAcc
 }
 
 void VirtualMemory::park() {
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   for (const auto& [address, mapping] : mappings_) {
     void* const place = mmap(pointer_to(address), mapping.size, PROT_NONE,
                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
@@ -247,7 +248,7 @@ void VirtualMemory::park() {
 }
 
 void VirtualMemory::unpark() {
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   for (const auto& [address, mapping] : mappings_) {
     mapping.memory->map(address, mapping.size, mapping.offset);
     const auto allocation = AllocationTable::of_process().find(address);
@@ -259,7 +260,7 @@ void VirtualMemory::unpark() {
 }
 
 VirtualMemory::Window VirtualMemory::busiest() const {
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   Window window;
   for (const auto& [base, reservation] : reservations_) {
     if (reservation.mapped > window.mapped) window = {base, base + reservation.size, reservation.mapped};

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 
+#include "base/mutex.h"
 #include "softgpu/driver/backing/shared_file.h"
 #include "softgpu/driver/base/cuda_api.h"
 
@@ -95,13 +95,14 @@ class VirtualMemory {
     std::size_t offset = 0;  // in the memory
   };
 
-  std::map<std::uint64_t, Reservation>::iterator reservation_of(std::uint64_t address, std::size_t size);
+  std::map<std::uint64_t, Reservation>::iterator reservation_of(std::uint64_t address, std::size_t size)
+      REQUIRES(mutex_);
 
-  mutable std::mutex mutex_;
-  std::uint64_t next_handle_ = 1;
-  std::map<CUmemGenericAllocationHandle, Handle> handles_;
-  std::map<std::uint64_t, Reservation> reservations_;
-  std::map<std::uint64_t, Mapping> mappings_;
+  mutable gpupool::Mutex mutex_;
+  std::uint64_t next_handle_ GUARDED_BY(mutex_) = 1;
+  std::map<CUmemGenericAllocationHandle, Handle> handles_ GUARDED_BY(mutex_);
+  std::map<std::uint64_t, Reservation> reservations_ GUARDED_BY(mutex_);
+  std::map<std::uint64_t, Mapping> mappings_ GUARDED_BY(mutex_);
 };
 
 }  // namespace softgpu::driver

@@ -1,5 +1,6 @@
 #include "softgpu/driver/program/library.h"
 
+#include "base/mutex.h"
 #include "softgpu/driver/base/registry.h"
 #include "softgpu/driver/stream/context.h"
 
@@ -16,7 +17,7 @@ std::shared_ptr<Function> Kernel::function_in(const std::shared_ptr<Context>& co
 void Kernel::set_attribute(CUfunction_attribute attribute, int value,
                            const std::shared_ptr<Context>& context) {
   function_in(context)->set_attribute(attribute, value);  // validates
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   attributes_[attribute] = value;
 }
 
@@ -39,13 +40,13 @@ std::shared_ptr<Kernel> Library::kernel(std::string_view name) const {
 }
 
 std::shared_ptr<Module> Library::module_in(const std::shared_ptr<Context>& context) {
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   std::shared_ptr<Module>& module = modules_[context.get()];
   if (!module) {
     module = Module::create(context, program_);
     registry<Module>().add<CUmodule>(module);
     for (const auto& kernel : kernels_) {
-      const std::lock_guard kernel_lock(kernel->mutex_);
+      const gpupool::MutexLock kernel_lock(kernel->mutex_);
       for (const auto& [attribute, value] : kernel->attributes_) {
         module->functions()[kernel->index_]->set_attribute(static_cast<CUfunction_attribute>(attribute),
                                                            value);
@@ -56,7 +57,7 @@ std::shared_ptr<Module> Library::module_in(const std::shared_ptr<Context>& conte
 }
 
 std::vector<std::shared_ptr<Module>> Library::take_modules() {
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   std::vector<std::shared_ptr<Module>> taken;
   for (auto& [context, module] : modules_) taken.push_back(std::move(module));
   modules_.clear();
@@ -65,7 +66,7 @@ std::vector<std::shared_ptr<Module>> Library::take_modules() {
 
 void Library::forget(const Context& context) {
   std::shared_ptr<Module> gone;  // ends outside the lock
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   if (const auto found = modules_.find(&context); found != modules_.end()) {
     gone = std::move(found->second);
     modules_.erase(found);

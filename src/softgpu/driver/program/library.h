@@ -4,11 +4,11 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/mutex.h"
 #include "softgpu/driver/base/cuda_api.h"
 #include "softgpu/driver/program/module.h"
 
@@ -32,8 +32,8 @@ class Kernel {
   friend class Library;
   Library& library_;
   const std::size_t index_;
-  mutable std::mutex mutex_;
-  std::map<int, int> attributes_;  // set by the program, applied to every new function
+  mutable gpupool::Mutex mutex_;
+  std::map<int, int> attributes_ GUARDED_BY(mutex_);  // set by the program, applied to every new function
 };
 
 class Library {
@@ -54,8 +54,8 @@ class Library {
  private:
   const LoadedProgram program_;
   std::vector<std::shared_ptr<Kernel>> kernels_;
-  std::mutex mutex_;
-  std::map<const Context*, std::shared_ptr<Module>> modules_;
+  gpupool::Mutex mutex_;
+  std::map<const Context*, std::shared_ptr<Module>> modules_ GUARDED_BY(mutex_);
 };
 
 }  // namespace softgpu::driver

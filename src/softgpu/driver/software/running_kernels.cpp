@@ -1,5 +1,7 @@
 #include "softgpu/driver/software/running_kernels.h"
 
+#include "base/mutex.h"
+
 namespace softgpu::driver {
 
 RunningKernels& RunningKernels::get() {
@@ -9,18 +11,18 @@ RunningKernels& RunningKernels::get() {
 
 RunningKernels::Run::Run(const std::string& name) : name_(name) {
   RunningKernels& all = get();
-  const std::lock_guard lock(all.mutex_);
+  const gpupool::MutexLock lock(all.mutex_);
   place_ = all.runs_.insert(all.runs_.end(), this);
 }
 
 RunningKernels::Run::~Run() {
   RunningKernels& all = get();
-  const std::lock_guard lock(all.mutex_);
+  const gpupool::MutexLock lock(all.mutex_);
   all.runs_.erase(place_);
 }
 
 std::optional<RunningKernels::Kernel> RunningKernels::first() {
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   if (runs_.empty()) return std::nullopt;
   return Kernel{runs_.front()->name_, runs_.front()->since_};
 }

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <list>
-#include <mutex>
 #include <optional>
 #include <string>
 
+#include "base/mutex.h"
 #include "softgpu/exec/run/standstill.h"
 
 namespace softgpu::driver {
@@ -39,8 +39,8 @@ class RunningKernels {
   [[nodiscard]] std::optional<Kernel> first();
 
  private:
-  std::mutex mutex_;
-  std::list<const Run*> runs_;  // in the order of their begin
+  gpupool::Mutex mutex_;
+  std::list<const Run*> runs_ GUARDED_BY(mutex_);  // in the order of their begin
 };
 
 }  // namespace softgpu::driver

@@ -35,7 +35,7 @@ class Completion {
 
   bool work_meanwhile() const;
 
-  const std::weak_ptr<Stream> stream_;
+  const std::weak_ptr<Stream> stream_{};
   const std::uint64_t place_ = 0;
   std::atomic<unsigned> done_{0};
   std::atomic<int> core_{kNotBegun};  // where the work is done

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <thread>
 
+#include "base/mutex.h"
 #include "softgpu/driver/base/error.h"
 #include "softgpu/driver/base/registry.h"
 #include "softgpu/driver/device/published_usage.h"
@@ -50,7 +51,7 @@ void Context::set_fault(CUresult code) {
 }
 
 std::shared_ptr<Stream> Context::per_thread_stream() {
-  const std::lock_guard lock(streams_mutex_);
+  const gpupool::MutexLock lock(streams_mutex_);
   std::shared_ptr<Stream>& mine = per_thread_[std::this_thread::get_id()];
   if (!mine) {
     mine = std::make_shared<Stream>(*this, Stream::Role::per_thread, 0, 0);
@@ -61,21 +62,21 @@ std::shared_ptr<Stream> Context::per_thread_stream() {
 
 std::shared_ptr<Stream> Context::create_stream(unsigned flags, int priority) {
   auto stream = std::make_shared<Stream>(*this, Stream::Role::created, flags, priority);
-  const std::lock_guard lock(streams_mutex_);
+  const gpupool::MutexLock lock(streams_mutex_);
   streams_.insert(stream);
   return stream;
 }
 
 void Context::forget_stream(const std::shared_ptr<Stream>& stream) {
   {
-    const std::lock_guard lock(streams_mutex_);
+    const gpupool::MutexLock lock(streams_mutex_);
     streams_.erase(stream);
   }
   stream->close();
 }
 
 std::set<std::shared_ptr<Stream>> Context::streams() const {
-  const std::lock_guard lock(streams_mutex_);
+  const gpupool::MutexLock lock(streams_mutex_);
   return streams_;
 }
 
@@ -118,7 +119,7 @@ bool Context::destroy() {
 }
 
 void Context::print(std::string_view text) {
-  const std::lock_guard lock(printf_mutex_);
+  const gpupool::MutexLock lock(printf_mutex_);
   printf_output_.append(text);
   // CUDA's ring buffer would drop the oldest output here; showing it early loses nothing.
   if (printf_output_.size() > limit(CU_LIMIT_PRINTF_FIFO_SIZE)) {
@@ -128,7 +129,7 @@ void Context::print(std::string_view text) {
 }
 
 void Context::flush_printf() {
-  const std::lock_guard lock(printf_mutex_);
+  const gpupool::MutexLock lock(printf_mutex_);
   if (printf_output_.empty()) return;
   std::fwrite(printf_output_.data(), 1, printf_output_.size(), stdout);
   std::fflush(stdout);
@@ -138,7 +139,7 @@ void Context::flush_printf() {
 std::uint64_t Context::heap_allocate(std::size_t size) {
   if (size == 0) return 0;
   const std::size_t most = limit(CU_LIMIT_MALLOC_HEAP_SIZE);
-  const std::lock_guard lock(heap_mutex_);
+  const gpupool::MutexLock lock(heap_mutex_);
   if (size > most || heap_used_ > most - size) return 0;
   try {
     const std::uint64_t address = device_.allocate(size, 16);
@@ -151,7 +152,7 @@ std::uint64_t Context::heap_allocate(std::size_t size) {
 }
 
 bool Context::heap_free(std::uint64_t address) {
-  const std::lock_guard lock(heap_mutex_);
+  const gpupool::MutexLock lock(heap_mutex_);
   const auto block = heap_.find(address);
   if (block == heap_.end()) return false;
   device_.free(block->first, block->second);
@@ -161,7 +162,7 @@ bool Context::heap_free(std::uint64_t address) {
 }
 
 bool Context::heap_covers(std::uint64_t address, std::size_t size) {
-  const std::lock_guard lock(heap_mutex_);
+  const gpupool::MutexLock lock(heap_mutex_);
   auto next = heap_.upper_bound(address);
   if (next == heap_.begin()) return false;
   const auto& [start, length] = *std::prev(next);
@@ -169,7 +170,7 @@ bool Context::heap_covers(std::uint64_t address, std::size_t size) {
 }
 
 std::size_t Context::limit(CUlimit limit) const {
-  const std::lock_guard lock(limits_mutex_);
+  const gpupool::MutexLock lock(limits_mutex_);
   const auto found = limits_.find(limit);
   require(found != limits_.end(), CUDA_ERROR_UNSUPPORTED_LIMIT);
   return found->second;
@@ -178,7 +179,7 @@ std::size_t Context::limit(CUlimit limit) const {
 void Context::set_limit(CUlimit limit, std::size_t value) {
   require(limit != CU_LIMIT_SHMEM_SIZE && limit != CU_LIMIT_CIG_ENABLED, CUDA_ERROR_UNSUPPORTED_LIMIT);
   require(limit != CU_LIMIT_STACK_SIZE || value <= (std::size_t{512} << 10));
-  const std::lock_guard lock(limits_mutex_);
+  const gpupool::MutexLock lock(limits_mutex_);
   const auto found = limits_.find(limit);
   require(found != limits_.end(), CUDA_ERROR_UNSUPPORTED_LIMIT);
   found->second = value;

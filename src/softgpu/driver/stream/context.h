@@ -5,11 +5,11 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
 
+#include "base/mutex.h"
 #include "softgpu/driver/base/cuda_api.h"
 #include "softgpu/driver/device/device.h"
 #include "softgpu/driver/stream/stream.h"
@@ -59,7 +59,7 @@ class Context : public std::enable_shared_from_this<Context> {
   void set_limit(CUlimit limit, std::size_t value);
 
   // Guards the order of submission to all streams of the context, and their capture state.
-  std::mutex submit_mutex;
+  gpupool::Mutex submit_mutex;
   std::atomic<unsigned> flags;
   std::atomic<CUfunc_cache> cache_config{CU_FUNC_CACHE_PREFER_NONE};
   std::atomic<CUsharedconfig> shared_config{CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE};
@@ -76,16 +76,16 @@ class Context : public std::enable_shared_from_this<Context> {
   std::atomic<bool> cancel_{false};
   std::atomic<bool> destroyed_{false};
   std::shared_ptr<Stream> legacy_;
-  mutable std::mutex streams_mutex_;
-  std::set<std::shared_ptr<Stream>> streams_;  // all but the legacy one
-  std::map<std::thread::id, std::shared_ptr<Stream>> per_thread_;
-  mutable std::mutex limits_mutex_;
-  std::map<int, std::size_t> limits_;
-  std::mutex printf_mutex_;
-  std::string printf_output_;
-  std::mutex heap_mutex_;
-  std::map<std::uint64_t, std::size_t> heap_;
-  std::size_t heap_used_ = 0;
+  mutable gpupool::Mutex streams_mutex_;
+  std::set<std::shared_ptr<Stream>> streams_ GUARDED_BY(streams_mutex_);  // all but the legacy one
+  std::map<std::thread::id, std::shared_ptr<Stream>> per_thread_ GUARDED_BY(streams_mutex_);
+  mutable gpupool::Mutex limits_mutex_;
+  std::map<int, std::size_t> limits_ GUARDED_BY(limits_mutex_);
+  gpupool::Mutex printf_mutex_;
+  std::string printf_output_ GUARDED_BY(printf_mutex_);
+  gpupool::Mutex heap_mutex_;
+  std::map<std::uint64_t, std::size_t> heap_ GUARDED_BY(heap_mutex_);
+  std::size_t heap_used_ GUARDED_BY(heap_mutex_) = 0;
 };
 
 }  // namespace softgpu::driver

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "softgpu/driver/base/cuda_api.h"
 #include "softgpu/driver/stream/capture.h"
 #include "softgpu/driver/stream/completion.h"
@@ -27,27 +27,27 @@ class Event {
 
   // Null until the first record.
   CompletionRef mark() const {
-    const std::lock_guard lock(mutex_);
+    const gpupool::MutexLock lock(mutex_);
     return mark_;
   }
   void set_mark(CompletionRef mark) {
-    const std::lock_guard lock(mutex_);
+    const gpupool::MutexLock lock(mutex_);
     mark_ = std::move(mark);
     captured_in_.reset();
     captured_tail_.clear();
   }
   // Recorded in a capturing stream: names nodes, not a point in time.
   void set_captured(const std::shared_ptr<Capture>& capture, std::vector<GraphNodeRef> tail) {
-    const std::lock_guard lock(mutex_);
+    const gpupool::MutexLock lock(mutex_);
     captured_in_ = capture;
     captured_tail_ = std::move(tail);
   }
   std::shared_ptr<Capture> captured_in() const {
-    const std::lock_guard lock(mutex_);
+    const gpupool::MutexLock lock(mutex_);
     return captured_in_.lock();
   }
   std::vector<GraphNodeRef> captured_tail() const {
-    const std::lock_guard lock(mutex_);
+    const gpupool::MutexLock lock(mutex_);
     return captured_tail_;
   }
 
@@ -55,10 +55,10 @@ class Event {
   const std::shared_ptr<Context> context_;
   const unsigned flags_;
   const std::shared_ptr<SharedEvent> shared_;
-  mutable std::mutex mutex_;
-  CompletionRef mark_;
-  std::weak_ptr<Capture> captured_in_;
-  std::vector<GraphNodeRef> captured_tail_;
+  mutable gpupool::Mutex mutex_;
+  CompletionRef mark_ GUARDED_BY(mutex_);
+  std::weak_ptr<Capture> captured_in_ GUARDED_BY(mutex_);
+  std::vector<GraphNodeRef> captured_tail_ GUARDED_BY(mutex_);
 };
 
 }  // namespace softgpu::driver

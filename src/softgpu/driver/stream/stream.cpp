@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/mutex.h"
 #include "base/quiet_thread.h"
 #include "softgpu/driver/base/error.h"
 #include "softgpu/driver/stream/context.h"
@@ -35,7 +36,7 @@ std::vector<CompletionRef> Stream::dependencies() const {
   std::vector<CompletionRef> found;
   collect_pending(found);
   if (role_ == Role::legacy) {
-    const std::lock_guard lock(context_.streams_mutex_);
+    const gpupool::MutexLock lock(context_.streams_mutex_);
     for (const auto& other : context_.streams_) {
       if (other->blocking()) other->collect_pending(found);
     }
@@ -64,13 +65,13 @@ void Stream::execute(const std::function<void()>& work) const {
 
 void Stream::wait_for_room() {
   if (executes_a_stream) return;
-  std::unique_lock lock(queue_mutex_);
-  queue_has_room_.wait(lock, [this] { return queue_.size() < kQueueLimit; });
+  gpupool::MutexLock lock(queue_mutex_);
+  queue_has_room_.wait(queue_mutex_, [this]() REQUIRES(queue_mutex_) { return queue_.size() < kQueueLimit; });
 }
 
 CompletionRef Stream::submit(std::function<void()> work, std::vector<CompletionRef> extra, By by) {
   wait_for_room();  // before the lock, which whoever makes room may need
-  const std::lock_guard order(context_.submit_mutex);
+  const gpupool::MutexLock order(context_.submit_mutex);
   auto completion = std::make_shared<Completion>(weak_from_this(), ++submitted_);
   std::vector<CompletionRef> after = dependencies();
   for (CompletionRef& other : extra) {
@@ -84,7 +85,7 @@ CompletionRef Stream::submit(std::function<void()> work, std::vector<CompletionR
   if (!work) by = By::anyone;
   bool may_be_done_elsewhere = by == By::anyone;
   {
-    const std::lock_guard lock(queue_mutex_);
+    const gpupool::MutexLock lock(queue_mutex_);
     may_be_done_elsewhere &= !busy_ && queue_.empty() && thread_started_;
     if (!thread_started_) start_thread();  // without a thread nothing is queued
     queue_.push_back({std::move(after), std::move(work), completion, by});
@@ -100,7 +101,7 @@ CompletionRef Stream::submit(std::function<void()> work, std::vector<CompletionR
 }
 
 void Stream::wake_if_wanted() {
-  const std::lock_guard lock(queue_mutex_);
+  const gpupool::MutexLock lock(queue_mutex_);
   if (wants_its_thread()) queue_changed_.notify_one();
 }
 
@@ -108,7 +109,7 @@ void Stream::run_here(const std::function<void()>& work) {
   auto completion = std::make_shared<Completion>();
   std::vector<CompletionRef> after;
   {
-    const std::lock_guard order(context_.submit_mutex);
+    const gpupool::MutexLock order(context_.submit_mutex);
     after = dependencies();
     last_ = completion;
   }
@@ -120,7 +121,7 @@ void Stream::run_here(const std::function<void()>& work) {
 void Stream::synchronize() {
   std::vector<CompletionRef> after;
   {
-    const std::lock_guard order(context_.submit_mutex);
+    const gpupool::MutexLock order(context_.submit_mutex);
     collect_pending(after);
     if (role_ == Role::legacy) after = dependencies();
   }
@@ -128,7 +129,7 @@ void Stream::synchronize() {
 }
 
 bool Stream::idle() {
-  const std::lock_guard order(context_.submit_mutex);
+  const gpupool::MutexLock order(context_.submit_mutex);
   return role_ == Role::legacy ? dependencies().empty() : !last_ || last_->done();
 }
 
@@ -146,7 +147,7 @@ void Stream::start_thread() {
 void Stream::drain_queue() {
   executes_a_stream = true;
   for (;;) {
-    std::unique_lock lock(queue_mutex_);
+    gpupool::MutexLock lock(queue_mutex_);
     while (!wants_its_thread()) {
       if (busy_ && help_wanted()) {
         // Who waits was quicker: this thread, awake already, is of use to that one.
@@ -156,7 +157,7 @@ void Stream::drain_queue() {
         lock.lock();
         if (helped || wants_its_thread()) continue;
       }
-      queue_changed_.wait(lock);
+      queue_changed_.wait(queue_mutex_);
     }
     if (queue_.empty()) break;
     Work work = take_next();
@@ -169,7 +170,7 @@ void Stream::drain_queue() {
 
 bool Stream::do_next_here(const Completion& wanted) {
   if (executes_a_stream) return false;
-  std::unique_lock lock(queue_mutex_);
+  gpupool::MutexLock lock(queue_mutex_);
   if (busy_ || queue_.empty()) return false;
   const Work& next = queue_.front();
   const auto done = [](const CompletionRef& other) { return other->done(); };
@@ -202,14 +203,14 @@ void Stream::perform(Work& work) {
   execute(work.run);
   work.run = nullptr;  // what the work holds (modules, buffers) goes before others learn that it is done
   {
-    const std::lock_guard lock(queue_mutex_);
+    const gpupool::MutexLock lock(queue_mutex_);
     busy_ = false;
   }
   work.completion->finish();  // not under the lock: who waits for it wants that next
 }
 
 CUstreamAttrValue Stream::attribute(CUstreamAttrID id) const {
-  const std::lock_guard lock(attributes_mutex_);
+  const gpupool::MutexLock lock(attributes_mutex_);
   const auto found = attributes_.find(id);
   if (found != attributes_.end()) return found->second;
   CUstreamAttrValue value{};
@@ -235,18 +236,23 @@ void Stream::set_attribute(CUstreamAttrID id, const CUstreamAttrValue& value) {
   require(id == CU_LAUNCH_ATTRIBUTE_PRIORITY || id == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY ||
           id == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP || id == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW ||
           id == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN);
-  const std::lock_guard lock(attributes_mutex_);
+  const gpupool::MutexLock lock(attributes_mutex_);
   attributes_[id] = value;
 }
 
 void Stream::copy_attributes(const Stream& from) {
   if (this == &from) return;
-  const std::scoped_lock lock(attributes_mutex_, from.attributes_mutex_);
-  attributes_ = from.attributes_;
+  std::map<int, CUstreamAttrValue> copied;
+  {
+    const gpupool::MutexLock lock(from.attributes_mutex_);
+    copied = from.attributes_;
+  }
+  const gpupool::MutexLock lock(attributes_mutex_);
+  attributes_ = std::move(copied);
 }
 
 void Stream::close() {
-  const std::lock_guard lock(queue_mutex_);
+  const gpupool::MutexLock lock(queue_mutex_);
   closing_ = true;
   queue_changed_.notify_one();
 }

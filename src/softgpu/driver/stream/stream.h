@@ -5,16 +5,15 @@
 // only ever waits for work submitted earlier, so streams cannot deadlock each other.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "softgpu/driver/base/cuda_api.h"
 #include "softgpu/driver/stream/capture.h"
 #include "softgpu/driver/stream/completion.h"
@@ -76,14 +75,13 @@ class Stream : public std::enable_shared_from_this<Stream> {
     By by;
   };
 
-  // All three need the context's submit mutex.
+  // All three need the context's submit mutex, the last the queue mutex too.
   std::vector<CompletionRef> dependencies() const;
   void collect_pending(std::vector<CompletionRef>& into) const;
-  void start_thread();
+  void start_thread() REQUIRES(queue_mutex_);
 
-  // Both need the queue mutex.
-  Work take_next();
-  bool wants_its_thread() const;
+  Work take_next() REQUIRES(queue_mutex_);
+  bool wants_its_thread() const REQUIRES(queue_mutex_);
 
   void wake_if_wanted();
   void wait_for_room();
@@ -96,20 +94,20 @@ class Stream : public std::enable_shared_from_this<Stream> {
   const unsigned flags_;
   const int priority_;
   const unsigned long long id_;
-  mutable std::mutex attributes_mutex_;
-  std::map<int, CUstreamAttrValue> attributes_;
+  mutable gpupool::Mutex attributes_mutex_;
+  std::map<int, CUstreamAttrValue> attributes_ GUARDED_BY(attributes_mutex_);
   // Guarded by the context's submit mutex.
   CompletionRef last_;
   std::uint64_t submitted_ = 0;
 
-  std::mutex queue_mutex_;
-  std::condition_variable queue_changed_, queue_has_room_;
-  std::deque<Work> queue_;
-  bool thread_started_ = false;
-  bool closing_ = false;
-  bool busy_ = false;     // somebody does a piece of work:
-  std::thread::id doer_;  // this thread, last
-  std::shared_ptr<Context> keeps_context_;
+  gpupool::Mutex queue_mutex_;
+  gpupool::CondVar queue_changed_, queue_has_room_;
+  std::deque<Work> queue_ GUARDED_BY(queue_mutex_);
+  bool thread_started_ GUARDED_BY(queue_mutex_) = false;
+  bool closing_ GUARDED_BY(queue_mutex_) = false;
+  bool busy_ GUARDED_BY(queue_mutex_) = false;     // somebody does a piece of work:
+  std::thread::id doer_ GUARDED_BY(queue_mutex_);  // this thread, last
+  std::shared_ptr<Context> keeps_context_;         // given up by the thread at its end
 };
 
 }  // namespace softgpu::driver

@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "softgpu/exec/program/instruction_set.h"
 #include "softgpu/ptx/types.h"
 
@@ -170,9 +170,9 @@ std::vector<std::string> instruction_sets() {
 }
 
 InstructionSetScope::InstructionSetScope(const std::string& name) : before_(table_of_this_thread) {
-  static std::mutex mutex;
+  static gpupool::Mutex mutex;
   static std::map<std::string, OpcodeTable> tables;
-  const std::lock_guard lock(mutex);
+  const gpupool::MutexLock lock(mutex);
   const auto known = tables.find(name);
   table_of_this_thread =
       known != tables.end() ? &known->second : &tables.emplace(name, table_for(name)).first->second;

@@ -5,6 +5,7 @@
 #include <csetjmp>
 #include <list>
 
+#include "base/mutex.h"
 #include "softgpu/exec/checks/waiting_threads.h"
 #include "softgpu/exec/run/block.h"
 #include "softgpu/exec/run/helper_threads.h"
@@ -98,7 +99,7 @@ class BlockRunner {
   // Blocks are taken by the handful: the counter is everybody's.
   bool take_block(uint64_t& index) {
     if (launch_.returned_count.load(std::memory_order_relaxed) != 0) {
-      const std::lock_guard lock(launch_.mutex);
+      const gpupool::MutexLock lock(launch_.mutex);
       if (!launch_.returned_blocks.empty()) {
         index = launch_.returned_blocks.back();
         launch_.returned_blocks.pop_back();
@@ -143,21 +144,21 @@ class BlockRunner {
     ++finished_;
     if (!launch_.request->cooperative) return;
     count_finished();
-    const std::lock_guard lock(launch_.mutex);
+    const gpupool::MutexLock lock(launch_.mutex);
     open_grid_barrier_if_complete();
   }
   void count_finished() {
     launch_.blocks_finished += finished_;
     finished_ = 0;
   }
-  void open_grid_barrier_if_complete() {
+  void open_grid_barrier_if_complete() REQUIRES(launch_.mutex) {
     if (launch_.grid_arrived == 0 || launch_.grid_arrived + launch_.blocks_finished < launch_.blocks) return;
     launch_.grid_arrived = 0;
     ++launch_.grid_generation;
     launch_.changed.notify_all();
   }
   void arrive_at_grid_barrier(Block& block) {
-    const std::lock_guard lock(launch_.mutex);
+    const gpupool::MutexLock lock(launch_.mutex);
     block.grid_generation = launch_.grid_generation;
     ++launch_.grid_arrived;
     open_grid_barrier_if_complete();
@@ -181,13 +182,13 @@ class BlockRunner {
     launch_.set_fault(Fault::timeout, late_text(block));
   }
   void wait_for_grid() {
-    std::unique_lock lock(launch_.mutex);
+    gpupool::MutexLock lock(launch_.mutex);
     const bool mine_can_go = std::any_of(resident_.begin(), resident_.end(), [&](const auto& block) {
       return block->grid_generation != launch_.grid_generation;
     });
     if (mine_can_go || launch_.stop) return;
     // Bounded, so that a cancellation from outside is seen.
-    launch_.changed.wait_for(lock, std::chrono::milliseconds(20));
+    launch_.changed.wait_for(launch_.mutex, std::chrono::milliseconds(20));
     lock.unlock();
     end_if_late(*resident_.front());
   }
@@ -299,6 +300,7 @@ LaunchResult Executor::run(const Launch& launch, const MemoryMap& memory, const 
   const auto helpers = static_cast<unsigned>(std::min<uint64_t>(state_->helpers.count(), state.blocks - 1));
   state_->helpers.share(helpers, [&state](uint32_t worker) { take_part(state, worker); });
   if (KernelCompiler* const compiler = compiler_of(program)) compiler->launched(launch, state.executed);
+  const gpupool::MutexLock lock(state.mutex);
   LaunchResult result{state.fault, std::move(state.detail), state.late, state.executed};
   if (result.fault == Fault::none && state.blocks_finished < state.blocks) {
     result.fault = Fault::timeout;

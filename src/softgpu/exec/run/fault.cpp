@@ -4,8 +4,8 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "softgpu/exec/checks/fault_text.h"
 #include "softgpu/exec/program/access_kind.h"
 #include "softgpu/exec/program/memory_operand.h"
@@ -91,8 +91,8 @@ FaultGuard& fault_guard() {
 }
 
 void install_signal_handlers() {
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
+  static gpupool::Mutex mutex;
+  const gpupool::MutexLock lock(mutex);
   auto install = [](int signal, struct sigaction& old) {
     struct sigaction current{};
     sigaction(signal, nullptr, &current);

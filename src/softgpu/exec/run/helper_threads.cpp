@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/patience.h"
 
 namespace softgpu {
@@ -31,57 +30,56 @@ struct HelperThreads::State {
     std::atomic<uint32_t> working{0};  // written under the mutex
   };
 
-  std::mutex mutex;
-  std::condition_variable work, left;
-  std::deque<Job*> jobs;
-  std::vector<std::function<void()>> calls;  // to be made in a moment
-  unsigned awake = 0;                        // helpers that look for something to do
-  bool stopping = false;
+  gpupool::Mutex mutex;
+  gpupool::CondVar work, left;
+  std::deque<Job*> jobs GUARDED_BY(mutex);
+  std::vector<std::function<void()>> calls GUARDED_BY(mutex);  // to be made in a moment
+  unsigned awake GUARDED_BY(mutex) = 0;                        // helpers that look for something to do
+  bool stopping GUARDED_BY(mutex) = false;
   std::atomic<bool> wanted{false}, called{false};  // there are jobs, or calls; written under the mutex
-  std::vector<std::thread> threads;
+  std::vector<std::thread> threads;                // constant once they run
 
   void add(Job& job) {
-    const std::lock_guard lock(mutex);
+    const gpupool::MutexLock lock(mutex);
     jobs.push_back(&job);
     wanted = true;
   }
-  // Under the mutex.
-  void remove(Job& job) {
+  void remove(Job& job) REQUIRES(mutex) {
     std::erase(jobs, &job);
     wanted = !jobs.empty();
   }
 
   void serve(std::chrono::microseconds awake_for) {
     gpupool::Patience patience(awake_for), moment(kMoment);
-    std::unique_lock lock(mutex);
+    gpupool::MutexLock lock(mutex);
     for (;;) {
       ++awake;
       lock.unlock();
       patience.spin([this] { return is_set(wanted) || is_set(called); });
       lock.lock();
       --awake;
-      work.wait(lock, [this] { return stopping || !jobs.empty() || !calls.empty(); });
-      if (!calls.empty()) make_calls(moment, lock);
+      work.wait(mutex, [this]() REQUIRES(mutex) { return stopping || !jobs.empty() || !calls.empty(); });
+      if (!calls.empty()) make_calls(moment);
       if (stopping) return;
-      if (!jobs.empty()) join(*jobs.front(), lock);
+      if (!jobs.empty()) join(*jobs.front());
     }
   }
-  void make_calls(gpupool::Patience& moment, std::unique_lock<std::mutex>& lock) {
+  void make_calls(gpupool::Patience& moment) REQUIRES(mutex) {
     const auto taken = std::exchange(calls, {});
     called = false;
-    lock.unlock();
+    const gpupool::MutexUnlock unlocked(mutex);
     moment.spin([this] { return is_set(wanted); });
     for (const auto& call : taken) call();
-    lock.lock();
   }
   static bool is_set(const std::atomic<bool>& flag) { return flag.load(std::memory_order_relaxed); }
-  void join(Job& job, std::unique_lock<std::mutex>& lock) {
+  void join(Job& job) REQUIRES(mutex) {
     const uint32_t number = ++job.joined;
     ++job.working;
     if (job.joined == job.helpers) remove(job);
-    lock.unlock();
-    job.part(number);
-    lock.lock();
+    {
+      const gpupool::MutexUnlock unlocked(mutex);
+      job.part(number);
+    }
     if (--job.working == 0) left.notify_all();
   }
 };
@@ -97,7 +95,7 @@ HelperThreads::HelperThreads(unsigned count, std::chrono::microseconds awake)
 
 HelperThreads::~HelperThreads() {
   {
-    const std::lock_guard lock(state_->mutex);
+    const gpupool::MutexLock lock(state_->mutex);
     state_->stopping = true;
   }
   state_->work.notify_all();
@@ -113,7 +111,7 @@ bool HelperThreads::wanted() const {
 }
 
 bool HelperThreads::in_a_moment(std::function<void()> call) {
-  const std::lock_guard lock(state_->mutex);
+  const gpupool::MutexLock lock(state_->mutex);
   if (state_->awake == 0) return false;
   state_->calls.push_back(std::move(call));
   state_->called = true;
@@ -121,11 +119,11 @@ bool HelperThreads::in_a_moment(std::function<void()> call) {
 }
 
 bool HelperThreads::help(std::thread::id owner) {
-  std::unique_lock lock(state_->mutex);
+  gpupool::MutexLock lock(state_->mutex);
   const auto job =
       std::ranges::find_if(state_->jobs, [owner](const State::Job* job) { return job->owner == owner; });
   if (job == state_->jobs.end()) return false;
-  state_->join(**job, lock);
+  state_->join(**job);
   return true;
 }
 
@@ -142,9 +140,9 @@ void HelperThreads::share(unsigned helpers, const std::function<void(uint32_t)>&
   part(0);
   static thread_local gpupool::Patience patience(kForTheLast);
   patience.spin([&job] { return job.working == 0; });
-  std::unique_lock lock(state_->mutex);
+  gpupool::MutexLock lock(state_->mutex);
   state_->remove(job);  // nobody joins any more
-  state_->left.wait(lock, [&job] { return job.working == 0; });
+  state_->left.wait(state_->mutex, [&job] { return job.working == 0; });
 }
 
 }  // namespace softgpu

@@ -3,14 +3,13 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <csetjmp>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "base/mutex.h"
 #include "softgpu/exec/program/compiled_kernel.h"
 #include "softgpu/exec/program/program.h"
 
@@ -47,28 +46,28 @@ struct LaunchState {
 
   alignas(64) std::atomic<uint64_t> next_block{0};  // written all the time
   alignas(64) std::atomic<bool> stop{false}, late{false};
-  // Blocks that a compiled kernel had taken together and gave back: they go first. Guarded by `mutex`.
-  std::vector<uint64_t> returned_blocks;
+  // Blocks that a compiled kernel had taken together and gave back: they go first.
+  std::vector<uint64_t> returned_blocks GUARDED_BY(mutex);
   std::atomic<uint64_t> returned_count{0};
   std::atomic<uint64_t> executed{0};
 
   // Grid barrier.
-  std::mutex mutex;
-  std::condition_variable changed;
-  uint64_t grid_arrived = 0;  // blocks, of this generation
+  gpupool::Mutex mutex;
+  gpupool::CondVar changed;
+  uint64_t grid_arrived GUARDED_BY(mutex) = 0;  // blocks, of this generation
   std::atomic<uint64_t> blocks_finished{0};
   std::atomic<uint64_t> grid_generation{0};
 
   // Textures and surfaces that the launch has used, so that a handle is asked for once.
-  std::mutex textures_mutex;
-  std::unordered_map<uint64_t, std::shared_ptr<const TextureView>> textures[2];
+  gpupool::Mutex textures_mutex;
+  std::unordered_map<uint64_t, std::shared_ptr<const TextureView>> textures[2] GUARDED_BY(textures_mutex);
 
   // The first fault.
-  Fault fault = Fault::none;
-  std::string detail;
+  Fault fault GUARDED_BY(mutex) = Fault::none;
+  std::string detail GUARDED_BY(mutex);
 
   void set_fault(Fault kind, std::string text) {
-    const std::lock_guard lock(mutex);
+    const gpupool::MutexLock lock(mutex);
     if (fault == Fault::none) {
       fault = kind;
       detail = std::move(text);

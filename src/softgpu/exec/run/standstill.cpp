@@ -1,5 +1,7 @@
 #include "softgpu/exec/run/standstill.h"
 
+#include "base/mutex.h"
+
 namespace softgpu {
 namespace {
 
@@ -14,16 +16,17 @@ Standstill& Standstill::of_process() {
 }
 
 void Standstill::begin() {
-  std::unique_lock lock(mutex_);
+  gpupool::MutexLock lock(mutex_);
   on_.store(true, std::memory_order_seq_cst);
-  changed_.wait(lock, [this] { return running_.load(std::memory_order_seq_cst) == 0 || !on(); });
+  changed_.wait(mutex_,
+                [this]() REQUIRES(mutex_) { return running_.load(std::memory_order_seq_cst) == 0 || !on(); });
   if (!on() || stands_) return;  // another thread has ended it meanwhile, or has begun it before
   stands_ = true;
   since_ = Clock::now();
 }
 
 void Standstill::end() {
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   if (!on()) return;
   if (stands_) stood_.fetch_add((Clock::now() - since_).count());
   stands_ = false;
@@ -32,10 +35,10 @@ void Standstill::end() {
 }
 
 bool Standstill::wait_for_end(const std::function<bool()>& given_up) {
-  std::unique_lock lock(mutex_);
+  gpupool::MutexLock lock(mutex_);
   while (on()) {
     if (given_up()) return false;
-    changed_.wait_for(lock, look_every);
+    changed_.wait_for(mutex_, look_every);
   }
   return true;
 }
@@ -54,7 +57,7 @@ void Standstill::pass(const std::function<bool()>& given_up) {
 }
 
 void Standstill::tell() {
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   changed_.notify_all();
 }
 
@@ -66,7 +69,7 @@ Standstill::Clock::time_point Standstill::device_now() const {
     const auto now = Clock::now();
     if (!on() && stood_.load() == stood) return now - Clock::duration(stood);
   }
-  const std::lock_guard lock(mutex_);
+  const gpupool::MutexLock lock(mutex_);
   return (stands_ ? since_ : Clock::now()) - Clock::duration(stood_.load());
 }
 

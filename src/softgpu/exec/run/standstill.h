@@ -8,10 +8,10 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace softgpu {
 
@@ -52,10 +52,10 @@ class Standstill {
   alignas(64) std::atomic<bool> on_{false};
   std::atomic<Clock::rep> stood_{0};  // in all, until now or the last begin()
 
-  mutable std::mutex mutex_;  // protects the rest
-  std::condition_variable changed_;
-  bool stands_ = false;  // since `since_`
-  Clock::time_point since_{};
+  mutable gpupool::Mutex mutex_;
+  gpupool::CondVar changed_;
+  bool stands_ GUARDED_BY(mutex_) = false;  // since `since_`
+  Clock::time_point since_ GUARDED_BY(mutex_){};
 };
 
 /// Standstill::device_now of this process.

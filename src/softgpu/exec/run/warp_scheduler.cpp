@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/mutex.h"
 #include "softgpu/exec/run/block.h"
 
 namespace softgpu {
@@ -231,7 +232,7 @@ void branch(Warp& warp, uint32_t target, uint32_t taken) {
 
 const TextureView* find_texture(Warp& warp, uint64_t handle, bool surface) {
   LaunchState& launch = warp.block->launch;
-  const std::lock_guard lock(launch.textures_mutex);
+  const gpupool::MutexLock lock(launch.textures_mutex);
   auto& known = launch.textures[surface ? 1 : 0];
   if (const auto found = known.find(handle); found != known.end()) return found->second.get();
   if (!launch.services->texture) return nullptr;

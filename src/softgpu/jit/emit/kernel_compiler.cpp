@@ -6,16 +6,15 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <string_view>
 #include <thread>
 #include <tuple>
 
+#include "base/mutex.h"
 #include "base/sha256.h"
 #include "softgpu/exec/program/program.h"
 #include "softgpu/jit/code_cache.h"
@@ -59,7 +58,7 @@ class Compiler : public KernelCompiler {
 
   std::shared_ptr<const CompiledKernel> find(const Launch& launch) override {
     const Key key = key_of(launch);
-    std::unique_lock lock(mutex_);
+    gpupool::MutexLock lock(mutex_);
     Entry& entry = entry_of(key, launch);
     if (mode_ == Mode::always && !entry.asked) {
       entry.asked = true;
@@ -72,7 +71,7 @@ class Compiler : public KernelCompiler {
   }
 
   void launched(const Launch& launch, uint64_t warp_instructions) override {
-    const std::lock_guard lock(mutex_);
+    const gpupool::MutexLock lock(mutex_);
     Entry& entry = entry_of(key_of(launch), launch);
     ++entry.launches;
     entry.instructions += warp_instructions;
@@ -91,11 +90,11 @@ class Compiler : public KernelCompiler {
   void stop() {
     // A child that the process has forked has neither the thread nor the right to end its parent's compiler.
     if (getpid() != owner_) return;
-    std::unique_lock lock(mutex_);
+    gpupool::MutexLock lock(mutex_);
     stopping_ = true;  // other threads may go on launching until the process is gone
     waiting_.clear();
     compiler_.abandon();
-    idle_.wait(lock, [this] { return !working_; });
+    idle_.wait(mutex_, [this]() REQUIRES(mutex_) { return !working_; });
   }
 
  private:
@@ -117,7 +116,7 @@ class Compiler : public KernelCompiler {
     return {&launch.image->program(), launch.kernel, launch.block.x, launch.block.y, launch.block.z};
   }
   // An entry of a program that is gone belongs to another one at the same address.
-  Entry& entry_of(const Key& key, const Launch& launch) {
+  Entry& entry_of(const Key& key, const Launch& launch) REQUIRES(mutex_) {
     Entry& entry = entries_[key];
     if (entry.program.lock() != launch.image->program_pointer()) {
       entry = Entry{};
@@ -128,7 +127,7 @@ class Compiler : public KernelCompiler {
   }
 
   void work() {
-    std::unique_lock lock(mutex_);
+    gpupool::MutexLock lock(mutex_);
     while (!waiting_.empty()) {
       Work work = std::move(waiting_.front());
       waiting_.pop_front();
@@ -184,7 +183,7 @@ class Compiler : public KernelCompiler {
       }
     }
     bool cached = false;
-    const std::lock_guard lock(loaded_mutex_);
+    const gpupool::MutexLock lock(loaded_mutex_);
     void*& body = loaded_[symbol];
     if (body == nullptr) {
       if (const auto object = cache_.load(symbol)) {
@@ -212,13 +211,14 @@ class Compiler : public KernelCompiler {
   CompilerProcess compiler_;
   const pid_t owner_ = getpid();
   const CodeCache cache_;
-  std::mutex mutex_;
-  std::map<Key, Entry> entries_;
-  std::deque<Work> waiting_;
-  bool working_ = false, stopping_ = false;
-  std::condition_variable idle_;
-  std::mutex loaded_mutex_;
-  std::map<std::string, void*> loaded_;  // by symbol: code stays when its program goes
+  gpupool::Mutex mutex_;
+  std::map<Key, Entry> entries_ GUARDED_BY(mutex_);
+  std::deque<Work> waiting_ GUARDED_BY(mutex_);
+  bool working_ GUARDED_BY(mutex_) = false, stopping_ GUARDED_BY(mutex_) = false;
+  gpupool::CondVar idle_;
+  gpupool::Mutex loaded_mutex_;
+  std::map<std::string, void*> loaded_
+      GUARDED_BY(loaded_mutex_);  // by symbol: code stays when its program goes
 };
 
 }  // namespace
