@@ -138,6 +138,11 @@ lint-native: $(STAMPS)/native ## C++ by clang: what each mutex guards; takes min
 	$(call say,Lint of the native code)
 	$(BIN)/python .ci/check_native.py build/native
 
+.PHONY: tidy-native
+tidy-native: $(STAMPS)/native ## C++ by clang-tidy: names and slips (.clang-tidy); ONLY=src/wire for a part of it
+	$(call say,clang-tidy over the native code)
+	$(BIN)/python .ci/check_native.py build/native --tidy --only "$(ONLY)"
+
 .PHONY: test-native
 test-native: build-tests ## C++ tests, plain
 	$(call say,Native tests)
@@ -158,7 +163,7 @@ test-sanitize-programs: test-sanitize ## programs on a worker, both ends under A
 	cmake --install build/sanitize --prefix build/sanitize/installed > build/cmake-sanitize-install.log
 	GPUPOOL_NATIVE_DIR=$(CURDIR)/build/sanitize/installed GPUPOOL_SANITIZED_BUILD=$(CURDIR)/build/sanitize $(BIN)/python -m pytest tests/sanitize $(PYTEST_ARGS)
 
-# Needs clang with its sanitizer runtimes, which nothing else here does.
+# Needs clang with its sanitizer runtimes.
 FUZZ_SECONDS ?= 60
 .PHONY: fuzz
 fuzz: build ## every reader of foreign bytes under libFuzzer with sanitizers, FUZZ_SECONDS (60) each

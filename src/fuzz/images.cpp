@@ -20,14 +20,14 @@ using namespace gpupool;
 
 namespace {
 
-constexpr int kCapability = 120;
-constexpr std::uint64_t kMostContent =
+constexpr int device_capability = 120;
+constexpr std::uint64_t most_content =
     1 << 20;  // of an entry that is decompressed: clearing memory is not the test
 
 bool is_small(std::span<const std::byte> bytes) {
   for (std::size_t at = 0; at + 4 <= bytes.size(); ++at) {
     for (const auto& entry : image::fatbin_entries(bytes.subspan(at))) {
-      if (entry.uncompressed_size > kMostContent) return false;
+      if (entry.uncompressed_size > most_content) return false;
     }
   }
   return true;
@@ -37,16 +37,17 @@ bool is_small(std::span<const std::byte> bytes) {
 void read_as_the_driver(std::span<const std::byte> bytes) {
   using namespace softgpu::driver;
   try {
-    const ImageSource source = read_image(bytes.data(), bytes.size(), kCapability);
+    const ImageSource source = read_image(bytes.data(), bytes.size(), device_capability);
     const std::string packed = pack_sources(source);
     const bool is_plain_text =
         source.texts.size() == 1 && source.max_registers == 0;  // then it may be anything
-    if (!(read_image(packed.data(), packed.size(), kCapability) == source) && !is_plain_text) std::abort();
+    if (!(read_image(packed.data(), packed.size(), device_capability) == source) && !is_plain_text)
+      std::abort();
   } catch (const Error&) {
     // It said why.
   }
-  static_cast<void>(
-      embedded_ptx(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), kCapability));
+  static_cast<void>(embedded_ptx(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()),
+                                 device_capability));
 }
 
 }  // namespace
@@ -64,7 +65,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static_cast<void>(image::cubin_architecture(bytes));
   if (const auto length = image::fatbin_size(bytes); length && passes && *length > bytes.size()) std::abort();
   for (const auto& entry : image::fatbin_entries(bytes)) {
-    if (entry.uncompressed_size <= kMostContent) static_cast<void>(image::entry_content(entry));
+    if (entry.uncompressed_size <= most_content) static_cast<void>(image::entry_content(entry));
   }
   if (is_small(bytes)) read_as_the_driver(bytes);
   return 0;

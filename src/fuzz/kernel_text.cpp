@@ -11,13 +11,13 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace softgpu::jit;
-  constexpr std::size_t kMostInstructions = 100;
+  constexpr std::size_t most_instructions = 100;
   const std::string_view source(reinterpret_cast<const char*>(data), size);
   const auto result = softgpu::compile(std::span(&source, 1));
   if (result.program == nullptr) return 0;
   for (const softgpu::Kernel& kernel : result.program->parts().kernels) {
     const softgpu::Function& original = result.program->parts().functions[kernel.function];
-    if (original.lowered->code.size() > kMostInstructions) continue;
+    if (original.lowered->code.size() > most_instructions) continue;
     const TierFunction tier(*original.lowered, original);
     const FlowGraph graph(*original.lowered);
     Emitter emitter(graph, tier, kernel, {33, 2, 1});

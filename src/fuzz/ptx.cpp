@@ -12,13 +12,13 @@
 
 namespace {
 
-constexpr char kSeparator = 0x1e;
-constexpr std::size_t kMostStorage = 1 << 20;
+constexpr char record_separator = 0x1e;
+constexpr std::size_t most_storage = 1 << 20;
 
 std::vector<std::string_view> sources_of(std::string_view input) {
   std::vector<std::string_view> sources;
   for (;;) {
-    const std::size_t end = input.find(kSeparator);
+    const std::size_t end = input.find(record_separator);
     sources.push_back(input.substr(0, end));
     if (end == std::string_view::npos) return sources;
     input.remove_prefix(end + 1);
@@ -27,9 +27,9 @@ std::vector<std::string_view> sources_of(std::string_view input) {
 
 // Its variables get memory of exactly their size, so that a step outside is seen.
 void place_variables(const std::shared_ptr<const softgpu::Program>& program) {
-  std::size_t left = kMostStorage;
+  std::size_t left = most_storage;
   const auto allocate = [&](std::size_t size, std::size_t alignment) -> std::uint64_t {
-    if (size > left || alignment > kMostStorage) return 0;
+    if (size > left || alignment > most_storage) return 0;
     left -= size;
     void* memory = nullptr;
     if (posix_memalign(&memory, std::max(alignment, sizeof(void*)), size) != 0) return 0;
@@ -47,7 +47,7 @@ void place_variables(const std::shared_ptr<const softgpu::Program>& program) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::string_view input(reinterpret_cast<const char*>(data), size);
-  const bool checked = input.starts_with(kSeparator);
+  const bool checked = input.starts_with(record_separator);
   if (checked) input.remove_prefix(1);
   const auto result = softgpu::compile(sources_of(input), {checked, checked, checked, checked});
   if ((result.status == softgpu::CompileStatus::ok) != (result.program != nullptr)) std::abort();

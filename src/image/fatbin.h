@@ -11,8 +11,8 @@
 
 namespace gpupool::image {
 
-inline constexpr std::uint32_t kFatbinWrapperMagic = 0x466243B1;
-inline constexpr std::uint32_t kFatbinMagic = 0xBA55ED50;
+inline constexpr std::uint32_t fatbin_wrapper_magic = 0x466243B1;
+inline constexpr std::uint32_t fatbin_magic = 0xBA55ED50;
 
 struct FatbinEntry {
   enum class Kind { ptx, machine_code, other };

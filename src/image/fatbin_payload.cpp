@@ -14,9 +14,9 @@
 namespace gpupool::image {
 namespace {
 
-constexpr std::uint64_t kCompressedLz4 = 0x2000;
-constexpr std::uint64_t kCompressedZstd = 0x8000;
-constexpr std::uint64_t kLargestContent = std::uint64_t{256} << 20;
+constexpr std::uint64_t compressed_lz4 = 0x2000;
+constexpr std::uint64_t compressed_zstd = 0x8000;
+constexpr std::uint64_t largest_content = std::uint64_t{256} << 20;
 
 std::optional<std::string> decompress_lz4([[maybe_unused]] const FatbinEntry& entry) {
 #if GPUPOOL_HAVE_LZ4
@@ -60,11 +60,11 @@ std::optional<std::string> best(std::span<const std::byte> fatbin, Fits fits, Re
 }  // namespace
 
 std::optional<std::string> entry_content(const FatbinEntry& entry) {
-  if ((entry.flags & (kCompressedLz4 | kCompressedZstd)) == 0) {
+  if ((entry.flags & (compressed_lz4 | compressed_zstd)) == 0) {
     return std::string(reinterpret_cast<const char*>(entry.payload.data()), entry.payload.size());
   }
-  if (entry.uncompressed_size == 0 || entry.uncompressed_size > kLargestContent) return std::nullopt;
-  return entry.flags & kCompressedLz4 ? decompress_lz4(entry) : decompress_zstd(entry);
+  if (entry.uncompressed_size == 0 || entry.uncompressed_size > largest_content) return std::nullopt;
+  return entry.flags & compressed_lz4 ? decompress_lz4(entry) : decompress_zstd(entry);
 }
 
 std::optional<std::string> ptx_text(const FatbinEntry& entry) {

@@ -26,7 +26,7 @@ std::string zstd(const std::string& text) {
   return packed;
 }
 
-const std::string kText =
+const std::string sample_text =
     "// a text that is long enough to be worth compressing, worth compressing, worth compressing\n";
 
 }  // namespace
@@ -52,20 +52,25 @@ TEST_CASE("machine code is chosen for the device's own major version") {
 }
 
 TEST_CASE("compressed PTX is read in both compressions") {
-  CHECK_EQ(best_ptx(view(fatbin(entry(1, 75, lz4(kText), 0x2000, kText.size()))), 120).value(), kText);
-  CHECK_EQ(best_ptx(view(fatbin(entry(1, 75, zstd(kText), 0x8000, kText.size()))), 120).value(), kText);
+  CHECK_EQ(best_ptx(view(fatbin(entry(1, 75, lz4(sample_text), 0x2000, sample_text.size()))), 120).value(),
+           sample_text);
+  CHECK_EQ(best_ptx(view(fatbin(entry(1, 75, zstd(sample_text), 0x8000, sample_text.size()))), 120).value(),
+           sample_text);
 }
 
 TEST_CASE("a wrong uncompressed size is damage, not a guess") {
-  CHECK_FALSE(best_ptx(view(fatbin(entry(1, 75, lz4(kText), 0x2000, kText.size() + 1))), 120).has_value());
-  CHECK_FALSE(best_ptx(view(fatbin(entry(1, 75, zstd(kText), 0x8000, kText.size() - 1))), 120).has_value());
-  CHECK_FALSE(
-      best_ptx(view(fatbin(entry(1, 75, zstd(kText), 0x8000, std::uint64_t{1} << 60))), 120).has_value());
+  CHECK_FALSE(best_ptx(view(fatbin(entry(1, 75, lz4(sample_text), 0x2000, sample_text.size() + 1))), 120)
+                  .has_value());
+  CHECK_FALSE(best_ptx(view(fatbin(entry(1, 75, zstd(sample_text), 0x8000, sample_text.size() - 1))), 120)
+                  .has_value());
+  CHECK_FALSE(best_ptx(view(fatbin(entry(1, 75, zstd(sample_text), 0x8000, std::uint64_t{1} << 60))), 120)
+                  .has_value());
 }
 
 TEST_CASE("damaged bytes are read without leaving their bounds") {
-  const std::string good = fatbin(entry(1, 75, lz4(kText), 0x2000, kText.size()) + entry(2, 90, "code") +
-                                  entry(1, 80, zstd(kText), 0x8000, kText.size()));
+  const std::string good =
+      fatbin(entry(1, 75, lz4(sample_text), 0x2000, sample_text.size()) + entry(2, 90, "code") +
+             entry(1, 80, zstd(sample_text), 0x8000, sample_text.size()));
   std::mt19937 random(20240611);  // fixed: a failure can be repeated
   for (int round = 0; round < 20000; ++round) {
     std::string bytes = good;

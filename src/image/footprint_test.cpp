@@ -13,10 +13,10 @@ using namespace gpupool::image;
 
 namespace {
 
-constexpr const char* kHead = ".version 8.4\n.target sm_75\n.address_size 64\n";
+constexpr const char* ptx_head = ".version 8.4\n.target sm_75\n.address_size 64\n";
 
 std::uint64_t bytes_of(const std::string& text) {
-  return ptx_footprint(kHead + text).bytes;
+  return ptx_footprint(ptx_head + text).bytes;
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 namespace gpupool::image {
 namespace {
 
-constexpr std::uint64_t most = kMostPtxBytes;
+constexpr std::uint64_t most = most_ptx_bytes;
 
 std::uint64_t times(std::uint64_t a, std::uint64_t b) {
   std::uint64_t product = 0;

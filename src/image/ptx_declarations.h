@@ -8,7 +8,7 @@
 namespace gpupool::image {
 
 /// No size is given as more.
-inline constexpr std::uint64_t kMostPtxBytes = std::uint64_t{1} << 50;
+inline constexpr std::uint64_t most_ptx_bytes = std::uint64_t{1} << 50;
 
 struct PtxVariable {
   std::string_view name;

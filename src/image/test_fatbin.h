@@ -37,7 +37,7 @@ inline std::string entry(std::uint16_t kind, std::uint32_t architecture, const s
 
 inline std::string fatbin(const std::string& entries) {
   std::string bytes;
-  append<std::uint32_t>(bytes, kFatbinMagic);
+  append<std::uint32_t>(bytes, fatbin_magic);
   append<std::uint16_t>(bytes, 1);
   append<std::uint16_t>(bytes, 16);
   append<std::uint64_t>(bytes, entries.size());

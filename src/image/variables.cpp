@@ -30,7 +30,7 @@ std::optional<std::vector<std::string>> variable_names(std::span<const std::byte
   }
   std::uint32_t magic = 0;
   if (content.size() >= sizeof(magic)) std::memcpy(&magic, content.data(), sizeof(magic));
-  if (magic != kFatbinMagic) {
+  if (magic != fatbin_magic) {
     const std::string_view ptx = text();
     if (ptx.find(".version") == std::string_view::npos) return std::nullopt;
     return ptx_variables(ptx);
@@ -58,7 +58,7 @@ bool uses_device_heap(std::span<const std::byte> content) {
   }
   std::uint32_t magic = 0;
   if (content.size() >= sizeof(magic)) std::memcpy(&magic, content.data(), sizeof(magic));
-  if (magic == kFatbinMagic) {
+  if (magic == fatbin_magic) {
     const auto entries = fatbin_entries(content);
     return std::any_of(entries.begin(), entries.end(), [](const FatbinEntry& entry) {
       const auto inside = entry.kind == FatbinEntry::Kind::ptx ? ptx_text(entry) : entry_content(entry);

@@ -15,12 +15,12 @@ Inventory& Inventory::instance() {
 }
 
 Inventory::Inventory() {
-  for (unsigned index = 0; index < kMaxDevices; ++index) handles_[index].index = index;
+  for (unsigned index = 0; index < max_devices; ++index) handles_[index].index = index;
 }
 
 void Inventory::refresh() {
   if (auto now = source::devices()) profile_ = std::move(*now);
-  if (profile_.devices.size() > kMaxDevices) profile_.devices.resize(kMaxDevices);
+  if (profile_.devices.size() > max_devices) profile_.devices.resize(max_devices);
 }
 
 nvmlReturn_t Inventory::initialise() {

@@ -31,7 +31,7 @@ class Inventory {
   nvmlReturn_t handle_of(std::size_t index, nvmlDevice_t* handle);
 
  private:
-  static constexpr std::size_t kMaxDevices = 64;
+  static constexpr std::size_t max_devices = 64;
 
   Inventory();
   void refresh() REQUIRES(mutex_);
@@ -39,7 +39,7 @@ class Inventory {
   Mutex mutex_;
   unsigned users_ GUARDED_BY(mutex_) = 0;
   DeviceProfile profile_ GUARDED_BY(mutex_);
-  std::array<nvmlDevice_st, kMaxDevices> handles_ GUARDED_BY(mutex_){};
+  std::array<nvmlDevice_st, max_devices> handles_ GUARDED_BY(mutex_){};
 };
 
 /// `GPU-` and the 32 hex digits in the usual groups.

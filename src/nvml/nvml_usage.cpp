@@ -14,7 +14,7 @@ using gpupool::DeviceDescription;
 
 namespace {
 
-constexpr unsigned kNoMigInstance = 0xFFFFFFFFU;
+constexpr unsigned no_mig_instance = 0xFFFFFFFFU;
 
 struct MemoryFigures {
   std::uint64_t total, free, used;
@@ -39,8 +39,8 @@ nvmlReturn_t running_processes(nvmlDevice_t handle, unsigned* count, Info* infos
       infos[n].pid = found[n].pid;
       infos[n].usedGpuMemory = found[n].memory;
       if constexpr (requires { infos[n].gpuInstanceId; }) {
-        infos[n].gpuInstanceId = kNoMigInstance;
-        infos[n].computeInstanceId = kNoMigInstance;
+        infos[n].gpuInstanceId = no_mig_instance;
+        infos[n].computeInstanceId = no_mig_instance;
       }
     }
     return NVML_SUCCESS;

@@ -10,14 +10,14 @@
 namespace gpupool::nvml {
 namespace {
 
-constexpr std::size_t kMaxFile = 1U << 20;
+constexpr std::size_t max_file = 1U << 20;
 
 std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  std::string text(kMaxFile + 1, '\0');
+  std::string text(max_file + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(std::max<std::streamsize>(file.gcount(), 0)));
-  return text.size() > kMaxFile ? std::string{} : text;
+  return text.size() > max_file ? std::string{} : text;
 }
 
 void parse_shares(std::string_view text, std::map<unsigned, std::uint64_t>& shares) {

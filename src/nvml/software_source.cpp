@@ -21,7 +21,7 @@ namespace driver = softgpu::driver;
 namespace usage = softgpu::usage;
 
 // NVIDIA's sample periods are between a sixth of a second and a second.
-constexpr std::int64_t kWindowNs = 1'000'000'000;
+constexpr std::int64_t window_ns = 1'000'000'000;
 
 const driver::Settings& settings() {
   static const auto* const read = new driver::Settings(driver::Settings::from_environment());
@@ -75,8 +75,8 @@ std::vector<ProcessUse> processes(unsigned index) {
     ProcessUse process{pid, memory, std::nullopt};
     if (const auto history = usage::read_history(card)) {
       const std::int64_t now = monotonic_ns();
-      const std::int64_t busy = usage::busy_between(*history, now - kWindowNs, now);
-      process.utilisation = static_cast<unsigned>((100 * busy + kWindowNs / 2) / kWindowNs);
+      const std::int64_t busy = usage::busy_between(*history, now - window_ns, now);
+      process.utilisation = static_cast<unsigned>((100 * busy + window_ns / 2) / window_ns);
     }
     found.push_back(process);
   }

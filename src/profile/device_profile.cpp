@@ -7,9 +7,9 @@
 namespace gpupool {
 namespace {
 
-constexpr std::size_t kMaxText = 1U << 20;
-constexpr std::size_t kMaxDevices = 64;
-constexpr std::size_t kMaxName = 255;
+constexpr std::size_t max_text = 1U << 20;
+constexpr std::size_t max_devices = 64;
+constexpr std::size_t max_name = 255;
 
 template <typename Integer>
 bool parse_integer(std::string_view text, Integer& out) {
@@ -18,7 +18,7 @@ bool parse_integer(std::string_view text, Integer& out) {
 }
 
 std::string one_line(std::string_view text) {
-  std::string line(text.substr(0, kMaxName));
+  std::string line(text.substr(0, max_name));
   std::replace_if(line.begin(), line.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
   return line;
 }
@@ -102,7 +102,7 @@ std::string format_profile(const DeviceProfile& profile) {
 }
 
 DeviceProfile parse_profile(std::string_view text) {
-  if (text.size() > kMaxText) throw std::runtime_error("device profile: more than 1 MiB of text");
+  if (text.size() > max_text) throw std::runtime_error("device profile: more than 1 MiB of text");
   DeviceProfile profile;
   bool in_device = false;
   for (std::size_t number = 1; !text.empty(); ++number) {
@@ -120,7 +120,7 @@ DeviceProfile parse_profile(std::string_view text) {
     } else if (key == "device") {
       DeviceDescription device;
       if (in_device) bad(number, "`device` before the `end` of the one before");
-      if (profile.devices.size() == kMaxDevices) bad(number, "more than 64 devices");
+      if (profile.devices.size() == max_devices) bad(number, "more than 64 devices");
       if (!parse_integer(value, device.ordinal) || device.ordinal < 0) bad(number, "not an ordinal");
       profile.devices.push_back(std::move(device));
       in_device = true;

@@ -12,10 +12,10 @@ namespace gpupool {
 namespace {
 
 /// Drivers of this project, by the names of their devices: nobody may take those for real GPUs.
-constexpr std::string_view kSoftwareNames[] = {"Software GPU", "null driver"};
+constexpr std::string_view software_names[] = {"Software GPU", "null driver"};
 
 bool is_software(std::string_view name) {
-  return std::ranges::any_of(kSoftwareNames, [&](std::string_view known) { return name.starts_with(known); });
+  return std::ranges::any_of(software_names, [&](std::string_view known) { return name.starts_with(known); });
 }
 
 template <typename Function>

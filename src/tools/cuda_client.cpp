@@ -10,7 +10,7 @@
 namespace gpupool::bench {
 namespace {
 
-constexpr const char* kEmptyKernel =
+constexpr const char* empty_kernel =
     ".version 7.0\n.target sm_50\n.address_size 64\n.visible .entry empty()\n{\n  ret;\n}\n";
 
 void check(CUresult result, const char* call) {
@@ -59,7 +59,7 @@ CudaClient::CudaClient() : library_(dlopen("libcuda.so.1", RTLD_NOW)) {
   check(retain(&context, device_), "cuDevicePrimaryCtxRetain");
   check(set_current(context), "cuCtxSetCurrent");
   CUmodule module = nullptr;
-  check(load(&module, kEmptyKernel), "cuModuleLoadData");
+  check(load(&module, empty_kernel), "cuModuleLoadData");
   check(get_function(&empty_, module, "empty"), "cuModuleGetFunction");
 }
 

@@ -20,17 +20,17 @@
 namespace gpupool::bench {
 namespace {
 
-constexpr std::size_t kStreamBytes = 64U << 20;
-constexpr std::size_t kSmallRead = 4;
-constexpr std::size_t kAsksPerRound = 50;
-constexpr std::size_t kPostsPerBatch = 200;
-constexpr std::size_t kSustainedLaunches = 5000;
-constexpr std::size_t kDrainedPosts = 100'000;
-constexpr std::size_t kAllocationBytes = 1U << 20;
+constexpr std::size_t sustained_stream_bytes = 64U << 20;
+constexpr std::size_t small_read_bytes = 4;
+constexpr std::size_t asks_per_round = 50;
+constexpr std::size_t posts_per_batch = 200;
+constexpr std::size_t sustained_launches = 5000;
+constexpr std::size_t drained_posts = 100'000;
+constexpr std::size_t allocation_bytes = 1U << 20;
 // A question with one 8-byte field (which context) and an answer without fields, as cuCtxSynchronize has
 // them.
-constexpr std::size_t kQuestion = sizeof(wire::FrameHeader) + 8;
-constexpr std::size_t kAnswer = sizeof(wire::FrameHeader) + sizeof(wire::ReplyHeader);
+constexpr std::size_t question_bytes = sizeof(wire::FrameHeader) + 8;
+constexpr std::size_t answer_bytes = sizeof(wire::FrameHeader) + sizeof(wire::ReplyHeader);
 
 struct Figures {
   Samples ping_pong, ask, small_read, post, post_fill, alloc_free, event, sustained, drained;
@@ -39,20 +39,20 @@ struct Figures {
 
 void measure_calls(RawPeer& raw, CudaClient& cuda, CUdeviceptr memory, Figures& figures) {
   const std::uint64_t before = cuda.asks();
-  time_each(figures.ping_pong, kAsksPerRound, [&] { raw.ping_pong(); });
-  time_each(figures.ask, kAsksPerRound, [&] { cuda.synchronize(); });
+  time_each(figures.ping_pong, asks_per_round, [&] { raw.ping_pong(); });
+  time_each(figures.ask, asks_per_round, [&] { cuda.synchronize(); });
   std::uint32_t value = 0;
-  time_each(figures.small_read, kAsksPerRound, [&] { cuda.copy_out(&value, memory, kSmallRead); });
-  if (cuda.asks() - before < 2 * kAsksPerRound) {
+  time_each(figures.small_read, asks_per_round, [&] { cuda.copy_out(&value, memory, small_read_bytes); });
+  if (cuda.asks() - before < 2 * asks_per_round) {
     throw std::runtime_error("a call measured as blocking was answered without a round trip");
   }
-  time_batch(figures.post, kPostsPerBatch, [&] { cuda.launch_empty(); });
+  time_batch(figures.post, posts_per_batch, [&] { cuda.launch_empty(); });
   cuda.synchronize();
-  time_batch(figures.post_fill, kPostsPerBatch, [&] { cuda.set_one_byte(memory); });
+  time_batch(figures.post_fill, posts_per_batch, [&] { cuda.set_one_byte(memory); });
   cuda.synchronize();
-  time_batch(figures.alloc_free, kPostsPerBatch, [&] { cuda.free(cuda.allocate(kAllocationBytes)); });
+  time_batch(figures.alloc_free, posts_per_batch, [&] { cuda.free(cuda.allocate(allocation_bytes)); });
   cuda.synchronize();
-  time_batch(figures.event, kPostsPerBatch, [&] { cuda.destroy_event(cuda.create_event()); });
+  time_batch(figures.event, posts_per_batch, [&] { cuda.destroy_event(cuda.create_event()); });
   cuda.synchronize();
 }
 
@@ -68,14 +68,14 @@ void measure_copies(RawPeer& raw, CudaClient& cuda, CUdeviceptr memory, std::vec
   time_each(figures.copy_out, 1, [&] { cuda.copy_out(host.data(), memory, host.size()); });
   // Posting is cheap because someone else does the work; this is the rate at which worker and device keep up.
   const auto start = Clock::now();
-  for (std::size_t i = 0; i < kSustainedLaunches; ++i) cuda.launch_empty();
+  for (std::size_t i = 0; i < sustained_launches; ++i) cuda.launch_empty();
   cuda.synchronize();
-  figures.sustained.add(Clock::now() - start, kSustainedLaunches);
+  figures.sustained.add(Clock::now() - start, sustained_launches);
   // The same with posts that are next to nothing for the driver: what the wire itself drains.
   const auto posting = Clock::now();
-  for (std::size_t i = 0; i < kDrainedPosts / 2; ++i) cuda.destroy_event(cuda.create_event());
+  for (std::size_t i = 0; i < drained_posts / 2; ++i) cuda.destroy_event(cuda.create_event());
   cuda.synchronize();
-  figures.drained.add(Clock::now() - posting, kDrainedPosts);
+  figures.drained.add(Clock::now() - posting, drained_posts);
 }
 
 void check_copy(CudaClient& cuda, CUdeviceptr memory, std::vector<std::byte>& host) {
@@ -88,7 +88,7 @@ void check_copy(CudaClient& cuda, CUdeviceptr memory, std::vector<std::byte>& ho
 }
 
 double rate(const Samples& samples) {
-  return static_cast<double>(kStreamBytes) / samples.median();
+  return static_cast<double>(sustained_stream_bytes) / samples.median();
 }
 
 void print(const Figures& f, std::size_t rounds, const std::string& device) {
@@ -114,7 +114,7 @@ void print(const Figures& f, std::size_t rounds, const std::string& device) {
   row("raw_down_mb_s", rate(f.raw_down));
   row("d2h_mb_s", rate(f.copy_out));
   std::printf("  \"stream_bytes\": %zu,\n  \"question_bytes\": %zu,\n  \"answer_bytes\": %zu,\n",
-              kStreamBytes, kQuestion, kAnswer);
+              sustained_stream_bytes, question_bytes, answer_bytes);
   std::printf("  \"rounds\": %zu,\n  \"ask_call\": \"cuCtxSynchronize\",\n", rounds);
   std::printf("  \"post_call\": \"cuLaunchKernel of an empty kernel\",\n");
   std::string name;
@@ -123,10 +123,11 @@ void print(const Figures& f, std::size_t rounds, const std::string& device) {
 }
 
 void run(std::size_t rounds) {
-  RawPeer raw(kQuestion, kAnswer, kStreamBytes);  // forks: before the client runtime has threads
+  RawPeer raw(question_bytes, answer_bytes,
+              sustained_stream_bytes);  // forks: before the client runtime has threads
   CudaClient cuda;
-  std::vector<std::byte> host(kStreamBytes);
-  const CUdeviceptr memory = cuda.allocate(kStreamBytes);
+  std::vector<std::byte> host(sustained_stream_bytes);
+  const CUdeviceptr memory = cuda.allocate(sustained_stream_bytes);
   check_copy(cuda, memory, host);
 
   Figures warm_up;

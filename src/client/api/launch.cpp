@@ -65,11 +65,11 @@ CUresult validate(const messages::Launch& m, const Function& function, int devic
   const int most = info.attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK];
   if ((info.answered & 1u) != 0 && most > 0 && threads > static_cast<unsigned>(most)) {
     // The driver tells a kernel's own launch bounds from a block that needs more registers than there are.
-    constexpr std::uint64_t kRegistersPerBlock = 65536;  // of every compute capability since 5.3
+    constexpr std::uint64_t registers_per_block = 65536;  // of every compute capability since 5.3
     const auto registers =
         static_cast<std::uint64_t>(std::max(info.attributes[CU_FUNC_ATTRIBUTE_NUM_REGS], 0));
-    return registers * threads > kRegistersPerBlock ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
-                                                    : CUDA_ERROR_INVALID_VALUE;
+    return registers * threads > registers_per_block ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
+                                                     : CUDA_ERROR_INVALID_VALUE;
   }
   const int dynamic = info.attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES];
   if ((info.answered >> CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES & 1u) != 0 &&

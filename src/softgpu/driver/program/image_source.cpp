@@ -85,10 +85,10 @@ ImageSource read_image(const void* image, std::optional<std::size_t> size, int c
     if (auto linked = read_linked_image(image, size)) return std::move(*linked);
     return read_machine_code(image, size, capability);
   }
-  if (magic_of(image) == kFatbinMagic) return read_fatbin(image, size, capability);
+  if (magic_of(image) == fatbin_magic) return read_fatbin(image, size, capability);
   // A wrapper holds a pointer, which means something only in the memory of the process that made it; bytes
   // that come from a file or with a length are not that.
-  if (magic_of(image) == kFatbinWrapperMagic && !size) {
+  if (magic_of(image) == fatbin_wrapper_magic && !size) {
     Wrapper wrapper;
     std::memcpy(&wrapper, image, sizeof wrapper);
     require(wrapper.data != 0, CUDA_ERROR_INVALID_IMAGE);
@@ -115,7 +115,7 @@ std::string pack_sources(const ImageSource& source) {
 std::vector<std::string> embedded_ptx(const std::string& bytes, int capability) {
   std::vector<std::string> found;
   const std::span all(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size());
-  const std::string magic(reinterpret_cast<const char*>(&kFatbinMagic), sizeof kFatbinMagic);
+  const std::string magic(reinterpret_cast<const char*>(&fatbin_magic), sizeof fatbin_magic);
   for (std::size_t at = bytes.find(magic); at != std::string::npos; at = bytes.find(magic, at + 1)) {
     if (auto text = best_ptx(all.subspan(at), capability)) found.push_back(std::move(*text));
   }

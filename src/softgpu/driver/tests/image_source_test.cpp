@@ -43,7 +43,7 @@ std::string entry(std::uint16_t kind, std::uint32_t architecture, const std::str
 
 std::string fatbin(const std::string& entries) {
   std::string bytes;
-  append<std::uint32_t>(bytes, kFatbinMagic);
+  append<std::uint32_t>(bytes, fatbin_magic);
   append<std::uint16_t>(bytes, 1);
   append<std::uint16_t>(bytes, 16);
   append<std::uint64_t>(bytes, entries.size());
@@ -124,7 +124,7 @@ TEST_CASE("the content of an image decides what it is") {
   CHECK_EQ(code_of("garbage"), CUDA_ERROR_INVALID_IMAGE);
   CHECK_EQ(code_of(""), CUDA_ERROR_INVALID_IMAGE);
   std::string wrapper;
-  append<std::uint32_t>(wrapper, kFatbinWrapperMagic);
+  append<std::uint32_t>(wrapper, fatbin_wrapper_magic);
   append<std::uint32_t>(wrapper, 1);
   append<std::uint64_t>(wrapper, 0x1000);  // never followed: it came with the bytes
   append<std::uint64_t>(wrapper, 0);
