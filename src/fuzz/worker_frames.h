@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "fuzz/frame_script.h"
-#include "worker/session/dispatch.h"
+#include "worker/conversation/dispatch.h"
 
 namespace gpupool::fuzz {
 

@@ -33,7 +33,6 @@ struct Worker {
     pinned = driver == nullptr ? nullptr : static_cast<bool*>(dlsym(driver, "test_driver_uses_pinned"));
     if (pinned == nullptr) std::abort();
   }
-  ~Worker() { std::filesystem::remove_all(state.image_cache); }
   worker::WorkerState state;
   std::unique_ptr<worker::SessionHost> session;
   bool* pinned = nullptr;  // whether the driver has pinned memory
@@ -43,7 +42,10 @@ struct Worker {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static Worker only;
+  static Worker& only = *new Worker;  // the driver ends before it would
+  static const struct Removal {
+    ~Removal() { std::filesystem::remove_all(only.state.image_cache); }
+  } removal;
   const auto script = std::as_bytes(std::span(data, size));
   const auto stream = fuzz::frames_of(script, fuzz::WorkerFrames{}, std::byte{'.'});
   fuzz::MemoryStream client(stream);

@@ -27,8 +27,8 @@ Conversation::Conversation(Equipment& equipment, DeviceWork& work, HostCalls& ca
       state_(equipment.state),
       session_(std::in_place, equipment, work),
       completions(
-          api_, outlet, executed_, [this] { return take_deferred(); }, &equipment.parking.residence,
-          [this] { shares.tell(state_.memory, outlet); }) {}
+          api_, outlet_, executed_, [this] { return take_deferred(); }, &equipment.parking.residence,
+          [this] { shares_.tell(state_.memory, outlet_); }) {}
 
 Conversation::~Conversation() {
   end();  // calls that wait for the client would keep the threads that are joined now
@@ -53,7 +53,7 @@ ServeEnd Conversation::serve(wire::Stream& stream, std::span<const std::byte> he
       std::fprintf(stderr, "gpupool-worker: connection ended by an error: %s\n", failure.what());
     }
     stream.shut_down();  // whoever still sends sees that there is nobody
-    outlet.close();
+    outlet_.close();
     work_.waits();
     if (!goes_on || spoiled_.load()) {
       const std::lock_guard lock(executing_);  // it may be being written down
@@ -118,7 +118,7 @@ bool Conversation::greet(wire::Stream& stream, const wire::FrameHeader& header,
   if (known && !goes_on) {
     std::vector<std::uint64_t> rooms;
     for (const auto& device : answer.devices) rooms.push_back(device.limit);
-    shares.begin(std::move(rooms));
+    shares_.begin(std::move(rooms));
   }
   const std::string profile = [this] {
     const std::lock_guard lock(equipment_.parking.identity);
@@ -146,8 +146,8 @@ bool Conversation::greet(wire::Stream& stream, const wire::FrameHeader& header,
     return out;
   };
   if (opened) client_connection_ = hello.connection;
-  if (opened && outlet.open(stream, hello.taken,
-                            [&](std::uint64_t pushed) { return greeting(wire::Status::ok, pushed); })) {
+  if (opened && outlet_.open(stream, hello.taken,
+                             [&](std::uint64_t pushed) { return greeting(wire::Status::ok, pushed); })) {
     return true;
   }
   // A conversation that cannot be gone on with by this client stays as it is for one that can.
@@ -174,7 +174,7 @@ void Conversation::begin(const wire::HelloBody& hello) {
   }
   client_pid_ = hello.pid;
   open_ways();  // not before: what another process left behind is not this one's
-  charges.forget();
+  charges_.forget();
   conversing_ = true;
 }
 
@@ -201,7 +201,7 @@ void Conversation::end() {
   host_calls.close();
   lanes_.wait_idle();
   completions.close();
-  outlet.forget();
+  outlet_.forget();
   if (printed_) static_cast<void>(printed_->take());  // nobody is left whom it is for
   if (equipment_.driver_log) static_cast<void>(equipment_.driver_log->take());
   answer_ = {};  // what was left unfinished
@@ -241,13 +241,13 @@ bool Conversation::drained() {
 }
 
 void Conversation::make_do(const std::vector<ShareWish>& wishes, int wait_ms) {
-  shares.wish(wishes);
+  shares_.wish(wishes);
   completions.nudge();
-  static_cast<void>(shares.await_answers(std::chrono::milliseconds(wait_ms)));
+  static_cast<void>(shares_.await_answers(std::chrono::milliseconds(wait_ms)));
 }
 
 void Conversation::shares_decided() {
-  shares.decided();
+  shares_.decided();
   completions.nudge();
 }
 
@@ -333,7 +333,7 @@ std::optional<LinkState> Conversation::link_state() {
     state.deferred_message = deferred_.message;
   }
   completions.deliver();  // what is complete is said, that is kept
-  outlet.save(state);
+  outlet_.save(state);
   return state;
 }
 
@@ -352,9 +352,9 @@ void Conversation::go_on_from(const LinkState& state) {
     defer(static_cast<CUresult>(state.deferred_error), static_cast<std::uint16_t>(state.deferred_message));
   }
   open_ways();
-  outlet.load(state);
-  charges.doubt();
-  shares.doubt();
+  outlet_.load(state);
+  charges_.doubt();
+  shares_.doubt();
   conversing_ = true;
 }
 

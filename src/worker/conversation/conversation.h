@@ -108,10 +108,7 @@ class Conversation {
 
   // What handlers need, through their Call.
 
-  Outlet outlet;
   HostCalls& host_calls;
-  ChargeTeller charges;
-  LimitTeller shares;
   /// Payload of the request being executed.
   [[nodiscard]] std::uint64_t payload_left() const { return payload_left_; }
   [[nodiscard]] bool take_payload(void* into, std::size_t size);
@@ -175,6 +172,9 @@ class Conversation {
   std::optional<Session> session_;  // never empty but while one is made new
   std::optional<CopyOut> copy_out_;
   std::optional<PrintedOutput> printed_;
+  Outlet outlet_;
+  ChargeTeller charges_;
+  LimitTeller shares_;
 
   bool conversing_ = false;  // a conversation has begun and may be gone on with
   std::uint64_t client_pid_ = 0;

@@ -226,8 +226,8 @@ void Conversation::reply(const wire::FrameHeader& header, CUresult result, wire:
     completions.deliver();
     send_driver_log();
   }
-  charges.tell(state_.memory, outlet);
-  shares.tell(state_.memory, outlet);
+  charges_.tell(state_.memory, outlet_);
+  shares_.tell(state_.memory, outlet_);
   const bool good = result == CUDA_SUCCESS && status == wire::Status::ok;
   const bool payload = answer.payload.size > 0 && good;
   if (!answer.keep_fields && !good) answer.fields.clear();
@@ -248,23 +248,23 @@ void Conversation::reply(const wire::FrameHeader& header, CUresult result, wire:
   out.append(answer.fields.data(), answer.fields.size());
   if (payload) out.append(&answer.payload.size, sizeof(answer.payload.size));
   state_.usage.sent(answer.fields.size() + (payload ? answer.payload.size : 0));
-  outlet.reply(out.bytes(), payload ? answer.payload : Payload{}, keeping);
+  outlet_.reply(out.bytes(), payload ? answer.payload : Payload{}, keeping);
 }
 
 void Conversation::send_output() {
-  if (!outlet.has_room()) return;  // the text stays where it is
+  if (!outlet_.has_room()) return;  // the text stays where it is
   std::string text = printed_ ? printed_->take() : std::string();
-  if (!text.empty()) outlet.push_text(wire::Control::output, std::move(text));
+  if (!text.empty()) outlet_.push_text(wire::Control::output, std::move(text));
   send_driver_log();
 }
 
 void Conversation::send_driver_log() {
-  if (!equipment_.driver_log || !outlet.has_room()) return;
+  if (!equipment_.driver_log || !outlet_.has_room()) return;
   std::string lines = equipment_.driver_log->take();
   if (lines.empty()) return;
   wire::Buffer fields;
   wire::Writer(fields).put(static_cast<std::uint8_t>(STDERR_FILENO));
-  outlet.push_text(wire::Control::output, std::move(lines), fields.bytes());
+  outlet_.push_text(wire::Control::output, std::move(lines), fields.bytes());
 }
 
 bool Conversation::take_payload(void* into, std::size_t size) {

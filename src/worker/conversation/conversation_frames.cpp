@@ -49,7 +49,7 @@ void Conversation::acknowledge(std::uint64_t bytes) {
   ++unacknowledged_frames_;
   if (unacknowledged_bytes_ < unacknowledged_bytes && unacknowledged_frames_ < unacknowledged_frames) return;
   unacknowledged_bytes_ = unacknowledged_frames_ = 0;
-  if (!outlet.try_tell_progress(received_)) completions.nudge();
+  if (!outlet_.try_tell_progress(received_)) completions.nudge();
 }
 
 Conversation::Frame Conversation::execute_unnumbered(const wire::FrameHeader& header,
@@ -59,7 +59,7 @@ Conversation::Frame Conversation::execute_unnumbered(const wire::FrameHeader& he
   if (header.flags != 0) return Frame::senseless;
   switch (static_cast<wire::Control>(header.message)) {
     case wire::Control::taken:
-      return in.finished() && outlet.taken(number) ? Frame::executed : Frame::senseless;
+      return in.finished() && outlet_.taken(number) ? Frame::executed : Frame::senseless;
     case wire::Control::repeat: {
       const auto lane = in.get<std::uint32_t>();
       return in.finished() && number <= received_ ? repeat(lane, number) : Frame::senseless;
@@ -71,7 +71,7 @@ Conversation::Frame Conversation::execute_unnumbered(const wire::FrameHeader& he
 
 Conversation::Frame Conversation::repeat(std::uint32_t lane, std::uint64_t sequence) {
   LinkState::Reply ask;
-  switch (outlet.repeat(lane, sequence, ask)) {
+  switch (outlet_.repeat(lane, sequence, ask)) {
     case Outlet::Repeated::done:
     case Outlet::Repeated::under_way:
       return Frame::executed;
@@ -153,7 +153,7 @@ Conversation::Frame Conversation::control(const wire::FrameHeader& header, std::
       const auto number = in.get<std::uint32_t>();
       if (ask || !in.finished()) return Frame::senseless;
       received(header);
-      shares.answered(number);
+      shares_.answered(number);
       return Frame::executed;
     }
     case wire::Control::goodbye:

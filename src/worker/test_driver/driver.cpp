@@ -36,6 +36,11 @@ extern "C" {
 __attribute__((visibility("default"))) CUresult test_driver_next_wait = CUDA_SUCCESS;
 __attribute__((visibility("default"))) bool test_driver_uses_pinned = false;
 }
+/// Whether a handle was given out and its object has not ended.
+extern "C" __attribute__((visibility("default"))) bool test_driver_knows(const void* handle) {
+  const std::unique_lock lock(driver_mutex());
+  return handles().count(const_cast<void*>(handle)) != 0;
+}
 /// From now on explicit streams do not get on, or they do again.
 extern "C" __attribute__((visibility("default"))) void test_driver_hold(bool hold) {
   const std::unique_lock lock(driver_mutex());
