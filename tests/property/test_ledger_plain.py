@@ -11,8 +11,14 @@ from gpupool.ledger.recorder import RECORDED
 from gpupool.model import events
 from gpupool.model.state import State
 from gpupool.model.table import Table
+from gpupool.sentences import NOTHING, Sentence, clauses, param, say
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+st.register_type_strategy(
+    Sentence,
+    st.sampled_from([NOTHING, say("arrived"), clauses(say("arrived"), say("holds", user=param.user("ann")))]),
+)
 
 
 def kinds_of_events(kind: type[events.Event] = events.Event) -> list[type[events.Event]]:

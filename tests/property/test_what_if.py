@@ -54,7 +54,7 @@ def check(world: PoolWorld, ask: dict[str, Any]) -> None:
     assert records(world) == before
     assert all(not table.changes() for table in (world.machine.state.asks, world.machine.state.leases))
     again = consider(world.machine, event)
-    assert (again.outcome, again.sentence) == (expected.outcome, expected.sentence)
+    assert (again.outcome, again.said) == (expected.outcome, expected.said)
     done = world.handle(event)
     state = world.machine.state
     lease = state.leases.get(state.keys.get(key_of(event.user, event.key), ""))
@@ -65,10 +65,10 @@ def check(world: PoolWorld, ask: dict[str, Any]) -> None:
     elif expected.outcome is Outcome.QUEUE:
         waiting = state.asks[key_of(event.user, event.key)]
         assert expected.ask is not None
-        assert (waiting.place, waiting.reason) == (expected.ask.place, expected.sentence)
+        assert (waiting.place, waiting.said) == (expected.ask.place, expected.said)
     else:
         said = [item for item in done if isinstance(item, TellRefused)]
-        assert (said[0].reason, said[0].explanation) == (expected.reason, expected.sentence)
+        assert (said[0].reason, said[0].said) == (expected.reason, expected.said)
 
 
 @settings(max_examples=40, deadline=None)
