@@ -4,6 +4,8 @@
 #include <new>
 #include <utility>
 
+#include "generated/wire/control.h"
+
 namespace gpupool::client {
 
 void ReplyDesk::expect(Ticket& ticket, std::uint64_t sequence) {
@@ -121,9 +123,9 @@ ReplyDesk::Read ReplyDesk::read_frame() {
 bool ReplyDesk::read_push(const wire::FrameHeader& header, std::span<const std::byte> body,
                           std::uint64_t payload) {
   if (header.message == static_cast<std::uint16_t>(wire::Control::acknowledged)) {
-    std::uint64_t number = 0;
-    if (header.sequence != 0 || payload != 0 || !wire::read_front(body, number)) return false;
-    hooks_.acknowledged(number);
+    wire::FrameNumber executed;
+    if (header.sequence != 0 || payload != 0 || !wire::unpack(body, executed)) return false;
+    hooks_.acknowledged(executed.number);
     return true;
   }
   const std::uint64_t taken = taken_.load();

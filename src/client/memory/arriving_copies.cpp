@@ -5,7 +5,7 @@
 
 #include "client/call/call.h"
 #include "client/process/session_belongings.h"
-#include "wire/completion.h"
+#include "generated/wire/control.h"
 
 namespace gpupool::client {
 
@@ -23,9 +23,8 @@ void ArrivingCopies::listen(Connection& connection, const WorkerLink& worker) {
 
 bool ArrivingCopies::take(const WorkerLink& worker, std::span<const std::byte> body, wire::Receiver& receiver,
                           std::uint64_t payload) {
-  wire::Reader in(body);
   wire::Copied copied;
-  if (!wire::Copied::decode(in, copied)) return false;
+  if (!wire::unpack(body, copied)) return false;
   Piece piece{};
   {
     const std::lock_guard lock(mutex_);

@@ -19,6 +19,7 @@
 
 #include "profile/device_profile.h"
 #include "wire/frame.h"
+#include "wire/hello.h"
 #include "wire/receiver.h"
 #include "wire/transport/stream.h"
 #include "worker/conversation/charge_teller.h"
@@ -111,7 +112,7 @@ class Executor final : public SessionExecutor {
   std::optional<ExportDoor> export_door;
   GraphTable graphs{handles};
   Outlet outlet;
-  HostCalls host_calls{[this](const std::array<std::byte, 16>& call, std::function<void()> untold) {
+  HostCalls host_calls{[this](const wire::HostFunction& call, std::function<void()> untold) {
     completions.announce(call, std::move(untold));
   }};
   Parking parking;

@@ -42,7 +42,7 @@ constexpr std::uint64_t patience_ns = 40'000;
 
 /// Calls that only wait or read may be made once more, and so be refused while they wait.
 bool may_be_refused(std::uint16_t message) {
-  return message == static_cast<std::uint16_t>(wire::Control::drain) || again(message) != Again::never;
+  return wire::only_waits(static_cast<wire::Control>(message)) || again(message) != Again::never;
 }
 
 }  // namespace
@@ -196,8 +196,7 @@ void Executor::refuse(WaitingCall& call) {
 void Executor::reply(const wire::FrameHeader& header, CUresult result, wire::Status status, Answer& answer,
                      const ReplyKeeping& keeping) {
   // What the lease and the counters are is asked with a time limit: then nobody may be reading any more.
-  const auto control = static_cast<wire::Control>(header.message);
-  if (control != wire::Control::lease && control != wire::Control::stats) {
+  if (!wire::answered_alone(static_cast<wire::Control>(header.message))) {
     completions.deliver();
     send_driver_log();
   }
@@ -229,7 +228,9 @@ void Executor::reply(const wire::FrameHeader& header, CUresult result, wire::Sta
 void Executor::send_output() {
   if (!outlet.has_room()) return;  // the text stays where it is
   std::string text = printed_ ? printed_->take() : std::string();
-  if (!text.empty()) outlet.push_text(wire::Control::output, std::move(text));
+  if (!text.empty())
+    outlet.push_text(wire::Control::output, std::move(text),
+                     wire::packed(wire::Output{STDOUT_FILENO}).bytes());
   send_driver_log();
 }
 
@@ -237,9 +238,8 @@ void Executor::send_driver_log() {
   if (!driver_log_ || !outlet.has_room()) return;
   std::string lines = driver_log_->take();
   if (lines.empty()) return;
-  wire::Buffer fields;
-  wire::Writer(fields).put(static_cast<std::uint8_t>(STDERR_FILENO));
-  outlet.push_text(wire::Control::output, std::move(lines), fields.bytes());
+  outlet.push_text(wire::Control::output, std::move(lines),
+                   wire::packed(wire::Output{STDERR_FILENO}).bytes());
 }
 
 std::uint64_t Executor::name_of_current() const {
@@ -269,8 +269,8 @@ Executor::Frame Executor::control(const wire::FrameHeader& header, std::span<con
       return Frame::executed;
     }
     case wire::Control::drain: {
-      in.get<std::uint32_t>();
-      if (!ask || !in.finished()) return Frame::senseless;
+      wire::Drain how;
+      if (!ask || !wire::Drain::decode(in, how)) return Frame::senseless;
       received(header);
       const Residence::Visit visit(&parking.residence);
       if (!visit) {  // everything was finished before memory went away
@@ -299,8 +299,8 @@ Executor::Frame Executor::control(const wire::FrameHeader& header, std::span<con
       return Frame::executed;
     }
     case wire::Control::stats: {
-      const bool reset_peak = in.get<std::uint32_t>() != 0;
-      if (!ask || !in.finished()) return Frame::senseless;
+      wire::Stats how;
+      if (!ask || !wire::Stats::decode(in, how)) return Frame::senseless;
       received(header);
       charge_what_is_complete();
       wire::StatsReply answer;
@@ -309,9 +309,8 @@ Executor::Frame Executor::control(const wire::FrameHeader& header, std::span<con
       answer.kernels = usage.kernels;
       for (auto& account : state.memory) {
         const auto view = account.view();
-        answer.memory_used.push_back(view.used);
-        answer.memory_peak.push_back(view.peak);
-        if (reset_peak) account.reset_peak();
+        answer.memory.push_back({view.used, view.peak});
+        if (how.reset_peak != 0) account.reset_peak();
       }
       answer.encode(out);
       reply(header, CUDA_SUCCESS, wire::Status::ok, answer_);
@@ -323,10 +322,10 @@ Executor::Frame Executor::control(const wire::FrameHeader& header, std::span<con
       reply(header, CUDA_SUCCESS, wire::Status::ok, answer_);
       return Frame::executed;
     case wire::Control::limit_answered: {
-      const auto number = in.get<std::uint32_t>();
-      if (ask || !in.finished()) return Frame::senseless;
+      wire::LimitAnswered answer;
+      if (ask || !wire::LimitAnswered::decode(in, answer)) return Frame::senseless;
       received(header);
-      shares.answered(number);
+      shares.answered(answer.number);
       return Frame::executed;
     }
     case wire::Control::goodbye:

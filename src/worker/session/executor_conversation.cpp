@@ -225,15 +225,16 @@ void Executor::acknowledge(std::uint64_t bytes) {
 
 Executor::Frame Executor::execute_unnumbered(const wire::FrameHeader& header,
                                              std::span<const std::byte> body) {
-  wire::Reader in(body);
-  const auto number = in.get<std::uint64_t>();
   if (header.flags != 0) return Frame::senseless;
   switch (static_cast<wire::Control>(header.message)) {
-    case wire::Control::taken:
-      return in.finished() && outlet.taken(number) ? Frame::executed : Frame::senseless;
+    case wire::Control::taken: {
+      wire::FrameNumber last;
+      return wire::unpack(body, last) && outlet.taken(last.number) ? Frame::executed : Frame::senseless;
+    }
     case wire::Control::repeat: {
-      const auto lane = in.get<std::uint32_t>();
-      return in.finished() && number <= received_ ? repeat(lane, number) : Frame::senseless;
+      wire::Repeat wanted;
+      const bool good = wire::unpack(body, wanted) && wanted.sequence <= received_;
+      return good ? repeat(wanted.lane, wanted.sequence) : Frame::senseless;
     }
     default:
       return Frame::senseless;

@@ -9,6 +9,7 @@
 #include "protocol/random_body.h"
 #include "protocol/random_fill.h"
 #include "wire/frame.h"
+#include "wire/hello.h"
 #include "wire/transport/socket_stream.h"
 #include "worker/lease/session_contract.h"
 #include "worker/session/dispatch.h"
