@@ -3,17 +3,18 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
 #include <stdexcept>
 #include <vector>
 
 #include "client/memory/device_memory.h"
 #include "client/process/interrupt_words.h"
+#include "generated/wire/control_decoders.h"
 #include "profile/device_profile.h"
 #include "protocol/kernel_info.h"
 #include "protocol/reply_decoder.h"
 #include "wire/hello.h"
-#include "wire/inquiry.h"
 
 using namespace gpupool;
 
@@ -61,7 +62,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size < 2) return 0;
   const std::vector<std::uint8_t> exact(data + 2, data + size);
   const wire::Reader in(std::as_bytes(std::span(exact)));
-  const unsigned which = (data[0] + 256u * data[1]) % (message_count + 5u);
+  const auto which = static_cast<unsigned>((data[0] + 256u * data[1]) %
+                                           (message_count + 5u + std::size(wire::control_decoders)));
   if (which < message_count) {
     wire::Reader body = in;
     static_cast<void>(reply_decoders[which](body));
@@ -73,6 +75,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     static_cast<void>(decodes<wire::StatsReply>(in));
   } else if (which == message_count + 3) {
     static_cast<void>(decodes<KernelInfo>(in));
+  } else if (which > message_count + 4) {
+    wire::Reader body = in;
+    static_cast<void>(wire::control_decoders[which - message_count - 5](body));
   } else {
     wire::Inquiry answer;
     wire::Reader body = in;

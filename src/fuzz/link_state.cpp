@@ -9,6 +9,7 @@
 #include "fuzz/frame_script.h"
 #include "fuzz/memory_stream.h"
 #include "fuzz/worker_frames.h"
+#include "wire/hello.h"
 #include "worker/conversation/link_state.h"
 #include "worker/process/session_host.h"
 

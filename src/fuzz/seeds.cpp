@@ -7,11 +7,11 @@
 
 #include "fuzz/seed_folder.h"
 #include "fuzz/worker_frames.h"
+#include "generated/wire/control.h"
 #include "image/test_cubin.h"
 #include "protocol/kernel_info.h"
 #include "protocol/random_body.h"
 #include "protocol/random_fill.h"
-#include "wire/completion.h"
 #include "wire/handle.h"
 #include "wire/hello.h"
 
@@ -65,7 +65,7 @@ wire::HelloReply hello_reply() {
 void decoded_replies() {
   const wire::ShareLimit limit{1, 2u << 20, 3};
   wire::StatsReply stats;
-  stats.memory_used = stats.memory_peak = {4, 5};
+  stats.memory = {{4, 5}, {6, 7}};
   KernelInfo kernel;
   kernel.name = "saxpy";
   kernel.described = true;
@@ -108,7 +108,8 @@ void connections() {
     made.body = body.bytes();
     fuzz::append_record(script, made, n == 3);
     write("client_connection", "replies-" + std::to_string(n), script);
-    made = {static_cast<std::uint16_t>(wire::Control::output), 0, 20, {}};
+    const wire::Buffer output = wire::packed(wire::Output{1});
+    made = {static_cast<std::uint16_t>(wire::Control::output), 0, 20, output.bytes()};
     if (n == 4) fuzz::append_record(script, made, true);
     if (n != 1) continue;
     for (const auto kind : {wire::Kind::stream, wire::Kind::event, wire::Kind::context})

@@ -5,6 +5,7 @@
 
 #include "fuzz/seed_folder.h"
 #include "fuzz/worker_frames.h"
+#include "generated/wire/control.h"
 #include "wire/handle.h"
 #include "worker/conversation/link_state.h"
 #include "worker/image/session_image.h"
@@ -128,10 +129,7 @@ void link_states() {
     (empty ? worker::LinkState{} : link).encode(encode);
     std::vector<std::byte> script;
     for (const std::uint32_t lane : {1, 2}) {
-      wire::Buffer wanted;
-      wire::Writer out(wanted);
-      out.put(std::uint64_t{10 - lane});
-      out.put(lane);
+      const wire::Buffer wanted = wire::packed(wire::Repeat{std::uint64_t{10 - lane}, lane});
       const auto again =
           static_cast<std::uint16_t>(message_count + static_cast<unsigned>(wire::Control::copied) - 1);
       fuzz::append_record(script, {again, 0, 0, wanted.bytes()}, false);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "fuzz/frame_script.h"
+#include "wire/hello.h"
 #include "worker/conversation/dispatch.h"
 
 namespace gpupool::fuzz {

@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+import controls
 import emit_wire
 from kinds import TableError
 
@@ -21,7 +22,14 @@ def write(directory: Path, files: dict[str, str]) -> None:
 
 def files() -> dict[str, str]:
     """Every generated file by name. Raises TableError."""
-    return {"kinds.h": emit_wire.kinds()}
+    rows = controls.load()
+    return {
+        "kinds.h": emit_wire.kinds(),
+        "control_ids.h": emit_wire.control_ids(rows),
+        "control.h": emit_wire.control(rows),
+        "control_decoders.h": emit_wire.control_decoders(rows),
+        "control_test.cpp": emit_wire.control_test(rows),
+    }
 
 
 def main() -> None:

@@ -56,4 +56,37 @@ void check_truncations(const wire::Buffer& buffer) {
   CHECK_FALSE(T::decode(in, back));
 }
 
+/// What was changed is refused, or is another value that is written exactly so: nothing is read past the end,
+/// and nothing that was sent is lost on the way.
+template <class T>
+void check_mutations(const wire::Buffer& buffer, std::mt19937_64& random) {
+  const auto whole = buffer.bytes();
+  for (int round = 0; round < 100; ++round) {
+    std::vector<std::byte> bytes(whole.begin(), whole.end());
+    for (std::uint64_t n = 1 + random() % 4; n > 0 && !bytes.empty(); --n) {
+      const auto at = static_cast<std::ptrdiff_t>(random() % bytes.size());
+      switch (random() % 4) {
+        case 0:
+          bytes[static_cast<std::size_t>(at)] = static_cast<std::byte>(random());
+          break;
+        case 1:
+          bytes[static_cast<std::size_t>(at)] = std::byte{0xff};
+          break;
+        case 2:
+          bytes.erase(bytes.begin() + at, bytes.end());
+          break;
+        default:
+          bytes.insert(bytes.begin() + at, static_cast<std::byte>(random()));
+          break;
+      }
+    }
+    bytes.shrink_to_fit();  // so that a read past the end is outside the allocation
+    wire::Reader in(bytes);
+    T back{};
+    if (!T::decode(in, back)) continue;
+    const wire::Buffer again = wire::packed(back);
+    CHECK(std::equal(bytes.begin(), bytes.end(), again.bytes().begin(), again.bytes().end()));
+  }
+}
+
 }  // namespace gpupool::round_trip

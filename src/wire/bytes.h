@@ -45,6 +45,7 @@ class Buffer {
   void shrink(std::size_t size) { size_ = std::min(size, size_); }
 
   [[nodiscard]] std::byte* data() { return data_; }
+  [[nodiscard]] const std::byte* data() const { return data_; }
   [[nodiscard]] std::size_t size() const { return size_; }
   [[nodiscard]] std::span<const std::byte> bytes() const { return {data_, size_}; }
 
@@ -84,6 +85,15 @@ class Writer {
  private:
   Buffer& out_;
 };
+
+/// A record as bytes.
+template <class Record>
+[[nodiscard]] Buffer packed(const Record& record) {
+  Buffer bytes;
+  Writer out(bytes);
+  record.encode(out);
+  return bytes;
+}
 
 /// Reads packed fields. After the first read past the end every read yields zero and ok() stays false.
 class Reader {
@@ -135,5 +145,12 @@ class Reader {
   std::span<const std::byte> bytes_;
   bool ok_ = true;
 };
+
+/// And back: false when the bytes are too few, too many, or no such record.
+template <class Record>
+[[nodiscard]] bool unpack(std::span<const std::byte> bytes, Record& out) {
+  Reader in(bytes);
+  return Record::decode(in, out);
+}
 
 }  // namespace gpupool::wire

@@ -20,12 +20,13 @@ constexpr int hello_timeout_ms = 10'000;
 /// A worker tells as much at once as a device's printf buffer holds.
 constexpr std::uint64_t most_text = 4 << 20;
 
-/// Text that kernels printed (`body` is empty), and what the driver says of a kernel's fault (`body` is a
-/// byte, the number of standard error). It goes where a local kernel's would go: when it is here as a whole,
-/// because what was cut comes again.
+/// Text that kernels printed, and what the driver says of a kernel's fault: for standard error. It goes where
+/// a local kernel's would go: when it is here as a whole, because what was cut comes again.
 bool print(std::span<const std::byte> body, wire::Receiver& receiver, std::uint64_t size) {
-  const bool of_fault = body.size() == 1 && body[0] == std::byte{STDERR_FILENO};
-  if (size > most_text || (!body.empty() && !of_fault)) return false;
+  wire::Output told;
+  if (size > most_text || !wire::unpack(body, told)) return false;
+  const bool of_fault = told.stream == STDERR_FILENO;
+  if (!of_fault && told.stream != STDOUT_FILENO) return false;
   std::string text(static_cast<std::size_t>(size), '\0');
   if (!receiver.take(text.data(), text.size())) return false;
   if (of_fault) {

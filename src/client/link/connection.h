@@ -122,6 +122,15 @@ class Connection {
   /// Before the first call whose consequence the frame is.
   void on_push(wire::Control message, PushHandler handler) { replies_.on_push(message, std::move(handler)); }
 
+  /// The same without payload, for `take(body)` that says whether it may be so.
+  template <class Body, class Take>
+  void on_told(wire::Control message, Take take) {
+    on_push(message, [take](std::span<const std::byte> fields, wire::Receiver&, std::uint64_t payload) {
+      Body body;
+      return payload == 0 && wire::unpack(fields, body) && take(body);
+    });
+  }
+
   /// Has the errand run soon. Never waits.
   void run_errand() { replies_.run_errand(); }
 

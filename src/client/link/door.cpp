@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "wire/frame.h"
+#include "wire/hello.h"
 #include "wire/transport/dial.h"
 #include "wire/transport/worker_address.h"
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "wire/inquiry.h"
+#include "generated/wire/control.h"
 
 namespace gpupool::client {
 

@@ -13,12 +13,27 @@
 #include "base/quiet_thread.h"
 #include "client/link/lane.h"
 #include "client/process/main_wait.h"
+#include "generated/wire/control.h"
 
 namespace gpupool::client {
 namespace {
 
 constexpr auto linger_step = std::chrono::microseconds(50);
 constexpr int linger_rounds = 40;
+
+template <wire::Control message, class Body>
+void append_of_connection(wire::Buffer& out, const Body& body) {
+  static_assert(wire::of_connection(message));
+  const wire::Buffer fields = wire::packed(body);
+  const wire::FrameHeader header{static_cast<std::uint32_t>(sizeof(wire::FrameHeader) + fields.size()),
+                                 static_cast<std::uint16_t>(message),
+                                 0,
+                                 0,
+                                 0,
+                                 0};
+  out.append(&header, sizeof(header));
+  out.append(fields.data(), fields.size());
+}
 
 }  // namespace
 
@@ -162,10 +177,7 @@ void Outbox::tell_taken(std::uint64_t number) {
   {
     const MutexLock lock(mutex_);
     if (stopped_ || paused_) return;  // HELLO says it
-    const wire::FrameHeader header{
-        sizeof(header) + sizeof(number), static_cast<std::uint16_t>(wire::Control::taken), 0, 0, 0, 0};
-    out_.append(&header, sizeof(header));
-    out_.append(&number, sizeof(number));
+    append_of_connection<wire::Control::taken>(out_, wire::FrameNumber{number});
   }
   if (flusher_asleep_.load(std::memory_order_seq_cst)) wake_flusher();
 }
@@ -211,15 +223,7 @@ void Outbox::go_on(wire::Stream& stream, std::uint64_t connection, std::uint64_t
                    std::span<const UnansweredAsk> repeat) {
   wire::Buffer repeats;
   for (const UnansweredAsk& ask : repeat) {
-    const wire::FrameHeader header{sizeof(header) + sizeof(ask.sequence) + sizeof(ask.lane),
-                                   static_cast<std::uint16_t>(wire::Control::repeat),
-                                   0,
-                                   0,
-                                   0,
-                                   0};
-    repeats.append(&header, sizeof(header));
-    repeats.append(&ask.sequence, sizeof(ask.sequence));
-    repeats.append(&ask.lane, sizeof(ask.lane));
+    append_of_connection<wire::Control::repeat>(repeats, wire::Repeat{ask.sequence, ask.lane});
   }
   MutexLock lock(mutex_);
   if (stopped_) return;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "generated/wire/control.h"
 
 namespace gpupool::client {
 
@@ -123,9 +124,9 @@ ReplyDemultiplexer::Read ReplyDemultiplexer::read_frame() {
 bool ReplyDemultiplexer::read_push(const wire::FrameHeader& header, std::span<const std::byte> body,
                                    std::uint64_t payload) {
   if (header.message == static_cast<std::uint16_t>(wire::Control::acknowledged)) {
-    std::uint64_t number = 0;
-    if (header.sequence != 0 || payload != 0 || !wire::read_front(body, number)) return false;
-    hooks_.acknowledged(number);
+    wire::FrameNumber executed;
+    if (header.sequence != 0 || payload != 0 || !wire::unpack(body, executed)) return false;
+    hooks_.acknowledged(executed.number);
     return true;
   }
   const std::uint64_t taken = taken_.load();

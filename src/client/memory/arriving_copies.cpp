@@ -6,7 +6,7 @@
 #include "base/mutex.h"
 #include "client/call/call.h"
 #include "client/process/session_belongings.h"
-#include "wire/completion.h"
+#include "generated/wire/control.h"
 
 namespace gpupool::client {
 
@@ -24,9 +24,8 @@ void ArrivingCopies::listen(Connection& connection, const WorkerLink& worker) {
 
 bool ArrivingCopies::take(const WorkerLink& worker, std::span<const std::byte> body, wire::Receiver& receiver,
                           std::uint64_t payload) {
-  wire::Reader in(body);
   wire::Copied copied;
-  if (!wire::Copied::decode(in, copied)) return false;
+  if (!wire::unpack(body, copied)) return false;
   Piece piece{};
   {
     const MutexLock lock(mutex_);

@@ -136,7 +136,8 @@ void DeviceMemory::grant_wishes(const WorkerLink& worker) {
     // Behind what was allocated until now, and nothing beyond the new size comes any more.
     const Outgoing out{static_cast<std::uint16_t>(wire::Control::limit_answered), 0};
     Connection* const connection = worker.connection.load(std::memory_order_acquire);
-    static_cast<void>(connection->post(out, [&](wire::Writer& writer) { writer.put(answer); }));
+    static_cast<void>(
+        connection->post(out, [&](wire::Writer& writer) { wire::LimitAnswered{answer}.encode(writer); }));
   }
 }
 

@@ -14,10 +14,9 @@ void listen_to_worker(Connection& connection, WorkerLink& worker) {
   listen_for_completions(connection, worker);
   arriving_copies().listen(connection, worker);
   listen_for_share_news(connection, device_memory(), worker);
-  connection.on_push(wire::Control::host_function,
-                     [&worker](auto body, wire::Receiver&, std::uint64_t payload) {
-                       return payload == 0 && host_function_called(body, worker);
-                     });
+  connection.on_told<wire::HostFunction>(
+      wire::Control::host_function,
+      [&worker](const wire::HostFunction& called) { return host_function_called(called, worker); });
 }
 
 }  // namespace gpupool::client

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "wire/inquiry.h"
+#include "generated/wire/control.h"
 
 namespace gpupool::client {
 

@@ -101,7 +101,7 @@ TEST_CASE("an inquiry's answer that is cut, too long or senseless is refused") {
   wire::Reader in(bytes);
   Inquiry back;
   REQUIRE(Inquiry::decode(in, back));
-  CHECK(back.kernel == std::string(Inquiry::longest_name, 'k'));
+  CHECK(back.kernel == std::string(Inquiry::most_kernel, 'k'));
   CHECK(back.failed_kernel == "f");
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     wire::Reader cut(bytes.first(size));

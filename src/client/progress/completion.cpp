@@ -7,7 +7,7 @@
 
 #include "client/call/call.h"
 #include "client/call/capture.h"
-#include "wire/completion.h"
+#include "generated/wire/control.h"
 #include "wire/windows.h"
 
 namespace gpupool::client {
@@ -83,10 +83,7 @@ bool is_on(std::uint64_t watch, const WorkerLink& worker) {
   return &worker_of_context(context) == &worker;
 }
 
-bool take_completed(Connection& connection, const WorkerLink& worker, std::span<const std::byte> body) {
-  wire::Reader in(body);
-  wire::Completed completed;
-  if (!wire::Completed::decode(in, completed)) return false;
+bool take_completed(Connection& connection, const WorkerLink& worker, const wire::Completed& completed) {
   if (of(worker).outstanding.load() == 0) return false;  // nothing was to be told
   --of(worker).outstanding;
   connection.keep_deferred(completed.deferred_error, completed.deferred_message);
@@ -269,10 +266,9 @@ CUresult query_event(CUevent event) {
 void listen_for_completions(Connection& connection, const WorkerLink& worker) {
   of(worker).last_wait.exchange(0);  // a new connection's frames are numbered from 1
   of(worker).outstanding.store(0);
-  connection.on_push(wire::Control::completed,
-                     [&](std::span<const std::byte> body, wire::Receiver&, std::uint64_t payload) {
-                       return payload == 0 && take_completed(connection, worker, body);
-                     });
+  connection.on_told<wire::Completed>(wire::Control::completed, [&](const wire::Completed& completed) {
+    return take_completed(connection, worker, completed);
+  });
 }
 
 }  // namespace gpupool::client

@@ -20,9 +20,7 @@
 namespace gpupool::client {
 namespace {
 
-struct Called {
-  std::uint64_t token, run;
-};
+using Called = wire::HostFunction;
 
 /// What one worker has to do with them.
 struct OfWorker {
@@ -169,10 +167,7 @@ bool host_functions_are_used() {
   return std::any_of(all.workers.begin(), all.workers.end(), [](const OfWorker& one) { return one.watched; });
 }
 
-bool host_function_called(std::span<const std::byte> body, const WorkerLink& worker) {
-  Called called{};
-  if (body.size() != sizeof(called)) return false;
-  std::memcpy(&called, body.data(), sizeof(called));
+bool host_function_called(const wire::HostFunction& called, const WorkerLink& worker) {
   HostFunctions& all = host_functions();
   const MutexLock lock(all.mutex);
   std::deque<Called>& waiting = all.of(worker).called;

@@ -6,11 +6,10 @@
 
 #include <cuda.h>
 
-#include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "client/call/call_hooks.h"
+#include "generated/wire/control.h"
 
 namespace gpupool::client {
 
@@ -25,7 +24,7 @@ CUhostFn host_function_of(std::uint64_t token, void*& data);
 void watch_host_functions(WorkerLink& worker);
 bool host_functions_are_used();
 /// A push of the worker: {u64 token, u64 run}. False when it makes no sense.
-bool host_function_called(std::span<const std::byte> body, const WorkerLink& worker);
+bool host_function_called(const wire::HostFunction& called, const WorkerLink& worker);
 
 /// One more will run, and is waited for by wait_for_host_functions() (call_hooks.h).
 void expect_host_function(const WorkerLink& worker);

@@ -147,7 +147,8 @@ void Runtime::settle(std::uint64_t generation) {
     Reply reply;
     // What failed is told to the program's next call, as ever.
     if (ask_within(links_[n], wire::Control::drain, links_[n].epoch.load(), reply, settle_limit_ms,
-                   static_cast<std::uint32_t>(settle_limit_ms)) != Connection::Outcome::answered) {
+                   wire::packed(wire::Drain{static_cast<std::uint32_t>(settle_limit_ms)})) !=
+        Connection::Outcome::answered) {
       return;
     }
   }

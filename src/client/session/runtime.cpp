@@ -28,9 +28,9 @@ const char* session_file_path() {
 
 constexpr int stats_timeout_ms = 1500;  // gpupool_counters promises to return within 2 s
 
-std::string list(const std::vector<std::uint64_t>& values) {
+std::string list(const std::vector<wire::MemoryUse>& devices, std::uint64_t wire::MemoryUse::* bytes) {
   std::string text = "[";
-  for (const auto value : values) text += (text.size() > 1 ? "," : "") + std::to_string(value);
+  for (const auto& device : devices) text += (text.size() > 1 ? "," : "") + std::to_string(device.*bytes);
   return text + "]";
 }
 
@@ -39,11 +39,9 @@ std::string list(const std::vector<std::uint64_t>& values) {
 std::atomic<bool> Runtime::forked_{false};
 
 Connection::Outcome ask_within(const WorkerLink& link, wire::Control message, std::uint32_t epoch,
-                               Reply& reply, int timeout_ms, std::optional<std::uint32_t> argument) {
+                               Reply& reply, int timeout_ms, const wire::Buffer& body) {
   const Outgoing out{static_cast<std::uint16_t>(message), epoch};
-  const auto encode = [&](wire::Writer& writer) {
-    if (argument) writer.put(*argument);
-  };
+  const auto encode = [&](wire::Writer& writer) { writer.append(body.bytes()); };
   return link.connection.load()->ask_within(out, encode, reply, timeout_ms);
 }
 
@@ -234,7 +232,7 @@ void Runtime::detach() {
 std::optional<CUresult> Runtime::drain(WorkerLink& link, int limit) {
   Reply reply;
   switch (ask_within(link, wire::Control::drain, link.epoch.load(), reply, limit,
-                     static_cast<std::uint32_t>(limit))) {
+                     wire::packed(wire::Drain{static_cast<std::uint32_t>(limit)}))) {
     case Connection::Outcome::answered:
       return earlier_or(worker_result(reply.header.result), link);
     case Connection::Outcome::late:
@@ -289,21 +287,20 @@ std::string Runtime::counters_json(bool reset_peak) {
       Reply reply;
       wire::StatsReply stats;
       if (ask_within(links_[told], wire::Control::stats, links_[told].epoch.load(), reply, stats_timeout_ms,
-                     reset_peak ? 1u : 0u) != Connection::Outcome::answered) {
+                     wire::packed(wire::Stats{reset_peak ? 1u : 0u})) != Connection::Outcome::answered) {
         break;
       }
-      wire::Reader in(reply.fields);
-      if (!wire::StatsReply::decode(in, stats)) break;
+      if (!wire::unpack(reply.fields, stats)) break;
       all.device_ns += stats.device_ns;
       all.kernels += stats.kernels;
-      all.memory_used.insert(all.memory_used.end(), stats.memory_used.begin(), stats.memory_used.end());
-      all.memory_peak.insert(all.memory_peak.end(), stats.memory_peak.begin(), stats.memory_peak.end());
+      all.memory.insert(all.memory.end(), stats.memory.begin(), stats.memory.end());
     }
   }
   if (told != 0 && told == workers()) {
     worker = "{\"device_seconds\":" + std::to_string(static_cast<double>(all.device_ns) * 1e-9) +
-             ",\"kernels\":" + std::to_string(all.kernels) + ",\"memory_used\":" + list(all.memory_used) +
-             ",\"memory_peak\":" + list(all.memory_peak) + "}";
+             ",\"kernels\":" + std::to_string(all.kernels) +
+             ",\"memory_used\":" + list(all.memory, &wire::MemoryUse::used) +
+             ",\"memory_peak\":" + list(all.memory, &wire::MemoryUse::peak) + "}";
   }
   if (!forked()) hear_refusals();
   if (const auto refused = refused_memory().last()) worker += ",\"out_of_memory\":" + refused->json();

@@ -166,7 +166,7 @@ class Runtime {
 
 /// A control message that has an answer, within a time.
 Connection::Outcome ask_within(const WorkerLink& link, wire::Control message, std::uint32_t epoch,
-                               Reply& reply, int timeout_ms, std::optional<std::uint32_t> argument = {});
+                               Reply& reply, int timeout_ms, const wire::Buffer& body = {});
 
 /// One per process, never destroyed: calls may come from other libraries' destructors.
 Runtime& runtime();

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <vector>
 
-#include "wire/bytes.h"
+#include "generated/wire/control.h"
 #include "wire/frame.h"
 #include "worker/conversation/outlet.h"
 #include "worker/lease/memory_account.h"
@@ -41,11 +41,8 @@ class ChargeTeller {
   static constexpr std::uint64_t unknown = ~std::uint64_t{0};
 
   static bool push(Outlet& outlet, wire::Control what, std::size_t device, std::uint64_t bytes) {
-    wire::Buffer fields;
-    wire::Writer out(fields);
-    out.put(static_cast<std::uint32_t>(device));
-    out.put(bytes);
-    return outlet.push(what, fields.bytes());
+    return outlet.push(what,
+                       wire::packed(wire::DeviceBytes{static_cast<std::uint32_t>(device), bytes}).bytes());
   }
 
   void begin(std::uint64_t first) {

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <utility>
 
-#include "wire/completion.h"
+#include "generated/wire/control.h"
 
 namespace gpupool::worker {
 namespace {
@@ -261,9 +261,7 @@ void Completions::send_copies(std::vector<Item>& done) {
     };
     if (item.name != 0) {
       const bool good = item.result == CUDA_SUCCESS;
-      wire::Buffer fields;
-      wire::Writer out(fields);
-      wire::Copied{item.name, item.result}.encode(out);
+      const wire::Buffer fields = wire::packed(wire::Copied{item.name, item.result});
       outlet_.push(wire::Control::copied, fields.bytes(), {item.slot, good ? item.size : 0}, release);
     } else {
       release();
@@ -284,14 +282,12 @@ void Completions::send_watches(const std::vector<Item>& done) {
   for (const Item& item : done) {
     if (item.kind == Item::Kind::copy) continue;
     const Deferred deferred = take_deferred_();
-    wire::Buffer fields;
-    wire::Writer out(fields);
-    wire::Completed{item.name, item.through, item.result, deferred.error, deferred.message}.encode(out);
-    outlet_.push(wire::Control::completed, fields.bytes());
+    const wire::Completed told{item.name, item.through, item.result, deferred.error, deferred.message};
+    outlet_.push(wire::Control::completed, wire::packed(told).bytes());
   }
 }
 
-void Completions::announce(const std::array<std::byte, 16>& call, std::function<void()> untold) {
+void Completions::announce(const wire::HostFunction& call, std::function<void()> untold) {
   {
     const std::lock_guard lock(items_mutex_);
     announcements_.push_back({call, std::move(untold)});
@@ -302,7 +298,7 @@ void Completions::announce(const std::array<std::byte, 16>& call, std::function<
 
 void Completions::send_announcements(const std::vector<Announcement>& announcements) {
   for (const Announcement& one : announcements) {
-    if (!outlet_.push(wire::Control::host_function, one.call)) one.untold();
+    if (!outlet_.push(wire::Control::host_function, wire::packed(one.call).bytes())) one.untold();
   }
 }
 

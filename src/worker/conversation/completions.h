@@ -4,7 +4,6 @@
 
 #include <cuda.h>
 
-#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -15,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "generated/wire/control.h"
 #include "worker/conversation/copy_slots.h"
 #include "worker/conversation/outlet.h"
 #include "worker/driver/driver.h"
@@ -82,7 +82,7 @@ class Completions {
   /// Tells of a function of the client's that a stream has come to, behind the bytes of the copies that were
   /// complete by then. Called by the driver, where it must not be asked anything. `untold`: there is no
   /// conversation.
-  void announce(const std::array<std::byte, 16>& call, std::function<void()> untold);
+  void announce(const wire::HostFunction& call, std::function<void()> untold);
   /// Whether everything that was to be told has been told.
   [[nodiscard]] bool idle();
 
@@ -100,7 +100,7 @@ class Completions {
   };
 
   struct Announcement {
-    std::array<std::byte, 16> call;
+    wire::HostFunction call;
     std::function<void()> untold;
   };
 

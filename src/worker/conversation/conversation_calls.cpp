@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "generated/message_ids.h"
+#include "generated/wire/control.h"
 #include "wire/hello.h"
 #include "worker/conversation/call.h"
 #include "worker/conversation/conversation.h"
@@ -43,7 +44,7 @@ constexpr std::uint64_t patience_ns = 40'000;
 
 /// Calls that only wait or read may be made once more, and so be refused while they wait.
 bool may_be_refused(std::uint16_t message) {
-  return message == static_cast<std::uint16_t>(wire::Control::drain) || again(message) != Again::never;
+  return wire::only_waits(static_cast<wire::Control>(message)) || again(message) != Again::never;
 }
 
 }  // namespace
@@ -221,8 +222,7 @@ void Conversation::refuse(WaitingCall& call) {
 void Conversation::reply(const wire::FrameHeader& header, CUresult result, wire::Status status,
                          Answer& answer, const ReplyKeeping& keeping) {
   // What the lease and the counters are is asked with a time limit: then nobody may be reading any more.
-  const auto control = static_cast<wire::Control>(header.message);
-  if (control != wire::Control::lease && control != wire::Control::stats) {
+  if (!wire::answered_alone(static_cast<wire::Control>(header.message))) {
     completions.deliver();
     send_driver_log();
   }
@@ -254,7 +254,10 @@ void Conversation::reply(const wire::FrameHeader& header, CUresult result, wire:
 void Conversation::send_output() {
   if (!outlet_.has_room()) return;  // the text stays where it is
   std::string text = printed_ ? printed_->take() : std::string();
-  if (!text.empty()) outlet_.push_text(wire::Control::output, std::move(text));
+  if (!text.empty()) {
+    outlet_.push_text(wire::Control::output, std::move(text),
+                      wire::packed(wire::Output{STDOUT_FILENO}).bytes());
+  }
   send_driver_log();
 }
 
@@ -262,9 +265,8 @@ void Conversation::send_driver_log() {
   if (!equipment_.driver_log || !outlet_.has_room()) return;
   std::string lines = equipment_.driver_log->take();
   if (lines.empty()) return;
-  wire::Buffer fields;
-  wire::Writer(fields).put(static_cast<std::uint8_t>(STDERR_FILENO));
-  outlet_.push_text(wire::Control::output, std::move(lines), fields.bytes());
+  outlet_.push_text(wire::Control::output, std::move(lines),
+                    wire::packed(wire::Output{STDERR_FILENO}).bytes());
 }
 
 bool Conversation::take_payload(void* into, std::size_t size) {

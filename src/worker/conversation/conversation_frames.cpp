@@ -1,6 +1,7 @@
 // Each frame once, in order: what was sent twice is not executed twice, and what was executed is
 // acknowledged.
 #include "generated/message_ids.h"
+#include "generated/wire/control.h"
 #include "wire/hello.h"
 #include "worker/conversation/conversation.h"
 
@@ -54,15 +55,16 @@ void Conversation::acknowledge(std::uint64_t bytes) {
 
 Conversation::Frame Conversation::execute_unnumbered(const wire::FrameHeader& header,
                                                      std::span<const std::byte> body) {
-  wire::Reader in(body);
-  const auto number = in.get<std::uint64_t>();
   if (header.flags != 0) return Frame::senseless;
   switch (static_cast<wire::Control>(header.message)) {
-    case wire::Control::taken:
-      return in.finished() && outlet_.taken(number) ? Frame::executed : Frame::senseless;
+    case wire::Control::taken: {
+      wire::FrameNumber last;
+      return wire::unpack(body, last) && outlet_.taken(last.number) ? Frame::executed : Frame::senseless;
+    }
     case wire::Control::repeat: {
-      const auto lane = in.get<std::uint32_t>();
-      return in.finished() && number <= received_ ? repeat(lane, number) : Frame::senseless;
+      wire::Repeat wanted;
+      const bool good = wire::unpack(body, wanted) && wanted.sequence <= received_;
+      return good ? repeat(wanted.lane, wanted.sequence) : Frame::senseless;
     }
     default:
       return Frame::senseless;
@@ -125,8 +127,8 @@ Conversation::Frame Conversation::control(const wire::FrameHeader& header, std::
       return Frame::executed;
     }
     case wire::Control::drain: {
-      in.get<std::uint32_t>();
-      if (!ask || !in.finished()) return Frame::senseless;
+      wire::Drain how;
+      if (!ask || !wire::Drain::decode(in, how)) return Frame::senseless;
       received(header);
       const Residence::Visit visit(&equipment_.parking.residence);
       if (!visit) {  // everything was finished before memory went away
@@ -137,10 +139,10 @@ Conversation::Frame Conversation::control(const wire::FrameHeader& header, std::
       return Frame::executed;
     }
     case wire::Control::stats: {
-      const bool reset_peak = in.get<std::uint32_t>() != 0;
-      if (!ask || !in.finished()) return Frame::senseless;
+      wire::Stats how;
+      if (!ask || !wire::Stats::decode(in, how)) return Frame::senseless;
       received(header);
-      tell_stats(out, reset_peak);
+      tell_stats(out, how.reset_peak != 0);
       reply(header, CUDA_SUCCESS, wire::Status::ok, answer_);
       return Frame::executed;
     }
@@ -150,10 +152,10 @@ Conversation::Frame Conversation::control(const wire::FrameHeader& header, std::
       reply(header, CUDA_SUCCESS, wire::Status::ok, answer_);
       return Frame::executed;
     case wire::Control::limit_answered: {
-      const auto number = in.get<std::uint32_t>();
-      if (ask || !in.finished()) return Frame::senseless;
+      wire::LimitAnswered answer;
+      if (ask || !wire::LimitAnswered::decode(in, answer)) return Frame::senseless;
       received(header);
-      shares_.answered(number);
+      shares_.answered(answer.number);
       return Frame::executed;
     }
     case wire::Control::goodbye:
@@ -172,8 +174,7 @@ void Conversation::tell_stats(wire::Writer& out, bool reset_peak) {
   answer.kernels = usage.kernels;
   for (auto& account : state_.memory) {
     const auto view = account.view();
-    answer.memory_used.push_back(view.used);
-    answer.memory_peak.push_back(view.peak);
+    answer.memory.push_back({view.used, view.peak});
     if (reset_peak) account.reset_peak();
   }
   answer.encode(out);

@@ -11,7 +11,7 @@
 
 #include "client/link/connection.h"
 #include "generated/messages.h"
-#include "wire/completion.h"
+#include "generated/wire/control.h"
 #include "wire/handle.h"
 #include "wire/transport/socket_stream.h"
 #include "worker/process/session_host.h"

@@ -1,7 +1,5 @@
 #include "worker/conversation/host_calls.h"
 
-#include <array>
-#include <cstring>
 #include <utility>
 
 #include "wire/frame.h"
@@ -50,10 +48,7 @@ void HostCalls::run(std::uint64_t token) {
   const std::uint64_t number = next_run_++;
   running_.insert(number);
   lock.unlock();
-  std::array<std::byte, 16> fields;
-  std::memcpy(fields.data(), &token, 8);
-  std::memcpy(fields.data() + 8, &number, 8);
-  announce_(fields, [this, number] { done(number); });
+  announce_({token, number}, [this, number] { done(number); });
   lock.lock();
   done_.wait(lock, [&] { return conversation_ != conversation || !running_.contains(number); });
   running_.erase(number);

@@ -4,7 +4,6 @@
 // what comes after it in the stream really waits. A client that is gone keeps nobody waiting.
 #pragma once
 
-#include <array>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +13,8 @@
 #include <mutex>
 #include <set>
 
+#include "generated/wire/control.h"
+
 namespace gpupool::worker {
 
 class HostCalls {
@@ -21,7 +22,7 @@ class HostCalls {
   static constexpr std::size_t max_calls = 1u << 20;
 
   /// Has the client told of a call; `untold` is called when there is nobody to tell.
-  using Announce = std::function<void(const std::array<std::byte, 16>& call, std::function<void()> untold)>;
+  using Announce = std::function<void(const wire::HostFunction& call, std::function<void()> untold)>;
   explicit HostCalls(Announce announce) : announce_(std::move(announce)) {}
 
   /// What the driver is given for a function that the client knows by `token`, once and for all. Null when

@@ -44,10 +44,7 @@ std::optional<wire::ShareLimit> LimitTeller::next(const std::deque<MemoryAccount
 void LimitTeller::tell(const std::deque<MemoryAccount>& accounts, Outlet& outlet) {
   const std::lock_guard telling(telling_);
   while (const auto limit = next(accounts)) {
-    wire::Buffer fields;
-    wire::Writer out(fields);
-    limit->encode(out);
-    if (outlet.push(wire::Control::share_limit, fields.bytes())) continue;
+    if (outlet.push(wire::Control::share_limit, wire::packed(*limit).bytes())) continue;
     const std::lock_guard lock(mutex_);  // nobody is there; who connects next is told everything anew
     if (limit->device >= told_.size()) return;
     told_[limit->device].room.reset();

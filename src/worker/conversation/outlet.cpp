@@ -4,6 +4,8 @@
 #include <exception>
 #include <utility>
 
+#include "generated/wire/control.h"
+
 namespace gpupool::worker {
 namespace {
 
@@ -227,7 +229,9 @@ bool Outlet::assume_taken(std::size_t least, std::size_t most) {
 }
 
 void Outlet::send_progress(std::uint64_t received) {
-  const auto frame = frame_of(wire::Control::acknowledged, 0, std::as_bytes(std::span(&received, 1)), 0);
+  static_assert(wire::of_connection(wire::Control::acknowledged));
+  const auto frame =
+      frame_of(wire::Control::acknowledged, 0, wire::packed(wire::FrameNumber{received}).bytes(), 0);
   send(frame, {});
 }
 

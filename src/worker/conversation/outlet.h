@@ -60,7 +60,7 @@ class Outlet {
   bool push(wire::Control message, std::span<const std::byte> fields, std::span<const std::byte> memory = {},
             std::function<void()> release = {});
   /// The same with bytes of its own.
-  bool push_text(wire::Control message, std::string text, std::span<const std::byte> fields = {});
+  bool push_text(wire::Control message, std::string text, std::span<const std::byte> fields);
   /// Whether more text may be kept.
   [[nodiscard]] bool has_room() const { return kept_text_.load() < most_text; }
 

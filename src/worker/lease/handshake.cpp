@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "wire/frame.h"
+#include "wire/hello.h"
 
 namespace gpupool::worker {
 
@@ -15,25 +16,6 @@ bool equal_secrets(std::span<const std::uint8_t> left, std::span<const std::uint
   }
   return difference == 0;
 }
-
-namespace {
-
-std::optional<Purpose> purpose_of(std::uint16_t message) {
-  switch (static_cast<wire::Control>(message)) {
-    case wire::Control::hello:
-      return Purpose::hello;
-    case wire::Control::session:
-      return Purpose::session;
-    case wire::Control::inquire:
-      return Purpose::inquire;
-    case wire::Control::end_session:
-      return Purpose::end_session;
-    default:
-      return std::nullopt;
-  }
-}
-
-}  // namespace
 
 Handshake::Handshake(std::span<const std::uint8_t, 32> token, std::span<const std::uint8_t, 16> session)
     : goal_(sizeof(wire::FrameHeader)) {
@@ -56,14 +38,14 @@ Handshake::State Handshake::feed(std::span<const std::byte> bytes) {
 void Handshake::read_header() {
   wire::FrameHeader header{};
   const bool read = wire::read_front(received_, header);
-  const auto purpose = purpose_of(header.message);
-  if (!read || !wire::valid(header, wire::max_frame_before_hello) || !purpose ||
+  const auto purpose = static_cast<wire::Control>(header.message);
+  if (!read || !wire::valid(header, wire::max_frame_before_hello) || !wire::at_door(purpose) ||
       (header.flags & (wire::flag_reply | wire::flag_bulk)) != 0 ||
       header.length < sizeof(wire::FrameHeader) + sizeof(wire::HelloBody)) {
     state_ = State::refused;
     return;
   }
-  purpose_ = *purpose;
+  purpose_ = purpose;
   header_read_ = true;
   goal_ = header.length;
 }

@@ -7,19 +7,13 @@
 #include <span>
 #include <vector>
 
+#include "wire/frame.h"
+
 namespace gpupool::worker {
 
 /// Whether both are equal, in time that does not depend on where they differ.
 [[nodiscard]] bool equal_secrets(std::span<const std::uint8_t> left,
                                  std::span<const std::uint8_t> right) noexcept;
-
-/// What a connection is for, by its first frame.
-enum class Purpose : std::uint8_t {
-  hello,       ///< a client that takes the seat
-  session,     ///< another worker of the session, which wants to take it over
-  inquire,     ///< somebody who asks what runs
-  end_session  ///< somebody who ends the session
-};
 
 /// One connection before it is authenticated. No I/O: the caller reads at most `wanted()` bytes and feeds
 /// them, so that not one byte behind the HELLO frame is taken from the conversation.
@@ -37,8 +31,8 @@ class Handshake {
 
   /// The first frame, header and body; complete once accepted.
   [[nodiscard]] const std::vector<std::byte>& frame() const { return received_; }
-  /// Valid once accepted.
-  [[nodiscard]] Purpose purpose() const { return purpose_; }
+  /// What the connection is for, by its first frame (wire::at_door). Valid once accepted.
+  [[nodiscard]] wire::Control purpose() const { return purpose_; }
   /// The client's process id on its own machine; valid once accepted.
   [[nodiscard]] std::uint64_t pid() const { return pid_; }
   /// The number of this connection among those of its process; 0 for a first one, whose process may have the
@@ -54,7 +48,7 @@ class Handshake {
   std::vector<std::byte> received_;
   std::size_t goal_;
   bool header_read_ = false;
-  Purpose purpose_ = Purpose::hello;
+  wire::Control purpose_ = wire::Control::hello;
   std::uint64_t pid_ = 0;
   std::uint64_t connection_ = 0;
   State state_ = State::reading;

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "wire/inquiry.h"
+#include "generated/wire/control.h"
 
 namespace gpupool::worker {
 

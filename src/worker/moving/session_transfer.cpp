@@ -10,6 +10,7 @@
 
 #include "wire/bytes.h"
 #include "wire/frame.h"
+#include "wire/hello.h"
 #include "wire/transport/dial.h"
 #include "worker/moving/session_writer.h"
 

@@ -93,25 +93,25 @@ bool ClientDoor::read_from(Visitor& visitor) {
     std::fputs("gpupool-worker: a connection was closed: no valid HELLO\n", stderr);
     return true;
   }
-  const Purpose purpose = visitor.handshake.purpose();
+  const wire::Control purpose = visitor.handshake.purpose();
   wire::FrameHeader header{};
   (void)wire::read_front(visitor.handshake.frame(), header);
-  const bool stays = purpose == Purpose::hello || purpose == Purpose::session;
+  const bool stays = purpose == wire::Control::hello || purpose == wire::Control::session;
   std::unique_ptr<wire::Stream> stream = stream_of(visitor, stays);
   if (stream == nullptr) return true;
   switch (purpose) {
-    case Purpose::session:
+    case wire::Control::session:
       if (takeover_) takeover_(std::move(stream));
       break;
-    case Purpose::inquire:
+    case wire::Control::inquire:
       answer_inquiry(*stream, header.sequence, state_.work, boottime_ns());
       break;
-    case Purpose::end_session:
+    case wire::Control::end_session:
       confirm_end(*stream, header.sequence);
       stream->shut_down();  // the answer leaves before the process does
       if (ending_) ending_();
       break;
-    case Purpose::hello:
+    default:
       if (!seat_.offer(stream, visitor.handshake.frame(), visitor.handshake.pid(),
                        visitor.handshake.connection())) {
         refuse_seat(*stream, header.sequence);

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "generated/wire/control.h"
 #include "wire/bytes.h"
-#include "wire/inquiry.h"
 
 namespace gpupool::worker {
 namespace {

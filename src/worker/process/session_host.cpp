@@ -12,7 +12,7 @@ namespace gpupool::worker {
 
 SessionHost::SessionHost(const std::string& driver_path, WorkerState& state)
     : equipment_(driver_path, state),
-      host_calls_([this](const std::array<std::byte, 16>& call, std::function<void()> untold) {
+      host_calls_([this](const wire::HostFunction& call, std::function<void()> untold) {
         conversation_.completions.announce(call, std::move(untold));
       }),
       work_(equipment_.driver, state, equipment_.parking.residence,

@@ -2,7 +2,7 @@
 #include <chrono>
 #include <thread>
 
-#include "wire/completion.h"
+#include "generated/wire/control.h"
 #include "wire/windows.h"
 #include "worker/test_driver/session_test_client.h"
 

@@ -9,6 +9,7 @@
 #include "protocol/random_body.h"
 #include "protocol/random_fill.h"
 #include "wire/frame.h"
+#include "wire/hello.h"
 #include "wire/transport/socket_stream.h"
 #include "worker/conversation/dispatch.h"
 #include "worker/lease/worker_state.h"
