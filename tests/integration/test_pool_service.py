@@ -75,10 +75,10 @@ class TestRequest:
         stream = stand.caller.request("k2", 500, wait_seconds=-1)
         event = await stream.read()
         assert event.queued.place == 1
-        assert "0.5 of a GPU is asked" in event.queued.reason
+        assert "0.5 of a GPU is asked" in str(from_message(event.queued.said))
         assert event.queued.eta_seconds == -1
         (entry,) = (await stand.caller.call("ListQueue", pb.ListRequest())).entries
-        assert (entry.place, entry.milli, entry.reason) == (1, 500, event.queued.reason)
+        assert (entry.place, entry.milli, entry.said) == (1, 500, event.queued.said)
         await stand.caller.call("Release", pb.ReleaseLease(lease_id=first.lease_id))
         assert (await stream.read()).WhichOneof("event") == "granted"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from gpupool.client.pool import PoolClient
 from gpupool.client.projects import LimitSettings, ProjectList, ProjectsClient, ProjectSettings
 from gpupool.pool.access.auth import os_user
 from gpupool.pool.server import LEDGER_NAME, Serving
+from gpupool.proto.sentences import from_message
+from gpupool.sentences import Sentence
 
 from tests.support.pool_server import Caller, ScriptedNode, make_token, pool_server
 
@@ -98,9 +101,10 @@ async def test_every_change_is_in_the_journal_with_who_made_it(stand: Stand) -> 
     assert not await stand.admin.remove_project("a")
     with sqlite3.connect(stand.serving.socket.parent / LEDGER_NAME) as ledger:
         lines = ledger.execute(
-            "SELECT explanation FROM journal WHERE kind = 'project' ORDER BY number"
+            "SELECT sentence FROM journal WHERE kind = 'project' ORDER BY number"
         ).fetchall()
-    said = [line.removeprefix(f"{os_user()} ") for (line,) in lines]
+    words = [str(Sentence.from_json(json.loads(line))) for (line,) in lines]
+    said = [line.removeprefix(f"{os_user()} ") for line in words]
     assert said == [
         "made project a: deserves 0.5 GPUs, at most 1 GPU, weight 1, priority 0, members *",
         "changed project a: deserves 0.7 GPUs, no limit, weight 3, priority 0, members alice",
@@ -253,7 +257,7 @@ async def test_what_is_deserved_is_taken_back_with_notice(stand: Stand) -> None:
     new = await stand.caller.grant("k2", 1000, on_behalf_of="alice")
     waiting = stand.caller.request("k3", 1000, on_behalf_of="bob", wait_seconds=-1)
     said = await waiting.read()
-    assert "asked back from project a (user alice, 1" in said.queued.reason
+    assert "asked back from project a (user alice, 1" in str(from_message(said.queued.said))
     leases = stand.serving.pool.state.leases
     assert leases[old.lease_id].notice is None  # it is within what its project deserves
     notice = leases[new.lease_id].notice
