@@ -136,6 +136,7 @@ def test_the_machine_of_a_session_has_no_clock_and_no_file(module: str) -> None:
         "gpupool.client.granted_size",
         "gpupool.client.reasons",
         "gpupool.client.types",
+        "gpupool.sentences",
         "gpupool.shares",
     }
     plain = {"__future__", "collections.abc", "dataclasses", "enum", "math", "typing"}
