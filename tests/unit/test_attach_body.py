@@ -67,7 +67,7 @@ def test_terms_that_make_no_sense_are_named(body: dict[str, object], named: str)
 
 def view(asked: GpuRequest | None) -> object:
     """What the page is told of a help that the pool gives with a request."""
-    message = pb.Help(action="smaller", sentence="0.3 would fit now")
+    message = pb.Help(action="smaller")
     if asked is not None:
         message.request.CopyFrom(convert.lease_request(Ask.of(asked), 0.0))
     told = explanation_view(convert.explanation(pb.Explanation(helps=[message])))

@@ -146,7 +146,7 @@ class TestDrainedNodes:
         world.handle(events.NodeDrained(world.now, "node1", True, "new memory", "root"))
         world.request("k1", 200, wait=None)
         ask = next(iter(world.machine.state.asks.values()))
-        assert "node node1 is drained (new memory)" in ask.reason
+        assert "node node1 is drained (new memory)" in str(ask.said)
         assert ask.decision is not None
         assert help_of(ask.decision, "ask-admin") == "an administrator can let node1 take leases again"
         world.handle(events.NodeDrained(world.now, "node1", False, "", "root"))
