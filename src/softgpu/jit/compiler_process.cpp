@@ -2,13 +2,17 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <climits>
+#include <cstdint>
 #include <cstdlib>
+#include <ctime>
 
 #include "base/mutex.h"
 #include "softgpu/jit/compiler_protocol.h"
@@ -18,8 +22,22 @@ extern char** environ;
 namespace softgpu::jit {
 namespace {
 
-constexpr int kStartMilliseconds = 20'000;    // LLVM is large, and the machine may be busy
+// Of the compiler's processor time: on a busy machine it takes many times as long by the clock.
+constexpr int kStartMilliseconds = 20'000;    // LLVM is large
 constexpr int kCompileMilliseconds = 60'000;  // a kernel that takes longer stays interpreted
+// By the clock, for a compiler that computes nothing: it is looked at so often, and given up after so many looks.
+constexpr int kLookMilliseconds = 250;
+constexpr int kMostLooks = 2'400;
+// For the rest of an answer that has begun to arrive.
+constexpr int kTransferMilliseconds = 60'000;
+
+// What a process has computed so far; negative: it is not there.
+std::int64_t processor_milliseconds(pid_t process) {
+  clockid_t clock{};
+  timespec used{};
+  if (process <= 0 || clock_getcpuclockid(process, &clock) != 0 || clock_gettime(clock, &used) != 0) return -1;
+  return used.tv_sec * std::int64_t{1000} + used.tv_nsec / 1'000'000;
+}
 
 // Beside the library, or the program, that this code is part of.
 std::string path_of_compiler() {
@@ -103,7 +121,8 @@ bool CompilerProcess::start(std::string& problem) {
   }
   MessageKind kind{};
   std::string text;
-  const bool answered = receive_message(socket(), kind, text, kStartMilliseconds);
+  const bool answered =
+      answers(kStartMilliseconds) && receive_message(socket(), kind, text, kTransferMilliseconds);
   if (answered && kind == MessageKind::ready) {
     identity_ = text;
     return true;
@@ -127,14 +146,15 @@ std::optional<std::vector<std::byte>> CompilerProcess::compile(const std::string
   std::string answer;
   const auto answered = [&] {
     return send_message(socket(), MessageKind::text, text) &&
-           receive_message(socket(), kind, answer, kCompileMilliseconds);
+           answers(kCompileMilliseconds) && receive_message(socket(), kind, answer, kTransferMilliseconds);
   };
   // One that had nothing to do for long has ended by itself.
   if (!answered() && !(end() == Ending::by_itself && start(error) && answered())) {
     // The next kernel gets a new one.
     end();
     if (error.empty()) {
-      error = "LLVM ended over it, or took longer than " + std::to_string(kCompileMilliseconds / 1000) + " s";
+      error = "LLVM ended over it, or took more than " + std::to_string(kCompileMilliseconds / 1000) +
+              " s of processor time";
     }
     return std::nullopt;
   }
@@ -144,6 +164,20 @@ std::optional<std::vector<std::byte>> CompilerProcess::compile(const std::string
   }
   const auto* const bytes = reinterpret_cast<const std::byte*>(answer.data());
   return std::vector<std::byte>(bytes, bytes + answer.size());
+}
+
+bool CompilerProcess::answers(int most_milliseconds) {
+  const pid_t compiler = process();
+  const std::int64_t before = processor_milliseconds(compiler);
+  pollfd watched{socket(), POLLIN, 0};
+  for (int look = 0; look < kMostLooks; ++look) {
+    const int ready = poll(&watched, 1, kLookMilliseconds);
+    if (ready > 0) return true;  // an answer, or its end
+    if (ready < 0 && errno != EINTR) return false;
+    const std::int64_t now = processor_milliseconds(compiler);
+    if (now < 0 || now - before >= most_milliseconds) return false;
+  }
+  return false;
 }
 
 // It stays open while mutex_ is held: only who holds that closes it.

@@ -38,6 +38,8 @@ class CompilerProcess {
  private:
   bool start(std::string& problem) REQUIRES(mutex_);
   int socket();
+  // Whether something to read arrives before the compiler has computed for so long.
+  [[nodiscard]] bool answers(int most_milliseconds);
   enum class Ending { by_itself, other };
   Ending end();
 
