@@ -248,6 +248,8 @@ TEST_ROOMS = {"testing", "fuzz", "softgpu/driver/tests", "softgpu/exec/test", "w
 #: Rooms below the calls: of what the protocol table makes they see only the part that is the wire's own.
 BELOW_THE_CALLS = {"base", "wire", "wire/tls", "wire/transport", "tools"}
 MOST_SIBLINGS = 40
+#: Units (a header with its source file) that include each other.
+MOST_IN_A_CIRCLE = 5
 
 
 def is_test(path: Path) -> bool:
@@ -328,3 +330,53 @@ def test_a_wrong_include_is_noticed(tmp_path: Path) -> None:
         "wire/bad.cpp:2: wire includes client/call",
         "wire/bad.cpp:3: wire includes generated",
     ]
+
+
+def circles(edges: dict[str, set[str]]) -> list[set[str]]:
+    """Units that reach each other, by Tarjan's algorithm for strongly connected components; single ones left out."""
+    index: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[set[str]] = []
+
+    def visit(unit: str) -> None:
+        index[unit] = lowest[unit] = len(index)
+        stack.append(unit)
+        for other in edges[unit]:
+            if other not in index:
+                visit(other)
+                lowest[unit] = min(lowest[unit], lowest[other])
+            elif other in stack:
+                lowest[unit] = min(lowest[unit], index[other])
+        if lowest[unit] == index[unit]:
+            cut = stack.index(unit)
+            if len(stack) - cut > 1:
+                found.append(set(stack[cut:]))
+            del stack[cut:]
+
+    for unit in edges:
+        if unit not in index:
+            visit(unit)
+    return found
+
+
+def units(root: Path) -> dict[str, set[str]]:
+    """A header with its source file is a unit; what each one includes."""
+    files = {
+        path: path.relative_to(root).with_suffix("").as_posix()
+        for room, path in sources(root)
+        if room not in TEST_ROOMS and not is_test(path)
+    }
+    edges: dict[str, set[str]] = {unit: set() for unit in files.values()}
+    for path, unit in files.items():
+        named = {name.rsplit(".", 1)[0] for name in re.findall(r'#include "([^"]+)"', path.read_text())}
+        edges[unit] |= {name for name in named if name in edges and name != unit}
+    return edges
+
+
+def test_few_units_include_each_other_in_a_circle() -> None:
+    assert [sorted(circle) for circle in circles(units(SOURCES)) if len(circle) > MOST_IN_A_CIRCLE] == []
+
+
+def test_a_circle_is_noticed() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [{"a", "b", "c"}]

@@ -25,7 +25,8 @@ namespace {
 // Of the compiler's processor time: on a busy machine it takes many times as long by the clock.
 constexpr int kStartMilliseconds = 20'000;    // LLVM is large
 constexpr int kCompileMilliseconds = 60'000;  // a kernel that takes longer stays interpreted
-// By the clock, for a compiler that computes nothing: it is looked at so often, and given up after so many looks.
+// By the clock, for a compiler that computes nothing: it is looked at so often, and given up after so many
+// looks.
 constexpr int kLookMilliseconds = 250;
 constexpr int kMostLooks = 2'400;
 // For the rest of an answer that has begun to arrive.
@@ -35,7 +36,8 @@ constexpr int kTransferMilliseconds = 60'000;
 std::int64_t processor_milliseconds(pid_t process) {
   clockid_t clock{};
   timespec used{};
-  if (process <= 0 || clock_getcpuclockid(process, &clock) != 0 || clock_gettime(clock, &used) != 0) return -1;
+  if (process <= 0 || clock_getcpuclockid(process, &clock) != 0 || clock_gettime(clock, &used) != 0)
+    return -1;
   return used.tv_sec * std::int64_t{1000} + used.tv_nsec / 1'000'000;
 }
 
@@ -145,8 +147,8 @@ std::optional<std::vector<std::byte>> CompilerProcess::compile(const std::string
   MessageKind kind{};
   std::string answer;
   const auto answered = [&] {
-    return send_message(socket(), MessageKind::text, text) &&
-           answers(kCompileMilliseconds) && receive_message(socket(), kind, answer, kTransferMilliseconds);
+    return send_message(socket(), MessageKind::text, text) && answers(kCompileMilliseconds) &&
+           receive_message(socket(), kind, answer, kTransferMilliseconds);
   };
   // One that had nothing to do for long has ended by itself.
   if (!answered() && !(end() == Ending::by_itself && start(error) && answered())) {
