@@ -24,6 +24,15 @@ const compiler = rspack({
     module: true,
     library: { type: 'modern-module' }
   },
+  resolve: {
+    // The pool's words come with the server's answers: src/widget/said.ts.
+    alias: {
+      [resolve(HERE, 'lib/text/sentence.js')]: resolve(
+        HERE,
+        'lib/widget/said.js'
+      )
+    }
+  },
   module: { rules: [{ test: /\.css$/, type: 'css/global' }] }
 });
 

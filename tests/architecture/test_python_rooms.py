@@ -113,8 +113,8 @@ ROOMS: Mapping[str, str] = {
     "jupyter_gpupool.server.kernels": "gpupool.client jupyter_gpupool.kernel",
     "jupyter_gpupool.server.watching": "gpupool.client gpupool.client.session jupyter_gpupool.server.session",
     "jupyter_gpupool.server.handlers": (
-        "gpupool gpupool.client gpupool.client.session gpupool.request jupyter_gpupool.kernel jupyter_gpupool.server.pool"
-        " jupyter_gpupool.server.session jupyter_gpupool.server.watching"
+        "gpupool gpupool.client gpupool.client.session gpupool.request gpupool.sentences jupyter_gpupool.kernel"
+        " jupyter_gpupool.server.pool jupyter_gpupool.server.session jupyter_gpupool.server.watching"
     ),
     "jupyter_gpupool.server": (
         "gpupool gpupool.client gpupool.request jupyter_gpupool.server.events jupyter_gpupool.server.handlers"
@@ -130,7 +130,9 @@ ROOMS: Mapping[str, str] = {
         "gpupool gpupool.client gpupool.model gpupool.pool.model gpupool.scheduler gpupool.scheduler.placement"
         " gpupool.simulation"
     ),
-    "benchmarks.notebook": "gpupool:face gpupool.client jupyter_gpupool:face benchmarks",
+    "benchmarks.notebook": (
+        "gpupool:face gpupool.client gpupool.request gpupool.sentences jupyter_gpupool:face benchmarks"
+    ),
 }
 
 #: Imports upwards that are not there while a module is loaded: of names for the type checker, or on demand.

@@ -8,13 +8,15 @@ from typing import Any
 from gpupool.client.types import Explanation, Help
 from gpupool.request.forms import body_of
 
+from jupyter_gpupool.server.handlers.said import said_view
+
 
 def explanation_view(explanation: Explanation | None) -> dict[str, Any] | None:
     if explanation is None:
         return None
     return {
         **asdict(explanation),
-        "said": explanation.said.as_json(),
+        "said": said_view(explanation.said),
         "facts": dict(explanation.facts),
         "helps": [_help_view(item) for item in explanation.helps],
     }
@@ -23,4 +25,4 @@ def explanation_view(explanation: Explanation | None) -> dict[str, Any] | None:
 def _help_view(item: Help) -> dict[str, Any]:
     """``ask``: the attach request that would be granted now; None: it is not a matter of asking otherwise."""
     asked = None if item.request is None else body_of(item.request, short=True)
-    return {"action": item.action, "sentence": item.sentence, "said": item.said.as_json(), "ask": asked}
+    return {"action": item.action, "sentence": item.sentence, "said": said_view(item.said), "ask": asked}

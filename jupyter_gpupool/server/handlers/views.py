@@ -15,6 +15,7 @@ from gpupool.client.types import Device, QueueEntry, QueuePlace, Usage
 
 from jupyter_gpupool.kernel.failures import failure_name
 from jupyter_gpupool.server.handlers.explained import explanation_view
+from jupyter_gpupool.server.handlers.said import said_view
 from jupyter_gpupool.server.pool.connection import WrongSetting
 from jupyter_gpupool.server.session.released import release_sentence, undo_seconds
 from jupyter_gpupool.server.session.session import KernelSession
@@ -129,7 +130,7 @@ def notice_view(session: KernelSession) -> dict[str, Any] | None:
         "reason": notice.reason,
         "seconds_left": left,
         "explanation": notice.explanation,
-        "said": notice.said.as_json(),
+        "said": said_view(notice.said),
         "returns": session.record.returns and comes_back(notice.reason, noticed=True),
     }
 

@@ -2,6 +2,10 @@
 export interface ISentence {
   code: string;
   params: { readonly [name: string]: Param };
+  /** The words, for what has no catalogue of its own: the widget. */
+  text?: string;
+  /** Of several clauses the first one. */
+  first?: string;
 }
 
 /** A typed value in a sentence. */

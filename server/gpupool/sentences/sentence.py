@@ -43,6 +43,11 @@ class Sentence:
         """``{"code": "full", "params": {"free": {"kind": "milli", "value": 500}}}``."""
         return {"code": self.code, "params": {name: _as_json(value) for name, value in self.params.items()}}
 
+    def first(self) -> Sentence:
+        """What it says first: of several clauses the first one, else all."""
+        clause: Sentence = self.params["of"].value[0].value if self.code == "clauses" else self
+        return clause
+
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Sentence:
         """What :meth:`as_json` made.
