@@ -13,7 +13,7 @@ from benchmarks.worker_process import WorkerProcess
 
 
 def client_environment(file: SessionFile, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Of a process whose CUDA calls shall go where ``file`` says. Raises RuntimeMissing: there is no client runtime."""
+    """Of a process whose CUDA calls shall go where ``file`` says. Raises RuntimeMissingError: there is no client runtime."""
     kept = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     kept[SESSION_FILE_VARIABLE] = str(file.path)
     kept["LD_LIBRARY_PATH"] = str(native_file("client", "libcuda.so.1").parent)

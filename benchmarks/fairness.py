@@ -160,7 +160,7 @@ def sessions(loads: Sequence[Load], *, enforced: bool = True) -> Iterator[list[S
 
     Raises:
         WorkerError: a worker or its client did not start.
-        RuntimeMissing: the native parts are not installed.
+        RuntimeMissingError: the native parts are not installed.
     """
     driver = software_driver()
     text, devices = probe(driver, {"GPUPOOL_SOFTGPU_MEMORY_MIB": "4096"})
@@ -238,7 +238,7 @@ def measure(seconds: float = SECONDS) -> dict[str, Any]:
 
     Raises:
         WorkerError: a worker or its client failed.
-        RuntimeMissing: the native parts are not installed.
+        RuntimeMissingError: the native parts are not installed.
     """
     contests = {name: _contest(loads, seconds) for name, loads in CONTESTS.items()}
     long = {name: _contest(loads, _LONG_TIMES * seconds) for name, loads in LONG_CONTESTS.items()}

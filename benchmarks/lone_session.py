@@ -33,7 +33,7 @@ class LoneSession:
 
 
 def null_driver() -> Path:
-    """The driver that executes nothing. Raises RuntimeMissing when it is not installed."""
+    """The driver that executes nothing. Raises RuntimeMissingError when it is not installed."""
     return native_file("nulldriver", "libcuda.so.1")
 
 
@@ -55,7 +55,7 @@ def lone_session(
 
     Raises:
         WorkerError: the driver or the worker does not work.
-        RuntimeMissing: the native parts are not installed.
+        RuntimeMissingError: the native parts are not installed.
     """
     profile, devices = probe(driver, environment)
     device = devices[0]

@@ -122,7 +122,7 @@ def measure(
         the orders came to through the pool's own records (:mod:`openb_pool`).
 
     Raises:
-        NoTrace: there is no trace, or a file is not one.
+        NoTraceError: there is no trace, or a file is not one.
         OSError: a file cannot be read.
     """
     nodes = nodes or openb_trace.folder() / openb_trace.NODES_FILE

@@ -26,16 +26,16 @@ ARRIVED: Final = 1.3
 _REPOSITORY: Final = Path(__file__).resolve().parents[1]
 
 
-class NoTrace(GpupoolError):
+class NoTraceError(GpupoolError):
     """The trace is not there, or a file is not one of its files."""
 
 
 def folder() -> Path:
-    """Where the trace lies. Raises NoTrace."""
+    """Where the trace lies. Raises NoTraceError."""
     named = os.environ.get(FOLDER_VARIABLE)
     found = Path(named) if named else _REPOSITORY.parent / "shared" / "openb"
     if not (found / NODES_FILE).is_file():
-        raise NoTrace(
+        raise NoTraceError(
             f"no openb trace in {found}: take data/csv of github.com/hkust-adsl/kubernetes-scheduler-simulator "
             f"and name its folder in {FOLDER_VARIABLE}, or the files with --nodes and --pods."
         )
@@ -46,7 +46,7 @@ def read_nodes(path: Path, order: int | None = None) -> list[NodeSpec]:
     """The nodes of a file. ``order`` renames them by chance, which decides between nodes that a policy finds equal.
 
     Raises:
-        NoTrace: the file is not a list of nodes.
+        NoTraceError: the file is not a list of nodes.
         OSError: it cannot be read.
     """
     rows = list(_rows(path, ("sn", "cpu_milli", "memory_mib", "gpu", "model")))
@@ -59,7 +59,7 @@ def read_nodes(path: Path, order: int | None = None) -> list[NodeSpec]:
         cpu, memory = _number(path, row, "cpu_milli"), _number(path, row, "memory_mib")
         nodes.append(NodeSpec(f"{place:06d}-{row['sn']}", devices, cpu, memory))
     if not nodes:
-        raise NoTrace(f"{path} lists no nodes.")
+        raise NoTraceError(f"{path} lists no nodes.")
     return nodes
 
 
@@ -67,7 +67,7 @@ def read_pods(path: Path) -> list[Request]:
     """What the tasks of a file ask for, in its order.
 
     Raises:
-        NoTrace: the file is not a list of tasks.
+        NoTraceError: the file is not a list of tasks.
         OSError: it cannot be read.
     """
     pods = []
@@ -85,9 +85,9 @@ def read_pods(path: Path) -> list[Request]:
                 )
             )
         except ValueError as error:
-            raise NoTrace(f"{path}: {row['name']}: {error}.") from error
+            raise NoTraceError(f"{path}: {row['name']}: {error}.") from error
     if not pods:
-        raise NoTrace(f"{path} lists no tasks.")
+        raise NoTraceError(f"{path} lists no tasks.")
     return pods
 
 
@@ -113,10 +113,10 @@ def _rows(path: Path, columns: Sequence[str]) -> Iterator[Mapping[str, str]]:
             reader = csv.DictReader(file)
             missing = [column for column in columns if column not in (reader.fieldnames or ())]
             if missing:
-                raise NoTrace(f"{path} has no column {', '.join(missing)}.")
+                raise NoTraceError(f"{path} has no column {', '.join(missing)}.")
             yield from reader
         except (csv.Error, UnicodeDecodeError) as error:
-            raise NoTrace(f"{path}: {error}.") from error
+            raise NoTraceError(f"{path}: {error}.") from error
 
 
 def _number(path: Path, row: Mapping[str, str], column: str) -> int:
@@ -125,5 +125,5 @@ def _number(path: Path, row: Mapping[str, str], column: str) -> int:
     except (TypeError, ValueError):
         value = -1
     if not 0 <= value < 1 << 40:
-        raise NoTrace(f"{path}: {column} is {row[column]!r}, not a whole number.")
+        raise NoTraceError(f"{path}: {column} is {row[column]!r}, not a whole number.")
     return value

@@ -50,7 +50,7 @@ def measure(mib: int = 1024, rounds: int = 3, returns: int = 20, beginnings: int
 
     Raises:
         WorkerError: worker, client or pool did not do their part, or a byte was lost.
-        RuntimeMissing: the native parts are not installed.
+        RuntimeMissingError: the native parts are not installed.
     """
     figures: dict[str, Any] = {"how": HOW}
     with tempfile.TemporaryDirectory(prefix="gpupool-park-") as name:

@@ -51,7 +51,7 @@ def measure(
         series: also means of every hour and quantiles of the waits, for plots.
 
     Raises:
-        NoTrace, BadTrace: there is no trace, or a file is not one.
+        NoTraceError, BadTraceError: there is no trace, or a file is not one.
         OSError: a file cannot be read.
     """
     pods = pods or openb_trace.folder() / openb_trace.PODS_FILE
@@ -166,7 +166,7 @@ def _listed(path: Path) -> tuple[NodeShape, ...]:
     """The nodes of a file with openb's columns, those with devices."""
     specs = [spec for spec in openb_trace.read_nodes(path) if spec.devices]
     if not specs:
-        raise replay_trace.BadTrace(f"{path} lists no node with devices.")
+        raise replay_trace.BadTraceError(f"{path} lists no node with devices.")
     return tuple(
         NodeShape(spec.id, (DEVICE_MIB,) * len(spec.devices), kind=spec.devices[0].model) for spec in specs
     )

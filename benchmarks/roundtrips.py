@@ -36,20 +36,20 @@ _LIMIT_SECONDS: Final = 300.0
 _PROGRAM: Final = Path(__file__).with_name("torch_steps.py")
 
 
-class NoPyTorch(GpupoolError):
+class NoPyTorchError(GpupoolError):
     """There is no PyTorch with CUDA to measure with."""
 
 
 def torch_python() -> str:
-    """The interpreter to run PyTorch with. Raises NoPyTorch."""
+    """The interpreter to run PyTorch with. Raises NoPyTorchError."""
     python = os.environ.get(TORCH_PYTHON_VARIABLE) or sys.executable
     code = "import torch, sys; sys.exit(0 if torch.version.cuda else 1)"
     try:
         found = subprocess.run([python, "-c", code], capture_output=True, timeout=120, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise NoPyTorch(f"{python} cannot be run: {error}") from error
+        raise NoPyTorchError(f"{python} cannot be run: {error}") from error
     if found.returncode != 0:
-        raise NoPyTorch(
+        raise NoPyTorchError(
             f"{python} has no PyTorch with CUDA; {TORCH_PYTHON_VARIABLE} names an interpreter that has one."
         )
     return python
@@ -63,8 +63,8 @@ def measure(delays_us: Sequence[int] = DELAYS_US, steps: int = 20) -> dict[str, 
         part of it spent waiting), ``machine``.
 
     Raises:
-        NoPyTorch: there is nothing to measure with.
-        WorkerError, RuntimeMissing: the native parts do not work.
+        NoPyTorchError: there is nothing to measure with.
+        WorkerError, RuntimeMissingError: the native parts do not work.
     """
     python = torch_python()
     runs = {delay: _run(python, delay, steps) for delay in delays_us}

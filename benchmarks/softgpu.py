@@ -126,8 +126,8 @@ def measure(repeats: int = _REPEATS, work: Sequence[str] = KEYS) -> Figures:
         the reason that there are none), ``load`` (the machine's, before) and ``machine``.
 
     Raises:
-        NoCompiler: there is no gcc.
-        WorkerError, RuntimeMissing: the driver fails or is not there.
+        NoCompilerError: there is no gcc.
+        WorkerError, RuntimeMissingError: the driver fails or is not there.
     """
     load = os.getloadavg()[0]
     driver = software_driver()

@@ -16,22 +16,22 @@ OPTIONS: Final = ("-O3", "-march=native", "-fPIC", "-shared")
 _SOURCE: Final = Path(__file__).with_name("softgpu_kernels") / "native.c"
 
 
-class NoCompiler(GpupoolError):
+class NoCompilerError(GpupoolError):
     """There is no gcc, or it cannot build the loops to compare with."""
 
 
 def build(folder: Path) -> Path:
-    """The shared library with the loops, in ``folder``. Raises NoCompiler."""
+    """The shared library with the loops, in ``folder``. Raises NoCompilerError."""
     compiler = shutil.which(COMPILER)
     if compiler is None:
-        raise NoCompiler(
+        raise NoCompilerError(
             f"There is no {COMPILER} on the PATH; the figures are ratios to what it makes of C loops."
         )
     library = folder / "native.so"
     command = [compiler, *OPTIONS, "-o", str(library), str(_SOURCE), "-lm"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     if done.returncode != 0:
-        raise NoCompiler(f"{COMPILER} cannot build {_SOURCE}: {done.stderr.strip()}")
+        raise NoCompilerError(f"{COMPILER} cannot build {_SOURCE}: {done.stderr.strip()}")
     return library
 
 

@@ -29,7 +29,7 @@ _WARM_LAUNCHES: Final = 12
 _WARM_SECONDS: Final = 1.0
 
 
-class WrongResult(RuntimeError):
+class WrongResultError(RuntimeError):
     """The device did not compute what the C loop computes."""
 
 
@@ -45,7 +45,7 @@ def _check(name: str, work: Workload) -> float:
     work.device()
     error = work.error()
     if not error <= work.tolerance:
-        raise WrongResult(f"{name}: the results differ by {error:g}, allowed is {work.tolerance:g}")
+        raise WrongResultError(f"{name}: the results differ by {error:g}, allowed is {work.tolerance:g}")
     return error
 
 

@@ -43,7 +43,7 @@ def measure(driver: Path | None = None, rounds: int = 40) -> dict[str, Any]:
 
     Raises:
         WorkerError: worker or benchmark program failed.
-        RuntimeMissing: the native parts are not installed.
+        RuntimeMissingError: the native parts are not installed.
     """
     program = native_file("bin", "gpupool-bench-wire")
     driver = driver or software_driver()

@@ -44,7 +44,7 @@ class ProbedDevice:
 
 
 def software_driver() -> Path:
-    """The software GPU's driver library. Raises RuntimeMissing when it is not installed."""
+    """The software GPU's driver library. Raises RuntimeMissingError when it is not installed."""
     return native_file("softgpu", "libcuda.so.1")
 
 
@@ -53,7 +53,7 @@ def probe(driver: Path, environment: Mapping[str, str] | None = None) -> tuple[s
 
     Raises:
         WorkerError: the driver cannot be opened or has no device.
-        RuntimeMissing: there is no worker program.
+        RuntimeMissingError: there is no worker program.
     """
     command = [str(native_file("bin", "gpupool-worker")), "--driver", str(driver), "--probe"]
     done = subprocess.run(

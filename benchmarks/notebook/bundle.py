@@ -16,7 +16,7 @@ from gpupool.request.forms import schema
 from gpupool.request.option import Place
 from gpupool.sentences.render import catalogue
 
-from benchmarks.notebook.problem import BenchProblem
+from benchmarks.notebook.problem import BenchError
 
 _FOLDER: Final = Path(__file__).resolve().parents[2] / "jupyter_gpupool" / "labextension" / "static"
 #: What only the chart library's own file has in it.
@@ -27,13 +27,13 @@ def bundle(loaded: list[str]) -> dict[str, Any]:
     """Sizes in kB (1000 bytes), raw and compressed; `loaded` are the files that a page loads at its start.
 
     Raises:
-        BenchProblem: the front end has not been built, or was built for development.
+        BenchError: the front end has not been built, or was built for development.
     """
     files = {path.name: path.read_bytes() for path in sorted(_FOLDER.glob("*.js"))}
     if not files:
-        raise BenchProblem(f"The front end is not built: {_FOLDER} has no JavaScript.")
+        raise BenchError(f"The front end is not built: {_FOLDER} has no JavaScript.")
     if any(_FOLDER.glob("*.map")):
-        raise BenchProblem("The front end was built for development; measure what build:prod makes.")
+        raise BenchError("The front end was built for development; measure what build:prod makes.")
     chart = {name for name, text in files.items() if _CHART_LIBRARY.search(text)}
     own = {name: text for name, text in files.items() if name not in chart}
     return {

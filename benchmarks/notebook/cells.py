@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from jupyter_client.blocking.client import BlockingKernelClient
 
-from benchmarks.notebook.problem import BenchProblem
+from benchmarks.notebook.problem import BenchError
 
 #: Makes what the cell needs, and compiles it.
 PREPARE: Final = """\
@@ -29,7 +29,7 @@ PAUSE_SECONDS: Final = 0.3
 
 
 def run(client: BlockingKernelClient, code: str, patience: float = 60.0) -> float:
-    """Milliseconds from sending a cell to its reply. Raises BenchProblem when it fails."""
+    """Milliseconds from sending a cell to its reply. Raises BenchError when it fails."""
     started = time.perf_counter()
     message = client.execute(code, allow_stdin=False)
     deadline = started + patience
@@ -39,7 +39,7 @@ def run(client: BlockingKernelClient, code: str, patience: float = 60.0) -> floa
             break
     took = 1000 * (time.perf_counter() - started)
     if reply["content"]["status"] != "ok":
-        raise BenchProblem(f"A cell failed: {reply['content'].get('evalue', '')}")
+        raise BenchError(f"A cell failed: {reply['content'].get('evalue', '')}")
     return took
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from playwright.sync_api import Locator
 
 from benchmarks.notebook.page import PATIENCE_MS, LabTab
-from benchmarks.notebook.problem import BenchProblem
+from benchmarks.notebook.problem import BenchError
 
 #: Between two clicks, seconds: the node makes its next worker ready meanwhile, as it would between people.
 SETTLE_SECONDS: Final = 1.5
@@ -31,12 +31,12 @@ _PRESS: Final = """([row, label, wanted, patience]) => new Promise(resolve => {
 
 
 def press(tab: LabTab, row: Locator, label: str, wanted: str) -> float:
-    """Milliseconds from the click to the state. Raises BenchProblem when it does not come."""
+    """Milliseconds from the click to the state. Raises BenchError when it does not come."""
     handle = row.element_handle()
     took = float(tab.page.evaluate(_PRESS, [handle, label, wanted, PATIENCE_MS]))
     if took < 0:
         what = "there is no such button" if took == -2 else "the state did not come"
-        raise BenchProblem(f"{label} in the sidebar did not lead to {wanted}: {what}: {row.inner_text()}")
+        raise BenchError(f"{label} in the sidebar did not lead to {wanted}: {what}: {row.inner_text()}")
     return took
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from gpupool.client.errors import GpupoolError
 
-from benchmarks.notebook.problem import BenchProblem
+from benchmarks.notebook.problem import BenchError
 from benchmarks.notebook.stack import BenchStack
 from benchmarks.results import Figures, Target, beside_bounds, machine, publish
 
@@ -40,7 +40,7 @@ def measure(rounds: int = 2, again: int = 20, cells: int = 40, seconds: float = 
         seconds: how long each look at the processor time is.
 
     Raises:
-        BenchProblem: something that is measured did not happen.
+        BenchError: something that is measured did not happen.
     """
     from benchmarks.notebook import bundle, clicks, page, polling, scrolling
     from benchmarks.notebook import cells as cell_bench
@@ -116,7 +116,7 @@ def _wait_states(stack: BenchStack, wanted: str) -> None:
     deadline = time.monotonic() + 30
     while any(kernel["state"] != wanted for kernel in stack.api("GET", "gpupool/api/kernels")["kernels"]):
         if time.monotonic() > deadline:
-            raise BenchProblem(f"The kernels did not all become {wanted} within 30 s.")
+            raise BenchError(f"The kernels did not all become {wanted} within 30 s.")
         time.sleep(0.2)
 
 
@@ -157,14 +157,14 @@ def _measured(run: Callable[[], Figures]) -> Callable[[], Figures]:
         try:
             return run()
         except ImportError as error:
-            raise BenchProblem(
+            raise BenchError(
                 f"This measurement needs {error.name}: pip install 'jupyter-gpupool[jupyter,test]'."
             ) from error
         except GpupoolError:
             raise
         except Exception as error:
             if type(error).__module__.startswith("playwright"):
-                raise BenchProblem(f"The browser: {str(error).splitlines()[0]}") from error
+                raise BenchError(f"The browser: {str(error).splitlines()[0]}") from error
             raise
 
     return measured

@@ -11,7 +11,7 @@ from typing import Any, Final
 import psutil
 from playwright.sync_api import Browser, Locator, Page, TimeoutError, sync_playwright
 
-from benchmarks.notebook.problem import BenchProblem
+from benchmarks.notebook.problem import BenchError
 from benchmarks.notebook.stack import BenchStack
 
 #: No sandbox: the command may run as root in a container.
@@ -37,10 +37,10 @@ _HIDE: Final = """hidden => {
 
 
 def chromium() -> str:
-    """Path of the browser. Raises BenchProblem when there is none."""
+    """Path of the browser. Raises BenchError when there is none."""
     found = os.environ.get("CHROMIUM_PATH") or shutil.which("chromium") or shutil.which("google-chrome")
     if not found:
-        raise BenchProblem("No Chromium was found; CHROMIUM_PATH names it.")
+        raise BenchError("No Chromium was found; CHROMIUM_PATH names it.")
     return found
 
 
@@ -76,7 +76,7 @@ class LabTab:
         self.kernel(label).get_by_role("textbox", name=f"GPU share for {label}").fill(share)
 
     def run_cell(self, number: int, text: str) -> Locator:
-        """Runs a cell; its output, when that shows `text`. Raises BenchProblem when it does not."""
+        """Runs a cell; its output, when that shows `text`. Raises BenchError when it does not."""
         cell = self.page.locator(".jp-Notebook-cell").nth(number)
         output = cell.locator(".jp-OutputArea")
         for _ in range(RUN_TRIES):
@@ -88,7 +88,7 @@ class LabTab:
                 # A page that is not ready yet loses keys.
                 continue
             return output
-        raise BenchProblem(f"Cell {number} did not show {text!r}.")
+        raise BenchError(f"Cell {number} did not show {text!r}.")
 
     def hide(self, hidden: bool) -> None:
         """As the page is told when another window covers it, and when it is seen again."""

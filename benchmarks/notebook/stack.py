@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 from gpupool.client.native import native_directory
 from jupyter_client.blocking.client import BlockingKernelClient
 
-from benchmarks.notebook.problem import BenchProblem
+from benchmarks.notebook.problem import BenchError
 
 #: Until JupyterLab answers, seconds; a loaded machine needs most of a minute.
 START_SECONDS: Final = 180.0
@@ -76,9 +76,9 @@ class BenchStack:
                 self.url, self.token = found.groups()
                 return
             if self.process.poll() is not None:
-                raise BenchProblem(f"The stack did not start: {said[-400:].strip()}")
+                raise BenchError(f"The stack did not start: {said[-400:].strip()}")
             time.sleep(0.2)
-        raise BenchProblem(f"The stack was not ready within {START_SECONDS:g} s.")
+        raise BenchError(f"The stack was not ready within {START_SECONDS:g} s.")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -102,7 +102,7 @@ class BenchStack:
         return f"{self.url}/{path}{separator}token={self.token}"
 
     def api(self, method: str, path: str, body: object | None = None) -> Any:
-        """A request to the Jupyter server; the decoded JSON. Raises BenchProblem when it is refused."""
+        """A request to the Jupyter server; the decoded JSON. Raises BenchError when it is refused."""
         request = urllib.request.Request(  # noqa: S310 - our own loopback address
             f"{self.url}/{path}",
             method=method,
@@ -113,7 +113,7 @@ class BenchStack:
             with urllib.request.urlopen(request, timeout=60) as reply:  # noqa: S310
                 text = reply.read()
         except urllib.error.HTTPError as error:
-            raise BenchProblem(
+            raise BenchError(
                 f"{method} {path}: {error.code} {error.read()[:300].decode(errors='replace')}"
             ) from None
         return json.loads(text) if text else None
@@ -150,7 +150,7 @@ class BenchStack:
         deadline = time.monotonic() + KERNEL_SECONDS
         while not found.exists():
             if time.monotonic() > deadline:
-                raise BenchProblem(f"A kernel did not start within {KERNEL_SECONDS:g} s.")
+                raise BenchError(f"A kernel did not start within {KERNEL_SECONDS:g} s.")
             time.sleep(0.05)
         while True:
             client = BlockingKernelClient(connection_file=str(found))
@@ -163,7 +163,7 @@ class BenchStack:
                 # The client takes a kernel that is slow to start its heartbeat for dead.
                 client.stop_channels()
                 if time.monotonic() > deadline:
-                    raise BenchProblem(f"A kernel did not answer: {error}.") from error
+                    raise BenchError(f"A kernel did not answer: {error}.") from error
                 time.sleep(1)
 
 

@@ -17,7 +17,7 @@ def load_ipython_extension(shell: Any) -> None:
     if getattr(shell, _ATTRIBUTE, None) is not None:
         return
     from gpupool.client import lender
-    from gpupool.client.keeper import KeeperRefused, keeper
+    from gpupool.client.keeper import KeeperRefusedError, keeper
 
     from jupyter_gpupool.kernel import broker, device
     from jupyter_gpupool.kernel.auto import AutoAttach
@@ -40,7 +40,7 @@ def load_ipython_extension(shell: Any) -> None:
     broker.settle_environment()
     if broker.is_alone():
         # Compilers must know beforehand what kind of GPU it will be; whatever fails here is said by the first attach.
-        with contextlib.suppress(KeeperRefused):
+        with contextlib.suppress(KeeperRefusedError):
             keeper().start()
     device.prepare()
 

@@ -10,7 +10,14 @@ import os
 from collections.abc import Generator, Mapping
 from typing import Any, Final, Protocol
 
-from gpupool.client.keeper import CALL_SECONDS, GivenUp, Keeper, KeeperRefused, keeper, pool_is_configured
+from gpupool.client.keeper import (
+    CALL_SECONDS,
+    GivenUp,
+    Keeper,
+    KeeperRefusedError,
+    keeper,
+    pool_is_configured,
+)
 from gpupool.client.lender import AttachError, GivenLender, has_given_share, with_defaults
 from gpupool.client.session_file import PROCESS_VARIABLE
 from gpupool.request.forms import of_body
@@ -69,7 +76,7 @@ class OwnShare:
     def _call(self, what: str, body: Mapping[str, Any] | None, seconds: float) -> dict[str, Any]:
         try:
             return self._keeper.call(what, body, seconds=seconds)
-        except KeeperRefused as error:
+        except KeeperRefusedError as error:
             raise _error(error.reason, str(error)) from None
 
     def stream(
@@ -80,7 +87,7 @@ class OwnShare:
                 if event["event"] == "refused" and event["reason"] == "pool-down":
                     raise _error(str(event["reason"]), str(event["message"]))
                 yield event
-        except KeeperRefused as error:
+        except KeeperRefusedError as error:
             raise _error(error.reason, str(error)) from None
 
 

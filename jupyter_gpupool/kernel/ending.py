@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Final
 
-from gpupool.client.errors import DeviceCallFailed, GpupoolError
+from gpupool.client.errors import DeviceCallFailedError, GpupoolError
 from gpupool.client.runtime import Work
 
 from jupyter_gpupool.kernel import device
@@ -96,7 +96,7 @@ def _drain_all(ending: Ending) -> None:
     while True:
         try:
             device.drain(DRAIN_SECONDS)
-        except DeviceCallFailed as error:
+        except DeviceCallFailedError as error:
             if error.result == _NOT_READY and (work := device.work()) is not None and work.state == "running":
                 continue
             ending.error, ending.problem = error.result, str(error)

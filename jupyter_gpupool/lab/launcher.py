@@ -27,7 +27,7 @@ from pathlib import Path
 from types import FrameType
 
 from gpupool.client.endpoint import private_directory
-from gpupool.client.errors import DirectoryUnusable
+from gpupool.client.errors import DirectoryUnusableError
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICKSTART = "examples/quickstart.ipynb"
@@ -280,7 +280,7 @@ def main(argv: list[str] | None = None) -> int:
     token = options.token or secrets.token_hex(24)
     try:
         stack = services(options, port, token)
-    except DirectoryUnusable as error:
+    except DirectoryUnusableError as error:
         raise SystemExit(str(error)) from None
     status = 0
     try:

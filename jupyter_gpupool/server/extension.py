@@ -12,7 +12,7 @@ from typing import Any, Final
 from gpupool.client import child_environment
 from gpupool.client.credentials import wants_hub_identity
 from gpupool.client.endpoint import resolve_endpoint
-from gpupool.client.errors import GpupoolError, RuntimeMissing
+from gpupool.client.errors import GpupoolError, RuntimeMissingError
 from gpupool.client.session_file import SESSION_FILE_VARIABLE
 from gpupool.client.types import Caller
 from gpupool.request.gpu_request import checked_project
@@ -26,7 +26,7 @@ from jupyter_gpupool.server.handlers import routes
 from jupyter_gpupool.server.kernels import provisioner
 from jupyter_gpupool.server.kernels.process_exit import when_exited
 from jupyter_gpupool.server.kernels.server_address import local_server_url
-from jupyter_gpupool.server.pool.connection import PoolConnection, PoolFactory, WrongSetting
+from jupyter_gpupool.server.pool.connection import PoolConnection, PoolFactory, WrongSettingError
 from jupyter_gpupool.server.pool.greeting import greeting
 from jupyter_gpupool.server.pool.identity import PoolAccess, PoolCaller
 from jupyter_gpupool.server.pool.port import Pool
@@ -254,7 +254,7 @@ class GpuPoolExtension(ExtensionApp):
         Not done when the extension loads: the event loop does not run yet then.
 
         Raises:
-            WrongSetting: session files cannot be written.
+            WrongSettingError: session files cannot be written.
         """
         if self._sessions is None:
             self._starting = self._starting or asyncio.Lock()
@@ -281,7 +281,9 @@ class GpuPoolExtension(ExtensionApp):
                 return_seconds=self.return_seconds if self.return_seconds >= 0 else None,
             )
         except GpupoolError as error:
-            raise WrongSetting(f"{error} It is c.GpuPoolExtension.session_dir of this server.") from error
+            raise WrongSettingError(
+                f"{error} It is c.GpuPoolExtension.session_dir of this server."
+            ) from error
         await sessions.start()
         self._watch = Watch(
             sessions,
@@ -308,7 +310,7 @@ class GpuPoolExtension(ExtensionApp):
             variables["GPUPOOL_SERVER_CERTIFICATE"] = str(Path.cwd() / self.server.certfile)
         try:
             variables.update(child_environment.environment(None, session.files.session.path, environment))
-        except RuntimeMissing as error:
+        except RuntimeMissingError as error:
             self.log.warning("kernels start without the GPU client runtime: %s", error)
         return variables
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 from gpupool.client.child_environment import environment
 
 from benchmarks.lone_session import lone_session, null_driver
-from benchmarks.roundtrips import NoPyTorch, torch_python
+from benchmarks.roundtrips import NoPyTorchError, torch_python
 
 PROGRAM: Final = Path(__file__).with_name("torch_program.py")
 SHARE_MIB: Final = 1024
@@ -48,7 +48,7 @@ def run(python: str, *checks: str) -> tuple[list[dict[str, Any]], str]:
 def main() -> int:
     try:
         python = torch_python()
-    except NoPyTorch as error:
+    except NoPyTorchError as error:
         print(f"skipped: {error}")
         return 0
     results, log = run(python)

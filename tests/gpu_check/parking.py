@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gpupool.client.child_environment import environment as environment_of
-from gpupool.engines.mps import MpsUnusable, find_daemon, partition
+from gpupool.engines.mps import MpsUnusableError, find_daemon, partition
 
 from benchmarks.lone_session import LoneSession, lone_session
 from benchmarks.park_session import MIB, Client, ask, attach, move, python_path
@@ -46,7 +46,7 @@ def check(driver: Path, environment: Mapping[str, str] | None = None) -> dict[st
             found[name] = part(driver, environment)
         except _LeftOut as why:
             found[name] = {"left_out": str(why)}
-        except (MpsUnusable, WorkerError, OSError, RuntimeError, subprocess.SubprocessError) as error:
+        except (MpsUnusableError, WorkerError, OSError, RuntimeError, subprocess.SubprocessError) as error:
             found[name] = {"error": str(error)[-1500:]}
         found[name]["seconds"] = round(time.monotonic() - started, 2)
     return found

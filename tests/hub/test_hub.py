@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from unittest import mock
 
 import pytest
-from gpupool.client.errors import PoolRefused
+from gpupool.client.errors import PoolRefusedError
 from gpupool.client.pool import PoolClient
 from gpupool.client.types import Ask, Caller
 from gpupool.shares import Share
@@ -68,7 +68,7 @@ def bob(users: dict[str, User]) -> User:
 
 
 def ask_pool(hub: HubStack, token: str, call: str, *arguments: object, **more: object) -> object:
-    """One call to the pool itself with a token of the Hub; PoolRefused when the answer is no."""
+    """One call to the pool itself with a token of the Hub; PoolRefusedError when the answer is no."""
 
     async def run() -> object:
         async with PoolClient(hub.endpoint, hub_identity=True, ca_file=hub.ca_file) as client:
@@ -140,15 +140,15 @@ def test_the_pool_knows_users_by_the_hubs_word_and_not_by_theirs(hub: HubStack, 
     token = bob.hub_token()
     assert ask_pool(hub, token, "whoami") == Caller("bob", "user")
     assert ask_pool(hub, ann.hub_token(), "whoami") == Caller("ann", "user", ("vision",))
-    with pytest.raises(PoolRefused, match="bob may not ask on behalf of 'ann'"):
+    with pytest.raises(PoolRefusedError, match="bob may not ask on behalf of 'ann'"):
         ask_pool(hub, token, "request", Ask(Share(milli=100), on_behalf_of="ann"), wait_seconds=0)
-    with pytest.raises(PoolRefused, match="does not know this token"):
+    with pytest.raises(PoolRefusedError, match="does not know this token"):
         ask_pool(hub, "0" * 32, "whoami")
     # What a service may get from a user who signs in there is not enough to act for them here.
     narrow = hub.hub_api("POST", "users/bob/tokens", {"scopes": ["read:users:name!user=bob"]})["token"]
-    with pytest.raises(PoolRefused, match="none of their own servers'"):
+    with pytest.raises(PoolRefusedError, match="none of their own servers'"):
         ask_pool(hub, narrow, "whoami")
-    with pytest.raises(PoolRefused, match="of a 'service'"):
+    with pytest.raises(PoolRefusedError, match="of a 'service'"):
         ask_pool(hub, hub.token, "whoami")
 
 
@@ -184,7 +184,7 @@ def test_a_server_that_the_hub_has_stopped_leaves_no_token_behind(
     def refused() -> bool:
         try:
             ask_pool(hub, token, "whoami")
-        except PoolRefused as refusal:
+        except PoolRefusedError as refusal:
             return "does not know this token" in refusal.explanation
         return False
 
@@ -232,7 +232,7 @@ def test_without_the_hub_who_is_known_goes_on(hub: HubStack, ann: User) -> None:
     hub.kill_hub()
     time.sleep(2 * BELIEVED)
     assert ask_pool(hub, token, "whoami") == Caller("ann", "user", ("vision",))
-    with pytest.raises(PoolRefused, match="JupyterHub does not answer"):
+    with pytest.raises(PoolRefusedError, match="JupyterHub does not answer"):
         ask_pool(hub, "1" * 32, "whoami")
     said = ann.run(kernel_id, "%gpu attach 0.1\n%gpu status")
     assert "attached" in said, said

@@ -16,7 +16,7 @@ from typing import Any
 import grpc
 import pytest
 from gpupool.cli.main import app
-from gpupool.client.errors import GpupoolError, PoolRefused
+from gpupool.client.errors import GpupoolError, PoolRefusedError
 from gpupool.client.maintenance import MaintenanceClient
 from gpupool.ledger import backup
 from gpupool.ledger.ledger import Ledger
@@ -181,7 +181,7 @@ async def test_one_at_a_time_and_the_pool_goes_on(home: Path, monkeypatch: pytes
         first = asyncio.create_task(client.backup(got.append))
         await reached.wait()
         await stand.caller.grant("k1", 200)  # decisions are made meanwhile
-        with pytest.raises(PoolRefused, match="another backup"):
+        with pytest.raises(PoolRefusedError, match="another backup"):
             await client.backup(lambda _: None)
         go_on.set()
         await first

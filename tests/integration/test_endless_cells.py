@@ -110,7 +110,7 @@ def test_a_broken_session_is_refused_until_it_is_reset(stack: Stack, kernel: Ker
         "x[2:3].copy_to_host()",
     ):
         lost = kernel.run(f"%%gpu 0.2\n{use}")
-        assert lost.ename == "GpuMemoryLost", (use, lost.text)
+        assert lost.ename == "GpuMemoryLostError", (use, lost.text)
     # The end of what is lost frees nothing of the new session.
     kernel.run("import gc; old = x; del x, view, old, stream, event; gc.collect()")
     kept = kernel.run(

@@ -18,7 +18,7 @@ from gpupool.engines.records import (
     DeviceGrant,
     EngineError,
     Placement,
-    StaleEpoch,
+    StaleEpochError,
     StartedWorker,
     WorkerExited,
     WorkerSpec,
@@ -254,7 +254,7 @@ async def test_a_second_start_of_a_session_is_refused_while_it_runs(bench: Bench
     engine = bench.engine()
     await start(engine, epoch=3)
     for epoch in (2, 3, 4):
-        with pytest.raises(StaleEpoch, match="has a worker already"):
+        with pytest.raises(StaleEpochError, match="has a worker already"):
             await start(engine, epoch=epoch)
     assert len(processes(bench)) == 1
 
@@ -265,7 +265,7 @@ async def test_a_session_that_was_elsewhere_comes_back_to_an_engine_that_still_k
     engine = bench.engine()
     await start(engine, epoch=3)
     await engine.stop(SESSION, 1.0)
-    with pytest.raises(StaleEpoch, match="has a worker already"):
+    with pytest.raises(StaleEpochError, match="has a worker already"):
         await start(engine, epoch=3)
     await start(engine, epoch=5)
     assert len(processes(bench)) == 1
@@ -280,7 +280,7 @@ async def test_a_restarted_engine_adopts_the_living_and_never_starts_them_twice(
     (adopted,) = await second.list_owned()
     assert (pid_of(adopted), adopted.address, adopted.epoch) == (pid_of(worker), worker.address, 6)
     assert adopted.devices[0].milli == 300
-    with pytest.raises(StaleEpoch):
+    with pytest.raises(StaleEpochError):
         await start(second, epoch=7)
     await second.stop(SESSION, 0.1)
     assert (await next_exit(second)).session == SESSION

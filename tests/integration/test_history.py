@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from gpupool.cli.main import app
-from gpupool.client.errors import PoolRefused
+from gpupool.client.errors import PoolRefusedError
 from gpupool.client.history import History, Member, Series
 from gpupool.client.pool import PoolClient
 from gpupool.pool.server import Serving
@@ -145,13 +145,13 @@ class TestWhoSeesWhat:
         }
 
     async def test_a_user_does_not_see_another(self, stand: Stand) -> None:
-        with pytest.raises(PoolRefused, match="ann may not see what 'bob' used") as caught:
+        with pytest.raises(PoolRefusedError, match="ann may not see what 'bob' used") as caught:
             await stand.series("user", "bob", user="ann")
         assert caught.value.reason == "forbidden"
         bobs = (await stand.series("client", by="client")).members
         name = next(member.name for member in bobs if member.user == "bob")
         assert (await stand.series("client", name, user="ann")).total.held_milli_ms == 0
-        with pytest.raises(PoolRefused, match="may not see what 'bob' sees"):
+        with pytest.raises(PoolRefusedError, match="may not see what 'bob' sees"):
             await stand.series("cluster", user="ann", viewer="bob")
 
     async def test_a_project_is_seen_by_its_members(self, stand: Stand) -> None:
@@ -161,7 +161,7 @@ class TestWhoSeesWhat:
             )
             await connection.call("Projects", "SetProject", project)
         await stand.series("project", "secret", user="bob")
-        with pytest.raises(PoolRefused, match="ann is no member of project 'secret'"):
+        with pytest.raises(PoolRefusedError, match="ann is no member of project 'secret'"):
             await stand.series("project", "secret", user="ann")
 
     async def test_an_administrator_may_look_as_another(self, stand: Stand) -> None:
@@ -184,7 +184,7 @@ class TestNonsense:
     async def test_is_named(self, stand: Stand, asked: dict[str, object], said: str) -> None:
         arguments = {"from_unix": time.time() - 60, **asked}
         async with stand.client() as connection:
-            with pytest.raises(PoolRefused, match=said) as caught:
+            with pytest.raises(PoolRefusedError, match=said) as caught:
                 await History(connection).series(**arguments)  # type: ignore[arg-type]
         assert caught.value.reason == "bad-request"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gpupool.client.errors import GpupoolError, PoolRefused
+from gpupool.client.errors import GpupoolError, PoolRefusedError
 
 from tests.support.pattern_client import Holder, PatternClient, holding
 from tests.support.pool_node import REUSE_SECONDS, PoolAndNode, native_worker_is_built
@@ -104,7 +104,7 @@ async def test_not_when_the_other_nodes_agent_is_killed_meanwhile_and_nothing_is
         await asyncio.sleep(0.3)
         await asyncio.to_thread(two.kill, "n2")
         two.start_node(*SMALL, name="n2")
-        with pytest.raises(PoolRefused):
+        with pytest.raises(PoolRefusedError):
             await asyncio.wait_for(asking, 3 * REUSE_SECONDS)
         assert ((await first.info()).state, (await first.info()).node) == ("parked", "n1")
         await other.detach(close=True)

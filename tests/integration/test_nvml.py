@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpupool.client.errors import RuntimeMissing
+from gpupool.client.errors import RuntimeMissingError
 from gpupool.client.native import native_file
 from gpupool.client.session_file import SESSION_FILE_VARIABLE, SessionFile
 
@@ -45,7 +45,7 @@ def run(tmp_path: Path) -> Run:
     """Runs a program with ``pynvml`` imported and initialised; what it assigns to ``out`` comes back."""
     try:
         library = native_file("client", "libnvidia-ml.so.1")
-    except RuntimeMissing as missing:
+    except RuntimeMissingError as missing:
         pytest.fail(str(missing))
     (tmp_path / "profile").write_text(PROFILE)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gpupool.client.errors import PoolRefused
+from gpupool.client.errors import PoolRefusedError
 
 from tests.support.pattern_client import PatternClient, holding
 from tests.support.pool_node import PoolAndNode, native_worker_is_built
@@ -133,7 +133,7 @@ async def waits_in_vain(one: PoolAndNode, tmp_path: Path) -> None:
         first = await holder.attached(500)
         await parked_with(first, 99, 1)
         other = holder.client()
-        with pytest.raises(PoolRefused, match="host memory of n1 takes 50 MiB more of parked sessions"):
+        with pytest.raises(PoolRefusedError, match="host memory of n1 takes 50 MiB more of parked sessions"):
             await other.attach(1000, wait=0.0)
         listed = json.loads((await asyncio.to_thread(one.gpupool, "sessions", "--json")).stdout)["sessions"]
         assert [
@@ -181,7 +181,9 @@ async def test_a_share_of_55_is_split_into_35_and_20_while_the_45_beside_it_runs
         assert (lease.epoch, lease.shares) == (before.epoch, before.shares)
         for client in (first, neighbour, third):
             await client.tell_program("check")
-        with pytest.raises(PoolRefused, match=r"2\d\d MiB are in use, more than 76 MiB on n1/0") as refused:
+        with pytest.raises(
+            PoolRefusedError, match=r"2\d\d MiB are in use, more than 76 MiB on n1/0"
+        ) as refused:
             await first.resize(100)
         assert refused.value.reason == "in-use"
         await third.detach()  # what it keeps is in the way, and leaves

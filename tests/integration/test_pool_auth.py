@@ -7,7 +7,7 @@ import asyncio
 import grpc
 import pytest
 from gpupool.client import agreement, endpoint
-from gpupool.client.errors import PoolRefused
+from gpupool.client.errors import PoolRefusedError
 from gpupool.client.pool import PoolClient
 from gpupool.pool.access import tokens
 from gpupool.pool.access.auth import ALLOWED_ROLES
@@ -73,7 +73,7 @@ async def test_a_caller_of_another_protocol_version_is_told_both(stage, monkeypa
         assert await pool.devices()
     monkeypatch.setattr(endpoint, "PROTOCOL_VERSION", 7)
     async with PoolClient(f"unix:{stage.serving.socket}") as pool:
-        with pytest.raises(PoolRefused) as refused:
+        with pytest.raises(PoolRefusedError) as refused:
             await pool.devices()
     assert refused.value.reason == "other-version"
     assert f"version {agreement.PROTOCOL_VERSION} of the protocol" in str(refused.value)

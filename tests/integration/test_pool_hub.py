@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 import pytest
 import structlog
-from gpupool.client.errors import GpupoolError, PoolRefused, PoolUnavailable
+from gpupool.client.errors import GpupoolError, PoolRefusedError, PoolUnavailableError
 from gpupool.client.pool import PoolClient
 from gpupool.client.projects import ProjectsClient, ProjectSettings
 from gpupool.client.types import Ask, Caller
@@ -122,7 +122,7 @@ async def test_nobody_can_say_that_they_are_another(stage: Stage, node: Scripted
             bob.usage(grant.session_id),
             bob.close_session(grant.session_id, "exit"),
         ):
-            with pytest.raises(PoolRefused) as refusal:
+            with pytest.raises(PoolRefusedError) as refusal:
                 await forbidden
             assert refusal.value.reason == "forbidden"
         assert (await bob.renew([grant.lease_id]))[grant.lease_id].state == "unknown"
@@ -146,14 +146,14 @@ async def test_groups_of_the_hub_are_members_of_projects(stage: Stage, node: Scr
             "research"
         ] == ("@vision",)
         async with stage.client("bob-token") as bob:
-            with pytest.raises(PoolRefused, match="bob is not a member of project research"):
+            with pytest.raises(PoolRefusedError, match="bob is not a member of project research"):
                 await bob.request(Ask(Share(milli=100), project="research"), wait_seconds=0)
             visible = await ProjectsClient(bob).projects()
             assert {p.settings.path: p.settings.members for p in visible.projects}["research"] == ()
         # Who is called like a group, or asks by that name, is not in it.
         stage.hub.user("odd-token", "@vision")
         async with stage.client("odd-token") as odd:
-            with pytest.raises(PoolRefused, match="cannot be a user here"):
+            with pytest.raises(PoolRefusedError, match="cannot be a user here"):
                 await odd.whoami()
 
 
@@ -203,13 +203,13 @@ async def test_a_token_that_was_revoked_in_the_hub_ends(stage: Stage, node: Scri
             while True:
                 try:
                     await ann.devices()
-                except PoolRefused as refusal:
+                except PoolRefusedError as refusal:
                     assert "does not know this token" in refusal.explanation
                     break
                 await asyncio.sleep(0.1)
         # What waits in the queue gets nothing any more.
         await bob.release(held[0].lease_id)
-        with pytest.raises(PoolRefused, match=r"revoked|does not know this token"):
+        with pytest.raises(PoolRefusedError, match=r"revoked|does not know this token"):
             async with asyncio.timeout(5):
                 await waits
 
@@ -237,10 +237,10 @@ async def test_while_the_hub_is_down_who_is_known_goes_on_and_others_are_told(
         await ann.devices()
         stage.hub.stop()
         begun = asyncio.get_running_loop().time()
-        with pytest.raises(PoolRefused, match="JupyterHub does not answer") as refusal:
+        with pytest.raises(PoolRefusedError, match="JupyterHub does not answer") as refusal:
             await bob.devices()
         assert refusal.value.reason == "hub-down"
-        with pytest.raises(PoolRefused, match="JupyterHub does not answer"):  # noqa: PT012
+        with pytest.raises(PoolRefusedError, match="JupyterHub does not answer"):  # noqa: PT012
             async with asyncio.timeout(30):
                 while True:
                     await ann.devices()
@@ -255,7 +255,7 @@ async def test_while_the_hub_is_down_who_is_known_goes_on_and_others_are_told(
 async def _name(client: PoolClient) -> str:
     try:
         return (await client.whoami()).name
-    except PoolRefused as refusal:
+    except PoolRefusedError as refusal:
         return refusal.reason
 
 
@@ -296,7 +296,7 @@ async def test_odd_answers_of_the_hub_are_refusals(
 ) -> None:
     stage.hub.instead = answer
     async with stage.client("ann-token") as ann:
-        with pytest.raises(PoolRefused, match=problem):
+        with pytest.raises(PoolRefusedError, match=problem):
             await ann.devices()
 
 
@@ -358,7 +358,7 @@ async def test_another_server_in_the_pools_place_gets_no_token(
         listen="127.0.0.1:0", tls=TlsFiles(others.certificate, others.key), hub=HubOptions(hub.api_url)
     ) as imposter:
         async with stage.client("ann-token", f"tls:127.0.0.1:{imposter.port}") as client:
-            with pytest.raises(PoolUnavailable):
+            with pytest.raises(PoolUnavailableError):
                 await client.devices()
         assert hub.asked == []
 
@@ -400,7 +400,7 @@ async def test_users_names_are_hidden_where_the_administrator_says_so(
                 *await bob.sessions(),
             ]
             assert len(await bob.queue()) == 1 and len(await bob.leases()) == 2
-            with pytest.raises(PoolRefused, match="another user holds 1") as refusal:
+            with pytest.raises(PoolRefusedError, match="another user holds 1") as refusal:
                 await bob.request(Ask(Share(milli=1000)), wait_seconds=0)
             everything += [refusal.value.explanation, refusal.value.details]
             assert "ann" not in repr(everything) and "secret" not in repr(everything)
@@ -443,5 +443,5 @@ async def test_no_token_reaches_a_log(stage: Stage, caplog: pytest.LogCaptureFix
     ],
 )
 def test_a_url_that_is_none_is_said(url: str) -> None:
-    with pytest.raises(hub_module.HubUrlUnusable, match="no URL of a JupyterHub's API"):
+    with pytest.raises(hub_module.HubUrlUnusableError, match="no URL of a JupyterHub's API"):
         hub_module._checked(url)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from gpupool.client.errors import PoolRefused, PoolUnavailable, QueueTimeout
+from gpupool.client.errors import PoolRefusedError, PoolUnavailableError, QueueTimeoutError
 from gpupool.client.holder import LeaseHolder
 from gpupool.client.pool import PoolClient
 from gpupool.client.types import Ask, Grant, LeaseStatus, QueuePlace
@@ -167,7 +167,7 @@ async def test_resize_changes_the_share_in_place(stack: PoolAndNode, pool: PoolC
     grant = await pool.request(ask("0.2"), wait_seconds=0)
     bigger = await pool.resize(grant.lease_id, Share.parse("0.6"))
     assert (bigger.shares[0].milli, bigger.session_id) == (600, grant.session_id)
-    with pytest.raises(PoolRefused) as refused:
+    with pytest.raises(PoolRefusedError) as refused:
         await pool.resize("nonesuch", Share.parse("0.1"))
     assert refused.value.reason == "unknown-lease"
 
@@ -189,12 +189,12 @@ async def test_a_full_pool_refuses_at_once_or_when_time_is_up_and_cancelling_lea
     pool: PoolClient,
 ) -> None:
     await pool.request(ask("1", count=2), wait_seconds=0)
-    with pytest.raises(PoolRefused) as refused:
+    with pytest.raises(PoolRefusedError) as refused:
         await pool.request(ask("0.5"), wait_seconds=0)
     assert refused.value.reason == "full"
     assert "0.5" in str(refused.value)
     started = time.monotonic()
-    with pytest.raises(QueueTimeout):
+    with pytest.raises(QueueTimeoutError):
         await pool.request(ask("0.5"), wait_seconds=1)
     assert time.monotonic() - started > 0.9
     waiting = asyncio.create_task(pool.request(ask("0.5"), wait_seconds=None))
@@ -207,7 +207,7 @@ async def test_a_full_pool_refuses_at_once_or_when_time_is_up_and_cancelling_lea
 
 
 async def test_over_quota_is_refused_with_numbers(pool: PoolClient) -> None:
-    with pytest.raises(PoolRefused) as refused:
+    with pytest.raises(PoolRefusedError) as refused:
         await pool.request(ask("0.4", on_behalf_of="limited"), wait_seconds=0)
     assert refused.value.reason == "quota"
     assert "0.3" in str(refused.value) or "300" in str(refused.value)
@@ -216,9 +216,9 @@ async def test_over_quota_is_refused_with_numbers(pool: PoolClient) -> None:
 async def test_without_a_pool_the_error_comes_soon_and_names_the_endpoint(tmp_path: Path) -> None:
     for endpoint in (f"unix:{tmp_path}/none.sock", "127.0.0.1:1"):
         async with asyncio.timeout(10 * BUSY), PoolClient(endpoint) as client:
-            with pytest.raises(PoolUnavailable, match=endpoint):
+            with pytest.raises(PoolUnavailableError, match=endpoint):
                 await client.devices()
-            with pytest.raises(PoolUnavailable, match=endpoint):
+            with pytest.raises(PoolUnavailableError, match=endpoint):
                 await client.request(ask(), wait_seconds=None)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from gpupool.client.errors import PoolRefused
+from gpupool.client.errors import PoolRefusedError
 from gpupool.client.pool import PoolClient
 from gpupool.client.projects import LimitSettings, ProjectList, ProjectsClient, ProjectSettings
 from gpupool.pool.access.auth import os_user
@@ -45,8 +45,8 @@ async def stand(tmp_path: Path) -> AsyncIterator[Stand]:
             yield Stand(serving, ProjectsClient(admin), ProjectsClient(user), caller)
 
 
-async def refusal(call: object) -> PoolRefused:
-    with pytest.raises(PoolRefused) as caught:
+async def refusal(call: object) -> PoolRefusedError:
+    with pytest.raises(PoolRefusedError) as caught:
         await call  # type: ignore[misc]
     return caught.value
 

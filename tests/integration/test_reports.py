@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from gpupool.cli.main import app
-from gpupool.client.errors import PoolRefused
+from gpupool.client.errors import PoolRefusedError
 from gpupool.client.pool import PoolClient
 from gpupool.client.reports import JournalLine, Reports
 from gpupool.ledger import schema
@@ -105,7 +105,7 @@ class TestUsage:
     async def test_a_user_sees_her_own_rows_and_the_totals_of_all(self, stand: Stand) -> None:
         async with stand.client("ann") as connection:
             report = await Reports(connection).usage(0, time.time(), ("user",))
-            with pytest.raises(PoolRefused, match="ann may not see what 'bob' did") as caught:
+            with pytest.raises(PoolRefusedError, match="ann may not see what 'bob' did") as caught:
                 await Reports(connection).usage(0, time.time(), ("user",), user="bob")
         assert [row.user for row in report.rows] == ["ann"]
         assert report.total_milli_ms > report.rows[0].milli_ms
@@ -121,7 +121,7 @@ class TestUsage:
                 (math.nan, 9, (), "from_unix nan is no time"),
                 (0, 1e300, (), "to_unix 1e+300 is no time"),
             ):
-                with pytest.raises(PoolRefused) as caught:
+                with pytest.raises(PoolRefusedError) as caught:
                     await Reports(connection).usage(begin, end, by)
                 assert said in str(caught.value)
 
@@ -130,7 +130,7 @@ class TestUsage:
             connection.exec_driver_sql("ALTER TABLE charges RENAME TO away")
         async with stand.client() as connection:
             with pytest.raises(
-                PoolRefused, match="the ledger cannot be read: no such table: charges"
+                PoolRefusedError, match="the ledger cannot be read: no such table: charges"
             ) as caught:
                 await Reports(connection).usage(0, 9)
         assert caught.value.reason == "ledger"
@@ -215,7 +215,7 @@ class TestAudit:
     async def test_a_user_sees_lines_of_her_own_only(self, stand: Stand) -> None:
         found = await lines(stand.client("ann"))
         assert {line.user for line in found} == {"ann"}
-        with pytest.raises(PoolRefused, match="may not see"):
+        with pytest.raises(PoolRefusedError, match="may not see"):
             await lines(stand.client("ann"), user="bob")
         assert {"", "ann", "bob"} <= {line.user for line in await lines(stand.client())}
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from gpupool.client.errors import PoolRefused
+from gpupool.client.errors import PoolRefusedError
 from gpupool.shares import Share
 
 from tests.support.pattern_client import Holder, PatternClient, holding
@@ -94,7 +94,7 @@ async def test_a_share_smaller_than_what_is_used_is_refused_with_the_number(hold
     await client.tell_program("fill 300 1")
     await client.tell_program("fill 100 2")
     await client.tell_program("free 1")
-    with pytest.raises(PoolRefused, match="300 MiB are in use, more than 200 MiB") as refused:
+    with pytest.raises(PoolRefusedError, match="300 MiB are in use, more than 200 MiB") as refused:
         await resize(client, 200)
     assert refused.value.reason == "in-use"
     # It is as large as before.
@@ -110,7 +110,7 @@ async def test_a_program_that_stands_still_keeps_what_it_has_and_nobody_waits_lo
     await client.tell_program("free 1")
     os.kill(client.pid, signal.SIGSTOP)
     try:
-        with pytest.raises(PoolRefused, match="250 MiB are in use"):
+        with pytest.raises(PoolRefusedError, match="250 MiB are in use"):
             await resize(client, 200)
     finally:
         os.kill(client.pid, signal.SIGCONT)

@@ -298,7 +298,7 @@ async def test_a_running_process_loads_the_runtime_and_tells_what_it_did(
             file.write("parked", session=grant.session_id, message="Detached by the test.")
             process.stdin.write("\n")
             process.stdin.flush()
-            assert "DeviceCallFailed Detached by the test." in process.stdout.readline()
+            assert "DeviceCallFailedError Detached by the test." in process.stdout.readline()
             again = await pool.request(
                 Ask(Share.parse("0.3"), session_id=grant.session_id, reservation=True), wait_seconds=10
             )

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from gpupool.client.errors import RuntimeMissing
+from gpupool.client.errors import RuntimeMissingError
 from gpupool.client.native import native_directory, native_file
 from gpupool.client.session_file import SessionFile
 
@@ -43,7 +43,7 @@ def device() -> ProbedDevice:
     try:
         native_file("bin", "gpupool-worker")
         return probe(software_driver(), SOFTWARE)[1][0]
-    except RuntimeMissing as missing:
+    except RuntimeMissingError as missing:
         pytest.fail(str(missing))
 
 

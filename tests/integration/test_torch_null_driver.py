@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.roundtrips import NoPyTorch, torch_python
+from benchmarks.roundtrips import NoPyTorchError, torch_python
 from tests.conformance.torch_eager import NOT_YET, run
 from tests.support.pool_node import native_worker_is_built
 
@@ -20,7 +20,7 @@ pytestmark = [
 def results() -> dict[str, dict[str, Any]]:
     try:
         python = torch_python()
-    except NoPyTorch as missing:
+    except NoPyTorchError as missing:
         pytest.skip(str(missing))
     found, log = run(python)
     assert found, log
@@ -59,7 +59,7 @@ def test_every_check_ran(results: dict[str, dict[str, Any]]) -> None:
 def test_workers_of_a_data_loader_fork_over_tcp_too(monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         python = torch_python()
-    except NoPyTorch as missing:
+    except NoPyTorchError as missing:
         pytest.skip(str(missing))
     monkeypatch.setenv("GPUPOOL_TRANSPORT", "tcp")
     monkeypatch.setenv("GPUPOOL_DEBUG", "1")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from gpupool.client.errors import PoolRefused
+from gpupool.client.errors import PoolRefusedError
 from gpupool.client.pool import PoolClient
 from gpupool.client.types import Ask, Grant, Lease, SessionInfo
 from gpupool.shares import Share
@@ -81,7 +81,7 @@ async def test_a_lease_that_ends_holds_its_share_until_nothing_of_it_computes(st
         assert session.usage.kernel == "forever"
         lease = await lease_of(pool, grant)
         assert (lease.state, lease.work, lease.kernel) == ("releasing", "draining", "forever")
-        with pytest.raises(PoolRefused):
+        with pytest.raises(PoolRefusedError):
             await pool.request(Ask(Share.parse("0.6")), wait_seconds=0)
         await releasing
         assert (await lease_of(pool, grant)).state == "ended"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from gpupool.client.child_environment import environment
-from gpupool.client.errors import RuntimeMissing
+from gpupool.client.errors import RuntimeMissingError
 from gpupool.client.session_file import SessionFile
 
 from benchmarks.worker_process import WorkerProcess, boottime_ns, probe, software_driver
@@ -82,7 +82,7 @@ class Rig:
 def rig(tmp_path: Path) -> Iterator[Rig]:
     try:
         driver = software_driver()
-    except RuntimeMissing as missing:
+    except RuntimeMissingError as missing:
         pytest.fail(str(missing))
     text, devices = probe(driver)
     profile = tmp_path / "profile"

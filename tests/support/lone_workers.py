@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from gpupool.client.errors import RuntimeMissing
+from gpupool.client.errors import RuntimeMissingError
 from gpupool.client.native import native_file
 
 from benchmarks.worker_process import (
@@ -29,7 +29,7 @@ def driver() -> Path:
     try:
         native_file("bin", "gpupool-worker")
         return software_driver()
-    except RuntimeMissing as missing:
+    except RuntimeMissingError as missing:
         pytest.fail(str(missing))
 
 

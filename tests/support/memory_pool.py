@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpupool.client.errors import PoolRefused, PoolUnavailable, QueueTimeout
+from gpupool.client.errors import PoolRefusedError, PoolUnavailableError, QueueTimeoutError
 from gpupool.client.types import (
     Ask,
     Caller,
@@ -131,7 +131,7 @@ class MemoryPool:
     def _answer(self, call: str, argument: str = "") -> None:
         self.calls.append((call, argument))
         if self.down:
-            raise PoolUnavailable(self.endpoint, "connection refused")
+            raise PoolUnavailableError(self.endpoint, "connection refused")
 
     # --- the port ----------------------------------------------------------------------------
 
@@ -145,17 +145,19 @@ class MemoryPool:
         self._answer("request", ask.session_id)
         self.asks.append(ask)
         if ask.session_id and self.session_states.get(ask.session_id) != "parked":
-            raise PoolRefused("unknown-session", f"There is no session {ask.session_id}.")
+            raise PoolRefusedError("unknown-session", f"There is no session {ask.session_id}.")
         milli = self._milli(ask.share)
         if milli > self.quota_milli:
-            raise PoolRefused("quota", f"The quota is {self.quota_milli} milli-GPU, {milli} were asked for.")
+            raise PoolRefusedError(
+                "quota", f"The quota is {self.quota_milli} milli-GPU, {milli} were asked for."
+            )
         loop = asyncio.get_running_loop()
         deadline = None if wait_seconds is None else loop.time() + wait_seconds
         self.waiting.append(ask)
         try:
             while self.free_milli < milli:
                 if wait_seconds == 0:
-                    raise PoolRefused("full", f"{milli} milli-GPU asked for, {self.free_milli} free.")
+                    raise PoolRefusedError("full", f"{milli} milli-GPU asked for, {self.free_milli} free.")
                 place = self.waiting.index(ask) + 1
                 if on_queued is not None:
                     on_queued(QueuePlace(place, f"{self.free_milli} milli-GPU are free.", None))
@@ -163,7 +165,7 @@ class MemoryPool:
                 try:
                     await asyncio.wait_for(self._changed.wait(), remaining)
                 except TimeoutError:
-                    raise QueueTimeout(f"Nothing became free within {wait_seconds:g} s.") from None
+                    raise QueueTimeoutError(f"Nothing became free within {wait_seconds:g} s.") from None
         finally:
             self.waiting.remove(ask)
         number = next(self._numbers)
@@ -190,14 +192,14 @@ class MemoryPool:
         """Only what the Jupyter side asks of other services: the list of projects."""
         self._answer(f"{service}/{name}", "")
         if (service, name) != ("Projects", "ListProjects"):
-            raise PoolRefused("too-old", f"This pool has no {service}/{name}.")
+            raise PoolRefusedError("too-old", f"This pool has no {service}/{name}.")
         return self.projects
 
     def _milli(self, share: Share) -> int:
         try:
             return share.on_device(usable_mib(TOTAL_MIB)).milli
         except ShareError as error:
-            raise PoolRefused("bad-share", str(error)) from None
+            raise PoolRefusedError("bad-share", str(error)) from None
 
     async def release(self, lease_id: str, reason: str = "release", close_session: bool = False) -> None:
         self._answer("release", lease_id)
@@ -226,7 +228,7 @@ class MemoryPool:
         milli = self._milli(share)
         more = milli - entry.grant.shares[0].milli
         if more > self.free_milli:
-            raise PoolRefused("full", f"{more} milli-GPU more asked for, {self.free_milli} free.")
+            raise PoolRefusedError("full", f"{more} milli-GPU more asked for, {self.free_milli} free.")
         shares = tuple(
             GrantedShare(s.device_id, milli, milli * usable_mib(TOTAL_MIB) // 1000)
             for s in entry.grant.shares

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from gpupool.client.errors import RuntimeMissing
+from gpupool.client.errors import RuntimeMissingError
 from gpupool.client.native import native_directory, native_file
 
 from benchmarks.worker_process import WorkerProcess, probe, software_driver
@@ -154,7 +154,7 @@ def share_of_a_worker(
     try:
         native_file("client", "libcuda.so.1")
         driver = driver or software_driver()
-    except RuntimeMissing as missing:
+    except RuntimeMissingError as missing:
         pytest.fail(str(missing))
     environment = SOFTWARE | {"GPUPOOL_SOFTGPU_DEVICES": str(devices)} | settings
     probed = probe(driver, environment)[1]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from gpupool.client.errors import PoolRefused
+from gpupool.client.errors import PoolRefusedError
 from gpupool.client.session_file import SessionFile
 from gpupool.client.types import Ask, Lease
 from gpupool.shares import Share
@@ -54,7 +54,7 @@ class SessionWorld(SessionSight):
         room = any(self._has_room(device, milli) for device in self.free_milli())
         try:
             grant = self.portal(self.portal.pool.request(ask, wait_seconds=EVICTION_SECONDS if room else 0))
-        except PoolRefused as refusal:
+        except PoolRefusedError as refusal:
             if room or refusal.reason != "full":
                 raise Inconsistent(
                     f"{milli} milli-GPU are free, and the pool refuses: {refusal}"
@@ -94,7 +94,7 @@ class SessionWorld(SessionSight):
         began = time.monotonic()
         try:
             grant = self.portal(self.portal.pool.request(ask, wait_seconds=EVICTION_SECONDS if room else 0))
-        except PoolRefused as refusal:
+        except PoolRefusedError as refusal:
             if room or refusal.reason not in ("full", "bad-share"):
                 raise Inconsistent(f"{session.name} cannot resume with {milli}: {refusal}") from refusal
             return False
@@ -190,10 +190,10 @@ class SessionWorld(SessionSight):
             return False
         session.check([])
         room = self.free_milli()[session.device] + session.milli >= milli
-        refused: PoolRefused | None = None
+        refused: PoolRefusedError | None = None
         try:
             grant = self.portal(self.portal.pool.resize(session.grant.lease_id, Share(milli=milli)))
-        except PoolRefused as refusal:
+        except PoolRefusedError as refusal:
             refused = refusal
         # Now, because what the program only keeps for later has been given back before it was decided.
         used = self.worker_stats(session).used_mib

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from gpupool.client.errors import RuntimeMissing
+from gpupool.client.errors import RuntimeMissingError
 from gpupool.client.native import native_directory, native_file
 from gpupool.client.session_file import SessionFile
 
@@ -93,7 +93,7 @@ def client(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Client]:
     try:
         native_file("client", "libcuda.so.1")
         driver = software_driver()
-    except RuntimeMissing as missing:
+    except RuntimeMissingError as missing:
         pytest.fail(str(missing))
     device = probe(driver, SOFTWARE)[1][0]
     options = getattr(request, "param", ())

@@ -9,7 +9,7 @@ from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.request.forms import of_body
 from gpupool.request.gpu_request import GpuRequest
 
-from jupyter_gpupool.server.handlers.asked import BadRequest, request_of
+from jupyter_gpupool.server.handlers.asked import BadRequestError, request_of
 from jupyter_gpupool.server.handlers.explained import explanation_view
 
 
@@ -27,7 +27,7 @@ def test_several_devices_and_where_they_may_lie() -> None:
 
 @pytest.mark.parametrize("nodes", ["all", "one ", 2, ["any"]])
 def test_anything_else_is_named(nodes: object) -> None:
-    with pytest.raises(BadRequest, match="nodes"):
+    with pytest.raises(BadRequestError, match="nodes"):
         read({"nodes": nodes})
 
 
@@ -60,7 +60,7 @@ def test_the_terms_of_a_request() -> None:
     ],
 )
 def test_terms_that_make_no_sense_are_named(body: dict[str, object], named: str) -> None:
-    with pytest.raises(BadRequest) as refused:
+    with pytest.raises(BadRequestError) as refused:
         read(body)
     assert named in str(refused.value)
 

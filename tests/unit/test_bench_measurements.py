@@ -9,7 +9,7 @@ from pathlib import Path
 import gpupool
 import pytest
 from gpupool.cli import measurements
-from gpupool.cli.measurements import MeasurementMissing, measurement
+from gpupool.cli.measurements import MeasurementMissingError, measurement
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_each_has_a_main(name: str) -> None:
 def test_without_a_checkout_the_way_to_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measurements, "PACKAGE", "no_benchmarks_here")
     with pytest.raises(
-        MeasurementMissing, match=r"git clone .* make build, then .venv/bin/gpupool bench wire\.$"
+        MeasurementMissingError, match=r"git clone .* make build, then .venv/bin/gpupool bench wire\.$"
     ):
         measurement("wire")
 
@@ -49,5 +49,5 @@ def test_what_it_lacks_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     (tmp_path / "half_benchmarks" / "notebook.py").write_text("import no_such_module_here\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(measurements, "PACKAGE", "half_benchmarks")
-    with pytest.raises(MeasurementMissing, match=r"no_such_module_here is needed: pip install"):
+    with pytest.raises(MeasurementMissingError, match=r"no_such_module_here is needed: pip install"):
         measurement("notebook")

@@ -28,7 +28,7 @@ PUBLISHED = {
 def trace() -> Path:
     try:
         return openb_trace.folder()
-    except openb_trace.NoTrace as error:
+    except openb_trace.NoTraceError as error:
         pytest.skip(str(error))
 
 
@@ -129,13 +129,13 @@ def test_another_order_of_nodes_has_the_same_nodes(small: tuple[Path, Path]) -> 
 def test_a_file_that_is_no_list_of_nodes_is_refused_in_a_sentence(
     tmp_path: Path, lines: list[str], complaint: str
 ) -> None:
-    with pytest.raises(openb_trace.NoTrace, match=complaint):
+    with pytest.raises(openb_trace.NoTraceError, match=complaint):
         openb_trace.read_nodes(write(tmp_path / "nodes.csv", lines))
 
 
 def test_a_task_that_asks_for_more_than_a_device_is_refused_in_a_sentence(tmp_path: Path) -> None:
     lines = ["name,cpu_milli,memory_mib,num_gpu,gpu_milli", "p1,0,0,1,1001"]
-    with pytest.raises(openb_trace.NoTrace, match=r"p1: 1001 milli-GPU is not within 1\.\.1000"):
+    with pytest.raises(openb_trace.NoTraceError, match=r"p1: 1001 milli-GPU is not within 1\.\.1000"):
         openb_trace.read_pods(write(tmp_path / "pods.csv", lines))
 
 
@@ -154,7 +154,7 @@ def test_help_names_every_policy() -> None:
 
 def test_a_folder_without_the_trace_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(openb_trace.FOLDER_VARIABLE, str(tmp_path))
-    with pytest.raises(openb_trace.NoTrace, match=f"no openb trace in {tmp_path}"):
+    with pytest.raises(openb_trace.NoTraceError, match=f"no openb trace in {tmp_path}"):
         openb_trace.folder()
 
 

@@ -11,7 +11,7 @@ from gpupool.simulation import replay_figures, replay_trace
 from gpupool.simulation.replay_meter import Meter
 from gpupool.simulation.replay_nodes import nodes_of
 from gpupool.simulation.replay_run import Replay, Rules
-from gpupool.simulation.replay_trace import BadTrace, Task
+from gpupool.simulation.replay_trace import BadTraceError, Task
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from typer.testing import CliRunner
@@ -150,14 +150,14 @@ def test_a_trace_of_ones_own_needs_three_columns(tmp_path: Path) -> None:
 )
 def test_a_wrong_line_is_named(tmp_path: Path, line: str, says: str) -> None:
     file = write(tmp_path / "my.csv", "at,share,seconds", line)
-    with pytest.raises(BadTrace, match=says.replace("(", "\\(")):
+    with pytest.raises(BadTraceError, match=says.replace("(", "\\(")):
         replay_trace.read(file)
 
 
 def test_a_file_that_is_no_trace_is_refused_with_its_columns(tmp_path: Path) -> None:
-    with pytest.raises(BadTrace, match="has the columns a, b; a trace has at, share, seconds"):
+    with pytest.raises(BadTraceError, match="has the columns a, b; a trace has at, share, seconds"):
         replay_trace.read(write(tmp_path / "x.csv", "a,b", "1,2"))
-    with pytest.raises(BadTrace, match="lists no task"):
+    with pytest.raises(BadTraceError, match="lists no task"):
         replay_trace.read(write(tmp_path / "y.csv", "at,share,seconds"))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks import softgpu, softgpu_native
-from benchmarks.softgpu_native import NoCompiler
+from benchmarks.softgpu_native import NoCompilerError
 from benchmarks.worker_process import software_driver
 
 KEYS = [key for key, *_ in softgpu.RATIOS]
@@ -67,7 +67,7 @@ def test_a_busy_machine_is_named() -> None:
 
 def test_without_a_compiler_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(NoCompiler, match="There is no gcc on the PATH"):
+    with pytest.raises(NoCompilerError, match="There is no gcc on the PATH"):
         softgpu_native.build(tmp_path)
 
 

@@ -109,7 +109,7 @@ def test_the_pool_keeps_no_text_that_steers_terminals() -> None:
     assert printable(event.label) == event.label
     assert event.holder == r"h\n\x1b[2J"
     message.idempotency_key = "k\x9b"
-    with pytest.raises(validate.BadInput, match="idempotency_key"):
+    with pytest.raises(validate.BadInputError, match="idempotency_key"):
         validate.request(message, "ann", 0.0)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from gpupool.client import endpoint
 from gpupool.client.endpoint import private_directory, private_home
-from gpupool.client.errors import DirectoryUnusable
+from gpupool.client.errors import DirectoryUnusableError
 
 
 def mode(path: Path) -> int:
@@ -27,7 +27,7 @@ def test_a_directory_that_is_open_to_others_is_named_and_left_alone(tmp_path: Pa
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(wide)
-    with pytest.raises(DirectoryUnusable, match=rf"{shared} is open to others \(mode {wide:04o}\)"):
+    with pytest.raises(DirectoryUnusableError, match=rf"{shared} is open to others \(mode {wide:04o}\)"):
         private_directory(shared)
     assert mode(shared) == wide
 
@@ -37,7 +37,7 @@ def test_a_directory_of_another_user_is_left_alone(tmp_path: Path, monkeypatch: 
     mine.mkdir(mode=0o700)
     monkeypatch.setattr(os, "geteuid", lambda: mine.stat().st_uid + 1)
     for tighten in (False, True):
-        with pytest.raises(DirectoryUnusable, match="belongs to another user"):
+        with pytest.raises(DirectoryUnusableError, match="belongs to another user"):
             private_directory(mine, tighten=tighten)
 
 
@@ -46,7 +46,7 @@ def test_a_home_that_was_named_is_left_alone_and_the_programs_own_is_closed(
 ) -> None:
     monkeypatch.setenv(endpoint.HOME_VARIABLE, str(tmp_path / "named"))
     (tmp_path / "named").mkdir(mode=0o755)
-    with pytest.raises(DirectoryUnusable):
+    with pytest.raises(DirectoryUnusableError):
         private_home()
     monkeypatch.delenv(endpoint.HOME_VARIABLE)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -60,7 +60,7 @@ def test_a_home_that_was_named_is_left_alone_and_the_programs_own_is_closed(
 @pytest.mark.parametrize("below", ["", "x", "x/y"])
 def test_a_place_where_nothing_can_be_made_is_one_sentence(tmp_path: Path, below: str) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(DirectoryUnusable, match="file") as caught:
+    with pytest.raises(DirectoryUnusableError, match="file") as caught:
         private_directory(tmp_path / "file" / below)
     assert "\n" not in str(caught.value)
     # Who guards file work guards this too.

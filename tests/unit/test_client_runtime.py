@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from gpupool.client import child_environment, runtime
-from gpupool.client.errors import DeviceCallFailed, RuntimeMissing
+from gpupool.client.errors import DeviceCallFailedError, RuntimeMissingError
 from gpupool.client.native import NATIVE_VARIABLE
 from gpupool.client.session_file import SessionFile
 
@@ -56,15 +56,15 @@ def test_without_native_libraries_the_error_says_where_they_should_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(NATIVE_VARIABLE, str(tmp_path))
-    with pytest.raises(RuntimeMissing, match="make build"):
+    with pytest.raises(RuntimeMissingError, match="make build"):
         runtime.load(software=True)
-    with pytest.raises(RuntimeMissing):
+    with pytest.raises(RuntimeMissingError):
         child_environment.environment(None, tmp_path / "session", {})
 
 
 def test_calls_before_loading_are_clear_errors_and_counters_are_zero() -> None:
     for call in (runtime.attach, runtime.drain, runtime.detach):
-        with pytest.raises(DeviceCallFailed, match="not loaded"):
+        with pytest.raises(DeviceCallFailedError, match="not loaded"):
             call()
     assert runtime.counters() == runtime.Counters()
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from gpupool.pool.access.hub_answer import MOST_BYTES, MOST_GROUPS, HubAnswerUnusable, HubUser, read
+from gpupool.pool.access.hub_answer import MOST_BYTES, MOST_GROUPS, HubAnswerUnusableError, HubUser, read
 
 SERVER = ["access:servers!server=ann/", "users:activity!user=ann"]
 
@@ -56,7 +56,7 @@ def test_tokens_of_the_users_own_servers(scopes: list[str]) -> None:
     ],
 )
 def test_a_token_that_a_service_got_from_the_user_is_not_enough(scopes: list[Any]) -> None:
-    with pytest.raises(HubAnswerUnusable, match="none of their own servers'"):
+    with pytest.raises(HubAnswerUnusableError, match="none of their own servers'"):
         read(said(scopes=scopes))
 
 
@@ -84,5 +84,5 @@ def test_a_token_that_a_service_got_from_the_user_is_not_enough(scopes: list[Any
     ],
 )
 def test_anything_else_is_refused_with_a_sentence(answer: bytes, problem: str) -> None:
-    with pytest.raises(HubAnswerUnusable, match=problem):
+    with pytest.raises(HubAnswerUnusableError, match=problem):
         read(answer)

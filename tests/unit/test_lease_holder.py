@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gpupool.client.errors import PoolUnavailable
+from gpupool.client.errors import PoolUnavailableError
 from gpupool.client.holder import LeaseHolder
 from gpupool.client.types import LeaseStatus, Usage
 
@@ -17,7 +17,7 @@ class Pool:
 
     async def renew(self, lease_ids: Sequence[str]) -> dict[str, LeaseStatus]:
         if self.down:
-            raise PoolUnavailable("unix:/nowhere", "connection refused")
+            raise PoolUnavailableError("unix:/nowhere", "connection refused")
         return {lease: LeaseStatus(lease, "attached", "", Usage()) for lease in lease_ids}
 
 

@@ -242,5 +242,5 @@ class TestARestore:
             restore.restore(tmp_path / "copy", path, force=True)
 
     def test_without_epochs_left_is_refused(self) -> None:
-        with pytest.raises(restore.EpochsExhausted, match="no epoch is left"):
+        with pytest.raises(restore.EpochsExhaustedError, match="no epoch is left"):
             restore.epoch_floor(restore.LARGEST_EPOCH - 5, 1_800_000_000.0)

@@ -15,7 +15,7 @@ from gpupool.ledger.periods import Write
 from gpupool.ledger.plain import LEFT_OUT
 from gpupool.ledger.reading import reading
 from gpupool.ledger.recorder import Changes
-from gpupool.ledger.steps import StepsMissing
+from gpupool.ledger.steps import StepsMissingError
 from gpupool.model import events
 from gpupool.model.clock import Clock
 from gpupool.model.state import Usage
@@ -86,12 +86,12 @@ class TestAPastMoment:
         assert before.sessions["s1"].usage.memory_used == (555 << 20,)
 
     def test_of_before_the_first_step_is_a_clear_error(self, world: PoolWorld) -> None:
-        with pytest.raises(StepsMissing, match="no steps of before"):
+        with pytest.raises(StepsMissingError, match="no steps of before"):
             rebuild.state_at(ledger_of(world), unix=1.0)
 
     def test_of_a_line_that_is_not_there_names_the_last(self, world: PoolWorld) -> None:
         world.attach("k1", 200)
-        with pytest.raises(StepsMissing, match=r"no line 999; its last one is \d+"):
+        with pytest.raises(StepsMissingError, match=r"no line 999; its last one is \d+"):
             rebuild.state_at(ledger_of(world), line=999)
 
     def test_goes_over_restarts_of_the_pool(self, world: PoolWorld) -> None:
@@ -143,7 +143,7 @@ class TestADecisionMadeAgain:
         world.attach("k1", 700)
         with (
             ledger_of(world).engine.connect() as connection,
-            pytest.raises(StepsMissing, match="no lease 'l77'"),
+            pytest.raises(StepsMissingError, match="no lease 'l77'"),
         ):
             replay(connection, step_of(world, "grant"), without_leases=["l77"])
 
@@ -262,9 +262,9 @@ class TestWhatMayGo:
             assert dict(after.leases) == dict(before.leases)
             assert replay(connection, ledger.last_step).same
         assert rebuild.state_at(ledger, unix=now - 3 * 3600).leases
-        with pytest.raises(StepsMissing, match="no steps of before"):
+        with pytest.raises(StepsMissingError, match="no steps of before"):
             rebuild.state_at(ledger, unix=now - 11 * 3600)
-        with pytest.raises(StepsMissing, match="no longer kept"):
+        with pytest.raises(StepsMissingError, match="no longer kept"):
             rebuild.state_at(ledger, line=line_of(long, "grant", 0))
 
     def test_a_few_at_a_time_and_the_rest_can_still_be_read(self, long: PoolWorld) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from gpupool.engines import mps
-from gpupool.engines.mps import MpsDaemon, MpsUnusable, find_daemon, partition, pipes_folder, without_mps
+from gpupool.engines.mps import MpsDaemon, MpsUnusableError, find_daemon, partition, pipes_folder, without_mps
 from gpupool.node.agent import AgentError
 from gpupool.node.service import _mps_daemon
 
@@ -52,7 +52,7 @@ def test_its_control_may_be_a_named_pipe(pipes: Path, proc: Path) -> None:
 def test_nobody_elses_daemon_is_trusted(pipes: Path, proc: Path) -> None:
     if ME == 0:
         os.chown(pipes / "control", 12345, -1)
-    with pytest.raises(MpsUnusable, match="belongs to another user"):
+    with pytest.raises(MpsUnusableError, match="belongs to another user"):
         find_daemon(pipes, uid=ME if ME == 0 else ME + 1, proc=proc)
 
 
@@ -76,7 +76,7 @@ def test_nobody_elses_daemon_is_trusted(pipes: Path, proc: Path) -> None:
 def test_what_is_left_of_a_daemon_is_none(pipes: Path, proc: Path, break_it: object, why: str) -> None:
     assert callable(break_it)
     break_it(pipes, proc)
-    with pytest.raises(MpsUnusable, match=why):
+    with pytest.raises(MpsUnusableError, match=why):
         find_daemon(pipes, proc=proc)
 
 

@@ -46,7 +46,7 @@ def test_what_is_no_project_is_one_for_nobody(path: str) -> None:
 
 @pytest.mark.parametrize("name", [*BAD, "a/b"])
 async def test_what_is_no_node_is_one_for_nobody(name: str, tmp_path: Path) -> None:
-    with pytest.raises(validate.BadInput):
+    with pytest.raises(validate.BadInputError):
         validate.node_name(name)
     with pytest.raises(RequestError):
         of_body({"node_pools": [name]})

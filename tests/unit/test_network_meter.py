@@ -7,8 +7,8 @@ import socket
 import time
 
 import pytest
-from gpupool.client.netperf import NotMeasured, measure
-from gpupool.node.meter import ORDER, Meter, MeterBusy
+from gpupool.client.netperf import NotMeasuredError, measure
+from gpupool.node.meter import ORDER, Meter, MeterBusyError
 
 TICKET = "ab" * 32
 HOST = "127.0.0.1"
@@ -41,7 +41,7 @@ def test_a_slow_way_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_at_a_time_and_free_again_afterwards() -> None:
     meter = Meter(HOST, open_seconds=5.0)
     port = meter.open(TICKET)
-    with pytest.raises(MeterBusy, match="somebody else"):
+    with pytest.raises(MeterBusyError, match="somebody else"):
         meter.open("cd" * 32)
     measure(f"{HOST}:{port}", TICKET, round_trips=10, seconds=0.05)
     deadline = time.monotonic() + 5
@@ -49,7 +49,7 @@ def test_one_at_a_time_and_free_again_afterwards() -> None:
         try:
             meter.open(TICKET)
             break
-        except MeterBusy:
+        except MeterBusyError:
             assert time.monotonic() < deadline
             time.sleep(0.01)
 
@@ -66,7 +66,7 @@ def test_a_stranger_gets_nothing_and_takes_nobodys_place() -> None:
 def test_a_ticket_is_good_once() -> None:
     port = Meter(HOST).open(TICKET)
     measure(f"{HOST}:{port}", TICKET, round_trips=10, seconds=0.05)
-    with pytest.raises(NotMeasured, match=str(port)):
+    with pytest.raises(NotMeasuredError, match=str(port)):
         measure(f"{HOST}:{port}", TICKET, round_trips=10, seconds=0.05)
 
 
@@ -94,7 +94,7 @@ def test_orders_that_are_too_large_or_unknown_end_the_connection(order: bytes) -
 
 
 def test_where_nothing_listens_is_said_with_the_address() -> None:
-    with pytest.raises(NotMeasured, match=r"127\.0\.0\.1:1 "):
+    with pytest.raises(NotMeasuredError, match=r"127\.0\.0\.1:1 "):
         measure("127.0.0.1:1", TICKET)
-    with pytest.raises(MeterBusy, match=r"192\.0\.2\.1"):
+    with pytest.raises(MeterBusyError, match=r"192\.0\.2\.1"):
         Meter("192.0.2.1").open(TICKET)

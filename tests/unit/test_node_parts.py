@@ -12,9 +12,9 @@ from gpupool.client.endpoint import read_token, resolve_endpoint
 from gpupool.client.errors import GpupoolError
 from gpupool.engines.records import DeviceInventory, EngineError
 from gpupool.node.address import pool_host, reaches_only_here
-from gpupool.node.driver import NoDevice, SoftwareGpuSettings, choose_driver, find_nvidia_driver, probe
+from gpupool.node.driver import NoDeviceError, SoftwareGpuSettings, choose_driver, find_nvidia_driver, probe
 from gpupool.node.health import NvmlHealth
-from gpupool.node.messages import BadInstruction, device_grants
+from gpupool.node.messages import BadInstructionError, device_grants
 from gpupool.node.profile import ProfileError, parse_profile
 from gpupool.proto import pool_pb2
 from hypothesis import given
@@ -82,7 +82,7 @@ async def test_a_probe_tells_devices_and_why_there_are_none(tmp_path: Path) -> N
     )
     assert [device.total_mib for device in driver.inventory()] == [1024] * 3
     assert driver.software
-    with pytest.raises(NoDevice, match="no device: the scripted driver has no device"):
+    with pytest.raises(NoDeviceError, match="no device: the scripted driver has no device"):
         await probe("/dev/null", WORKER, {"GPUPOOL_SOFTGPU_DEVICES": "0"})
     with pytest.raises(EngineError, match="There is no driver at /none"):
         await probe("/none", WORKER, {})
@@ -116,7 +116,7 @@ async def test_auto_takes_nvidias_driver_when_it_has_a_device_and_else_the_softw
     chosen = await choose_driver("auto", WORKER, settings)
     assert chosen.path == str(software)
     assert chosen.environment["CUDA_VISIBLE_DEVICES"] == "0,1"  # whatever this machine hides of real ones
-    with pytest.raises(NoDevice):
+    with pytest.raises(NoDeviceError):
         await choose_driver("nvidia", WORKER, settings)
     monkeypatch.setattr("gpupool.node.driver.find_nvidia_driver", lambda: None)
     with pytest.raises(EngineError, match="No NVIDIA driver"):
@@ -138,7 +138,7 @@ def test_instructions_name_devices_of_this_node() -> None:
      share("n/0", 0), share("n/0", 1001), share("n/0", 100, 0)],
 )  # fmt: skip
 def test_instructions_that_make_no_sense_here_are_refused(wrong: Any) -> None:
-    with pytest.raises(BadInstruction):
+    with pytest.raises(BadInstructionError):
         device_grants("n", [wrong])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from gpupool.client.errors import PoolRefused
+from gpupool.client.errors import PoolRefusedError
 from gpupool.client.types import Caller
 
 from jupyter_gpupool.server.pool import identity
@@ -63,7 +63,7 @@ async def test_who_is_not_let_in_any_more_is_no_admin_any_more(
     await caller.learn(pool)
 
     async def refused() -> Caller:
-        raise PoolRefused("forbidden", "the token has been revoked")
+        raise PoolRefusedError("forbidden", "the token has been revoked")
 
     monkeypatch.setattr(identity, "KNOWN_SECONDS", 0.0)
     monkeypatch.setattr(pool, "whoami", refused)

@@ -454,5 +454,5 @@ def test_a_caller_that_does_not_know_of_several_nodes_gets_one():
     message.nodes = "any"
     assert validate.request(message, "ann", 0.0).nodes == "any"
     message.nodes = "all"
-    with pytest.raises(validate.BadInput, match=r"nodes .*'all'"):
+    with pytest.raises(validate.BadInputError, match=r"nodes .*'all'"):
         validate.request(message, "ann", 0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from gpupool.model import events, instructions
-from gpupool.pool.lifecycle.invariants import InvariantViolated, check_invariants
+from gpupool.pool.lifecycle.invariants import InvariantViolatedError, check_invariants
 from gpupool.pool.model.timers import Timers
 from gpupool.scheduler.model import Quota
 
@@ -328,7 +328,7 @@ def test_the_invariants_notice_a_device_that_is_promised_twice(world):
     other = replace(lease(world, "l1"), id="l9", key="k9", session_id="s9")
     world.machine.state.leases["l9"] = other
     world.machine.state.sessions["s9"] = replace(session(world, "l1"), id="s9", lease_id="l9")
-    with pytest.raises(InvariantViolated, match="1400 milli-GPU are taken on node1/0"):
+    with pytest.raises(InvariantViolatedError, match="1400 milli-GPU are taken on node1/0"):
         check_invariants(world.machine.state)
 
 

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 from gpupool.cli.main import app
-from gpupool.node.meter import Meter, MeterBusy
+from gpupool.node.meter import Meter, MeterBusyError
 from gpupool.node.ports import PortRange, PortsError
 from typer.testing import CliRunner
 
@@ -39,7 +39,7 @@ def test_the_network_is_measured_on_a_port_of_the_range() -> None:
         listening.close()
         listening.enter_context(socket.create_server(("127.0.0.1", taken)))
         assert Meter("127.0.0.1", PortRange(taken, free)).open("0" * 64) == free
-        with pytest.raises(MeterBusy, match=f"127.0.0.1:{taken}"):
+        with pytest.raises(MeterBusyError, match=f"127.0.0.1:{taken}"):
             Meter("127.0.0.1", PortRange(taken, taken)).open("0" * 64)
 
 

@@ -11,7 +11,7 @@ import pytest
 from gpupool.client.program.session import ProgramSession, Wanted
 from gpupool.client.program.view import session_view
 from gpupool.client.program.words import COMMAND_WORDS
-from gpupool.client.session.shell import AttachRefused
+from gpupool.client.session.shell import AttachRefusedError
 from gpupool.client.session.state import State
 from gpupool.client.types import Ask, Notice
 from gpupool.shares import Share
@@ -94,7 +94,7 @@ async def test_the_next_scope_goes_on_with_the_parked_session(program: Program) 
 async def test_nothing_to_detach_and_nothing_to_resize_are_refused(program: Program) -> None:
     async with program.session as session:
         for refused in (session.drop_hold(), session.resize(Share(300))):
-            with pytest.raises(AttachRefused) as told:
+            with pytest.raises(AttachRefusedError) as told:
                 await refused
             assert told.value.reason == "not-attached"
 
@@ -103,7 +103,7 @@ async def test_a_session_that_began_without_a_cap_gets_none(program: Program) ->
     async with program.session as session:
         await program.attach(200, "a")
         await session.leave_scope("a")
-        with pytest.raises(AttachRefused) as told:
+        with pytest.raises(AttachRefusedError) as told:
             await program.attach(200, "b", strict=True)
         assert told.value.reason == "not-strict"
 
@@ -111,7 +111,7 @@ async def test_a_session_that_began_without_a_cap_gets_none(program: Program) ->
 async def test_a_refusal_names_its_cause_for_who_wants_to_say_more(program: Program) -> None:
     async with program.session:
         program.pool.quota_milli = 100
-        with pytest.raises(AttachRefused) as told:
+        with pytest.raises(AttachRefusedError) as told:
             await program.attach(200)
         assert told.value.reason == "quota"
         assert getattr(told.value.__cause__, "reason", None) == "quota"

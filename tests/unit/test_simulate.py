@@ -17,7 +17,7 @@ from gpupool.pool.lifecycle.shell import PoolShell
 from gpupool.simulation import replay_trace
 from gpupool.simulation.replay_history import read_history
 from gpupool.simulation.replay_run import replay_timers
-from gpupool.simulation.replay_trace import BadTrace
+from gpupool.simulation.replay_trace import BadTraceError
 from typer.testing import CliRunner
 
 from benchmarks import replay, replay_plot
@@ -182,7 +182,7 @@ def test_the_past_of_a_pool_is_a_trace(tmp_path: Path) -> None:
 def test_a_ledger_in_which_nobody_has_held_anything_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "pool.sqlite"
     Ledger(path, Clock.start()).close()
-    with pytest.raises(BadTrace, match="nobody has held a share yet"):
+    with pytest.raises(BadTraceError, match="nobody has held a share yet"):
         read_history(path)
 
 

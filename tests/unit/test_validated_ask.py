@@ -58,7 +58,7 @@ def test_an_ask_of_before_says_nothing_of_it_and_means_what_it_meant() -> None:
     ],
 )
 def test_what_is_wrong_is_named(fields: dict[str, Any], names: str, reason: str) -> None:
-    with pytest.raises(validate.BadInput) as caught:
+    with pytest.raises(validate.BadInputError) as caught:
         read(**fields)
     assert names in str(caught.value)
     assert caught.value.reason == reason
@@ -66,9 +66,9 @@ def test_what_is_wrong_is_named(fields: dict[str, Any], names: str, reason: str)
 
 def test_labels_are_ordered_and_obey_no_terminal() -> None:
     assert validate.labels({"zone": "a", "rack": "\x1b[2J"}) == (("rack", "\\x1b[2J"), ("zone", "a"))
-    with pytest.raises(validate.BadInput, match="not a name"):
+    with pytest.raises(validate.BadInputError, match="not a name"):
         validate.labels({"not a name": "x"})
-    with pytest.raises(validate.BadInput, match="65 labels"):
+    with pytest.raises(validate.BadInputError, match="65 labels"):
         validate.labels({f"l{i}": "" for i in range(65)})
 
 

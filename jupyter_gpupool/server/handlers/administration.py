@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from jupyter_server.auth.decorator import authorized
 from tornado import web
 
-from jupyter_gpupool.server.handlers.asked import BadRequest
-from jupyter_gpupool.server.handlers.base import GpupoolHandler, Refusal
+from jupyter_gpupool.server.handlers.asked import BadRequestError
+from jupyter_gpupool.server.handlers.base import GpupoolHandler, RefusalError
 
 if TYPE_CHECKING:
     from gpupool.client.projects import ProjectStatus
@@ -32,7 +32,7 @@ class _AdministrationHandler(GpupoolHandler):
     async def only_administrators(self) -> Pool:
         """The pool, for who may change it; the pool itself asks for the role of this server's token besides."""
         if not await may_administer(self.extension):
-            raise Refusal("forbidden", f"{self.extension.user} is no administrator of the GPU pool.")
+            raise RefusalError("forbidden", f"{self.extension.user} is no administrator of the GPU pool.")
         return (await self.extension.sessions()).pool
 
 
@@ -73,7 +73,7 @@ class DrainHandler(_AdministrationHandler):
         body = self.asked()
         node, reason = _text(body, "node"), _text(body, "reason", "")
         if len(reason) > _LONGEST_REASON:
-            raise BadRequest(f"The reason has {len(reason)} characters, more than {_LONGEST_REASON}.")
+            raise BadRequestError(f"The reason has {len(reason)} characters, more than {_LONGEST_REASON}.")
         drained, evict = _switch(body, "drained", None), _switch(body, "evict", False)
         pool = await self.only_administrators()
         changed = await AdminClient(pool).drain(node, drained=drained, reason=reason, evict=evict)
@@ -97,12 +97,12 @@ class ProjectHandler(_AdministrationHandler):
         if "weight" in body:
             changes["weight"] = _whole(body, "weight", _MOST_WEIGHT)
         if not changes:
-            raise BadRequest("Nothing is to be changed: give deserved, limit or weight.")
+            raise BadRequestError("Nothing is to be changed: give deserved, limit or weight.")
         projects = ProjectsClient(await self.only_administrators())
         listed = (await projects.projects()).projects
         # Here projects are changed; a wrong path must not make one.
         if not any(project.settings.path == path for project in listed):
-            raise BadRequest(f"There is no project {path[:80]!r}.", "unknown-project")
+            raise BadRequestError(f"There is no project {path[:80]!r}.", "unknown-project")
         self.answer(project_view(await projects.change_project(path, changes), everything=True))
 
 
@@ -140,14 +140,14 @@ def project_view(project: ProjectStatus, *, everything: bool) -> dict[str, Any]:
 def _text(body: dict[str, Any], name: str, default: str | None = None) -> str:
     value = body.get(name, default)
     if not isinstance(value, str) or (default is None and not value):
-        raise BadRequest(f"{name} must be a text, {str(value)[:40]!r} is not.")
+        raise BadRequestError(f"{name} must be a text, {str(value)[:40]!r} is not.")
     return value
 
 
 def _switch(body: dict[str, Any], name: str, default: bool | None) -> bool:
     value = body.get(name, default)
     if not isinstance(value, bool):
-        raise BadRequest(f"{name} must be true or false, {str(value)[:40]!r} is not.")
+        raise BadRequestError(f"{name} must be true or false, {str(value)[:40]!r} is not.")
     return value
 
 
@@ -158,5 +158,5 @@ def _milli(body: dict[str, Any], name: str) -> int | None:
 def _whole(body: dict[str, Any], name: str, most: int) -> int:
     value = body[name]
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        raise BadRequest(f"{name} must be a whole number within 0..{most}, {str(value)[:40]!r} is not.")
+        raise BadRequestError(f"{name} must be a whole number within 0..{most}, {str(value)[:40]!r} is not.")
     return value

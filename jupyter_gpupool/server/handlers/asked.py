@@ -24,7 +24,7 @@ KEEP_SECONDS: Final = 600.0
 MOST_BYTES: Final = 16 * 1024
 
 
-class BadRequest(Exception):
+class BadRequestError(Exception):
     """The body cannot be used; ``str()`` names the value, ``reason`` is an id."""
 
     def __init__(self, message: str, reason: str = "bad-request") -> None:
@@ -35,15 +35,15 @@ class BadRequest(Exception):
 def body_of(raw: bytes) -> dict[str, Any]:
     """The JSON object in a request's body; empty means no arguments."""
     if len(raw) > MOST_BYTES:
-        raise BadRequest(f"The request has {len(raw)} bytes, at most {MOST_BYTES} are read.")
+        raise BadRequestError(f"The request has {len(raw)} bytes, at most {MOST_BYTES} are read.")
     if not raw.strip():
         return {}
     try:
         body = json.loads(raw)
     except (ValueError, RecursionError):
-        raise BadRequest("The request is not JSON.") from None
+        raise BadRequestError("The request is not JSON.") from None
     if not isinstance(body, dict):
-        raise BadRequest("The request is not a JSON object.")
+        raise BadRequestError("The request is not a JSON object.")
     return body
 
 
@@ -52,7 +52,7 @@ def share_of(body: dict[str, Any]) -> Share:
     try:
         share: Share = Part().of_value(body.get("share"))
     except ValueError as error:
-        raise BadRequest(str(error), "bad-share") from None
+        raise BadRequestError(str(error), "bad-share") from None
     return share
 
 
@@ -67,7 +67,7 @@ def _read(body: dict[str, Any]) -> GpuRequest:
     try:
         return of_body(body)
     except RequestError as error:
-        raise BadRequest(str(error), error.reason) from None
+        raise BadRequestError(str(error), error.reason) from None
 
 
 def number_of(body: dict[str, Any], key: str, default: float, *, least: float, most: float) -> float:
@@ -76,9 +76,9 @@ def number_of(body: dict[str, Any], key: str, default: float, *, least: float, m
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise BadRequest(f"{key} must be a number, {value!r} is not.")
+        raise BadRequestError(f"{key} must be a number, {value!r} is not.")
     if not least <= value <= most:
-        raise BadRequest(f"{key} must be between {least:g} and {most:g}, {value:g} is not.")
+        raise BadRequestError(f"{key} must be between {least:g} and {most:g}, {value:g} is not.")
     return float(value)
 
 
@@ -87,7 +87,7 @@ def keep_seconds(body: dict[str, Any], limits: IdleLimits) -> float:
     default = min(KEEP_SECONDS, limits.longest) / 60
     seconds = 60 * number_of(body, "minutes", default, least=0, most=LONGEST_SECONDS / 60)
     if seconds > limits.longest:
-        raise BadRequest(
+        raise BadRequestError(
             f"The administrator allows to keep an idle GPU for at most {duration_text(limits.longest)}, "
             f"{duration_text(seconds)} is more.",
             "not-allowed",
@@ -101,7 +101,7 @@ def text_of(body: dict[str, Any], key: str, most: int = 128) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str) or len(value) > most:
-        raise BadRequest(f"{key} must be a text of at most {most} characters.")
+        raise BadRequestError(f"{key} must be a text of at most {most} characters.")
     return value
 
 
@@ -143,4 +143,4 @@ def _refused_of(value: Any) -> RefusedMemory | None:
     try:
         return RefusedMemory.parse(value)
     except ValueError as error:
-        raise BadRequest(f"out_of_memory: {error}.") from None
+        raise BadRequestError(f"out_of_memory: {error}.") from None

@@ -7,14 +7,14 @@ from collections.abc import Awaitable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
-from gpupool.client.errors import GpupoolError, PoolRefused, PoolUnavailable
+from gpupool.client.errors import GpupoolError, PoolRefusedError, PoolUnavailableError
 from gpupool.request.gpu_request import GpuRequest
 from jupyter_server.base.handlers import APIHandler
 from jupyter_server.extension.handler import ExtensionHandlerMixin
 from tornado import web
 
-from jupyter_gpupool.server.handlers.asked import BadRequest, body_of, request_of
-from jupyter_gpupool.server.session.session import AttachRefused
+from jupyter_gpupool.server.handlers.asked import BadRequestError, body_of, request_of
+from jupyter_gpupool.server.session.session import AttachRefusedError
 
 if TYPE_CHECKING:
     from jupyter_gpupool.server.extension import GpuPoolExtension
@@ -32,7 +32,7 @@ _STATUS_OF_REASON: Final = {
 }
 
 
-class Refusal(Exception):
+class RefusalError(Exception):
     """Ends a request with an error that the user understands."""
 
     def __init__(self, reason: str, message: str) -> None:
@@ -87,7 +87,7 @@ class GpupoolHandler(ExtensionHandlerMixin, APIHandler):
             super().write_error(status_code, **kwargs)
             return
         # A body that makes no sense may be refused with the id by which the pool refuses it.
-        bad = isinstance(error, BadRequest)
+        bad = isinstance(error, BadRequestError)
         self.set_status(HTTPStatus.BAD_REQUEST if bad else _STATUS_OF_REASON.get(reason, HTTPStatus.CONFLICT))
         self.set_header("Content-Type", "application/json")
         self.finish(json.dumps({"message": message, "reason": reason}))
@@ -104,9 +104,9 @@ class GpupoolHandler(ExtensionHandlerMixin, APIHandler):
 def reason_of(error: BaseException | None) -> tuple[str | None, str]:
     """Id and sentence of an error that is an answer; (None, "") for a fault."""
     match error:
-        case AttachRefused() | BadRequest() | Refusal() | PoolRefused():
+        case AttachRefusedError() | BadRequestError() | RefusalError() | PoolRefusedError():
             return error.reason, str(error)
-        case PoolUnavailable():
+        case PoolUnavailableError():
             return "pool-down", str(error)
         case GpupoolError():
             return "pool-error", str(error)
@@ -114,4 +114,4 @@ def reason_of(error: BaseException | None) -> tuple[str | None, str]:
             return None, ""
 
 
-__all__ = ["GpupoolHandler", "Refusal", "reason_of", "web"]
+__all__ = ["GpupoolHandler", "RefusalError", "reason_of", "web"]

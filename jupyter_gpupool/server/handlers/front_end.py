@@ -13,9 +13,9 @@ from jupyter_server.auth.decorator import authorized
 from tornado import web
 
 from jupyter_gpupool.server.handlers import views
-from jupyter_gpupool.server.handlers.asked import BadRequest, keep_seconds, share_of
-from jupyter_gpupool.server.handlers.base import GpupoolHandler, Refusal
-from jupyter_gpupool.server.session.session import AttachRefused, KernelSession
+from jupyter_gpupool.server.handlers.asked import BadRequestError, keep_seconds, share_of
+from jupyter_gpupool.server.handlers.base import GpupoolHandler, RefusalError
+from jupyter_gpupool.server.session.session import AttachRefusedError, KernelSession
 from jupyter_gpupool.server.session.sessions import Sessions
 
 #: How long Attach waits for the first answer before it replies: most grants are immediate.
@@ -31,10 +31,10 @@ class FrontEndHandler(GpupoolHandler):
 
     async def session_of(self, kernel_id: str) -> KernelSession:
         if kernel_id not in self.kernel_manager:
-            raise Refusal("unknown-kernel", f"There is no kernel {kernel_id}.")
+            raise RefusalError("unknown-kernel", f"There is no kernel {kernel_id}.")
         session = (await self.extension.sessions()).get(kernel_id)
         if session is None:
-            raise Refusal("no-environment", await self.why_none(kernel_id))
+            raise RefusalError("no-environment", await self.why_none(kernel_id))
         return session
 
     async def why_none(self, kernel_id: str) -> str:
@@ -62,7 +62,7 @@ class PollHandler(FrontEndHandler):
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            raise BadRequest(f"{name} must be a Unix time in seconds, {raw[:40]!r} is not.")
+            raise BadRequestError(f"{name} must be a Unix time in seconds, {raw[:40]!r} is not.")
         return time.time() + value if value < 0 else value
 
 
@@ -116,7 +116,7 @@ class AttachHandler(FrontEndHandler):
         asked = self.request_of(self.asked())
         session = await self.session_of(kernel_id)
         if session.record.asking is not None:
-            raise Refusal("pending", "This kernel already waits for a GPU.")
+            raise RefusalError("pending", "This kernel already waits for a GPU.")
         session.label = (await self.view(session))["label"]
         attach = asyncio.ensure_future(session.attach(asked, by="sidebar", hold=True))
         await self.answer_attach(session, attach)
@@ -132,7 +132,7 @@ class AttachHandler(FrontEndHandler):
 
     def _attach_ended(self, attach: asyncio.Future[Any]) -> None:
         error = None if attach.cancelled() else attach.exception()
-        if error is not None and not isinstance(error, AttachRefused):
+        if error is not None and not isinstance(error, AttachRefusedError):
             self.log.error("the attach of a kernel failed", exc_info=error)
 
 
@@ -145,7 +145,7 @@ class DetachHandler(FrontEndHandler):
         body = self.asked()
         session = await self.session_of(kernel_id)
         if session.record.state not in HOLDING and session.record.asking is None:
-            raise Refusal("not-attached", "No GPU is attached to this kernel.")
+            raise RefusalError("not-attached", "No GPU is attached to this kernel.")
         await session.detach("release", force=body.get("force") is True)
         self.answer(await self.view(session))
 
@@ -170,7 +170,7 @@ class KeepHandler(FrontEndHandler):
         seconds = keep_seconds(self.asked(), self.extension.idle_limits)
         session = await self.session_of(kernel_id)
         if session.record.state not in HOLDING:
-            raise Refusal("not-attached", "No GPU is attached to this kernel.")
+            raise RefusalError("not-attached", "No GPU is attached to this kernel.")
         await session.keep(seconds)
         self.answer(await self.view(session))
 
@@ -183,7 +183,7 @@ class ResizeHandler(FrontEndHandler):
     async def post(self, kernel_id: str) -> None:
         body = self.asked()
         if "share" not in body:
-            raise BadRequest("The new share is missing.", "bad-share")
+            raise BadRequestError("The new share is missing.", "bad-share")
         share = share_of(body)
         session = await self.session_of(kernel_id)
         await session.resize(share)
@@ -198,7 +198,7 @@ class QueueHandler(FrontEndHandler):
     async def delete(self, kernel_id: str) -> None:
         session = await self.session_of(kernel_id)
         if session.record.state is not State.QUEUED:
-            raise Refusal("not-queued", "This kernel does not wait for a GPU.")
+            raise RefusalError("not-queued", "This kernel does not wait for a GPU.")
         await session.cancel_request()
         self.answer(await self.view(session))
 

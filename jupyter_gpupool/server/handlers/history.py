@@ -10,7 +10,7 @@ from jupyter_server.auth.decorator import authorized
 from tornado import web
 
 from jupyter_gpupool.server.handlers.administration import may_administer
-from jupyter_gpupool.server.handlers.asked import BadRequest
+from jupyter_gpupool.server.handlers.asked import BadRequestError
 from jupyter_gpupool.server.handlers.base import GpupoolHandler
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class HistoryHandler(GpupoolHandler):
         except ValueError:
             value = math.nan
         if not 0 <= value <= most:
-            raise BadRequest(f"{name} must be a number within 0..{most:.0f}, {raw[:40]!r} is not.")
+            raise BadRequestError(f"{name} must be a number within 0..{most:.0f}, {raw[:40]!r} is not.")
         return value
 
 

@@ -25,13 +25,13 @@ from tornado.iostream import StreamClosedError
 from jupyter_gpupool.server.handlers import views
 from jupyter_gpupool.server.handlers.asked import (
     AutoBody,
-    BadRequest,
+    BadRequestError,
     ReportBody,
     keep_seconds,
     share_of,
     text_of,
 )
-from jupyter_gpupool.server.handlers.base import GpupoolHandler, Refusal, reason_of
+from jupyter_gpupool.server.handlers.base import GpupoolHandler, RefusalError, reason_of
 from jupyter_gpupool.server.session.session import KernelSession
 from jupyter_gpupool.server.session.shown import Lacking
 
@@ -88,7 +88,7 @@ class AttachHandler(KernelSideHandler):
         self._outlives_cell = body.get("outlives_cell") is True
         hold = body.get("hold") is True
         if scope is None and not hold:
-            raise BadRequest("A request names the cell that it is for (scope), or asks to hold.")
+            raise BadRequestError("A request names the cell that it is for (scope), or asks to hold.")
         asked = self.request_of(body)
         await self.learn_label()
         self.set_header("Content-Type", "application/x-ndjson")
@@ -164,7 +164,7 @@ class ReleaseHandler(KernelSideHandler):
     async def post(self) -> None:
         scope = text_of(self.asked(), "scope")
         if scope is None:
-            raise BadRequest("The request names no cell (scope).")
+            raise BadRequestError("The request names no cell (scope).")
         await self.session.leave_scope(scope)
         self.answer(await self.view())
 
@@ -175,7 +175,7 @@ class DetachHandler(KernelSideHandler):
     @allow_unauthenticated
     async def post(self) -> None:
         if self.session.record.state not in HOLDING:
-            raise Refusal("not-attached", "No GPU is attached to this kernel.")
+            raise RefusalError("not-attached", "No GPU is attached to this kernel.")
         await self.session.detach("release")
         self.answer(await self.view())
 
@@ -226,7 +226,7 @@ class ResizeHandler(KernelSideHandler):
     async def post(self) -> None:
         body = self.asked()
         if "share" not in body:
-            raise BadRequest("The new share is missing.", "bad-share")
+            raise BadRequestError("The new share is missing.", "bad-share")
         await self.session.resize(share_of(body))
         self.answer(await self.view())
 
@@ -238,7 +238,7 @@ class KeepHandler(KernelSideHandler):
     async def post(self) -> None:
         seconds = keep_seconds(self.asked(), self.extension.idle_limits)
         if self.session.record.state not in HOLDING:
-            raise Refusal("not-attached", "No GPU is attached to this kernel.")
+            raise RefusalError("not-attached", "No GPU is attached to this kernel.")
         await self.session.keep(seconds)
         self.answer(await self.view())
 

@@ -8,7 +8,7 @@ import time
 from jupyter_server.auth.decorator import authorized
 from tornado import web
 
-from jupyter_gpupool.server.handlers.base import Refusal
+from jupyter_gpupool.server.handlers.base import RefusalError
 from jupyter_gpupool.server.handlers.front_end import AttachHandler
 from jupyter_gpupool.server.session.quantities import duration_text
 from jupyter_gpupool.server.session.released import UNDO_SECONDS, undo_seconds
@@ -22,12 +22,12 @@ class UndoHandler(AttachHandler):
     async def post(self, kernel_id: str) -> None:
         session = await self.session_of(kernel_id)
         if session.record.asking is not None:
-            raise Refusal("pending", "This kernel already waits for a GPU.")
+            raise RefusalError("pending", "This kernel already waits for a GPU.")
         release = session.released
         if release is None:
-            raise Refusal("nothing-to-undo", "No GPU of this kernel was released since its last attach.")
+            raise RefusalError("nothing-to-undo", "No GPU of this kernel was released since its last attach.")
         if not undo_seconds(release, session.record, time.time()):
-            raise Refusal(
+            raise RefusalError(
                 "nothing-to-undo",
                 f"The release of {duration_text(time.time() - release.at)} ago cannot be undone: that is offered for "
                 f"{duration_text(UNDO_SECONDS)}, while what was in GPU memory is kept; press Attach to ask anew.",

@@ -16,7 +16,7 @@ from gpupool.client.types import Device, QueueEntry, QueuePlace, Usage
 from jupyter_gpupool.kernel.failures import failure_name
 from jupyter_gpupool.server.handlers.explained import explanation_view
 from jupyter_gpupool.server.handlers.said import said_view
-from jupyter_gpupool.server.pool.connection import WrongSetting
+from jupyter_gpupool.server.pool.connection import WrongSettingError
 from jupyter_gpupool.server.session.released import release_sentence, undo_seconds
 from jupyter_gpupool.server.session.session import KernelSession
 from jupyter_gpupool.server.watching.idle import Verdict
@@ -264,7 +264,7 @@ async def pool_view(extension: GpuPoolExtension) -> dict[str, Any]:
         pool = (await extension.sessions()).pool
         devices, queue = await asyncio.wait_for(asyncio.gather(pool.devices(), pool.queue()), POOL_SECONDS)
     except GpupoolError as error:
-        wrong = str(error) if isinstance(error, WrongSetting) else extension.wrong_setting
+        wrong = str(error) if isinstance(error, WrongSettingError) else extension.wrong_setting
         return {"ok": False, "error": str(error), **empty, "wrong_setting": wrong or None}
     except TimeoutError:
         error_text = f"The GPU pool does not answer at {extension.pool_endpoint} (within {POOL_SECONDS:g} s)."

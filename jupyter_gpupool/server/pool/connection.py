@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
 from gpupool.client.endpoint import read_token
-from gpupool.client.errors import GpupoolError, PoolRefused, PoolUnavailable
+from gpupool.client.errors import GpupoolError, PoolRefusedError, PoolUnavailableError
 from gpupool.client.services import CALL_SECONDS
 from gpupool.client.types import (
     Ask,
@@ -39,7 +39,7 @@ _CLASS: Final = "c.GpuPoolExtension"
 _Answer = TypeVar("_Answer")
 
 
-class WrongSetting(PoolRefused):
+class WrongSettingError(PoolRefusedError):
     """A setting of this server is wrong; ``str()`` says which, with its value."""
 
     def __init__(self, explanation: str) -> None:
@@ -78,14 +78,14 @@ class PoolConnection:
         return self._unreached or self._unwelcome
 
     async def connected(self) -> Pool:
-        """The pool itself. Raises WrongSetting: it cannot be asked with these settings."""
+        """The pool itself. Raises WrongSettingError: it cannot be asked with these settings."""
         async with self._connecting:
             if self._pool is None:
                 try:
                     self._pool = await self._factory(self._endpoint, self._access)
                 except GpupoolError as error:
                     self._unreached = f"{error} It is {self._wrong_setting()} of this server."
-                    raise WrongSetting(self._unreached) from error
+                    raise WrongSettingError(self._unreached) from error
                 self._unreached = ""
         return self._pool
 
@@ -107,14 +107,14 @@ class PoolConnection:
         pool = await self.connected()
         try:
             answer = await call(pool)
-        except PoolUnavailable as error:
+        except PoolUnavailableError as error:
             if self._answered:
                 raise
             hint = f"no pool has answered there so far; the address is {_CLASS}.pool_endpoint of this server"
-            unreached = PoolUnavailable(error.endpoint, f"{error.detail}; {hint}")
+            unreached = PoolUnavailableError(error.endpoint, f"{error.detail}; {hint}")
             self._unreached = str(unreached)
             raise unreached from error
-        except PoolRefused:
+        except PoolRefusedError:
             self._answered, self._unreached = True, ""
             raise
         self._answered, self._unreached = True, ""
@@ -124,13 +124,13 @@ class PoolConnection:
         """A call that everybody whom the pool knows may make: who may not is not known to it."""
         try:
             return await self._ask(call)
-        except PoolRefused as error:
+        except PoolRefusedError as error:
             if error.reason != "forbidden":
                 raise
             shown = self._access.token_file
             named = f"{_CLASS}.token_file is {str(shown)!r}" if shown else f"{_CLASS}.token_file is not set"
             self._unwelcome = f"The pool at {self._endpoint} does not let this server in: {error}. {named}."
-            raise WrongSetting(self._unwelcome) from error
+            raise WrongSettingError(self._unwelcome) from error
 
     # --- the port -------------------------------------------------------------------------
 
@@ -157,12 +157,12 @@ class PoolConnection:
             return await self._ask(
                 lambda pool: pool.request(ask, on_queued=on_queued, wait_seconds=wait_seconds)
             )
-        except PoolRefused as error:
+        except PoolRefusedError as error:
             if error.reason != "forbidden":
                 raise
             who = self._unwelcome or f"This server asks for {self._user!r}: {_CLASS}.user."
             why = who if self._unwelcome else f"{str(error).rstrip('.')}. {who}"
-            raise PoolRefused("forbidden", why, error.details) from error
+            raise PoolRefusedError("forbidden", why, error.details) from error
 
     async def release(self, lease_id: str, reason: str = "release", close_session: bool = False) -> None:
         await self._ask(lambda pool: pool.release(lease_id, reason, close_session))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from gpupool.client.errors import GpupoolError, PoolUnavailable
+from gpupool.client.errors import GpupoolError, PoolUnavailableError
 from gpupool.client.types import Device
 
 from jupyter_gpupool.server.pool.connection import PoolConnection
@@ -23,7 +23,7 @@ async def greeting(pool: PoolConnection, user: str) -> tuple[bool, str]:
             devices = await pool.devices()
     except TimeoutError:
         return False, f"{beginning} no answer within {_ANSWER_SECONDS:g} s."
-    except PoolUnavailable as error:
+    except PoolUnavailableError as error:
         return False, f"{beginning} it does not answer ({error.detail})."
     except GpupoolError as error:
         return False, f"{beginning} {error}"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gpupool.client.errors import GpupoolError, PoolRefused
+from gpupool.client.errors import GpupoolError, PoolRefusedError
 from gpupool.client.types import Caller
 
 from jupyter_gpupool.server.pool.port import Pool
@@ -57,7 +57,7 @@ class PoolCaller:
             try:
                 self._caller = await asyncio.wait_for(pool.whoami(), ANSWER_SECONDS)
                 self._asked_at = time.monotonic()
-            except PoolRefused as refusal:
+            except PoolRefusedError as refusal:
                 # Whoever is not let in any more is no administrator any more.
                 self._caller = None
                 logger.debug("the pool does not say who we are: %s", refusal)

@@ -9,7 +9,7 @@ from gpupool.client.types import Caller, Device, QueueEntry, Usage
 
 
 class Pool(session.Pool, Protocol):
-    """A connection to a pool. All methods may raise ``PoolUnavailable`` and ``PoolRefused``."""
+    """A connection to a pool. All methods may raise ``PoolUnavailableError`` and ``PoolRefusedError``."""
 
     @property
     def endpoint(self) -> str: ...

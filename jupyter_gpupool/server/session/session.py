@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gpupool.client.session import events as events
 from gpupool.client.session.renewed_lease import RenewedLease
-from gpupool.client.session.session import AttachRefused, HolderSession
+from gpupool.client.session.session import AttachRefusedError, HolderSession
 from gpupool.client.session.state import HOLDING, Session, State
 from gpupool.client.types import Ask, QueuePlace
 from gpupool.request.gpu_request import GpuRequest
@@ -27,7 +27,7 @@ from jupyter_gpupool.server.session.shown import Lacking, Shown
 from jupyter_gpupool.server.session.usage_history import UsageHistory
 from jupyter_gpupool.server.session.words import KERNEL_WORDS
 
-__all__ = ["AttachRefused", "KernelSession"]
+__all__ = ["AttachRefusedError", "KernelSession"]
 
 logger = logging.getLogger(__name__)
 
@@ -148,7 +148,7 @@ class KernelSession(HolderSession):
         Cancelling the task leaves the queue.
 
         Raises:
-            AttachRefused: no share was given; says why.
+            AttachRefusedError: no share was given; says why.
         """
         ask = Ask.of(request, on_behalf_of=self._user, label=self.label, holder=self.kernel_id)
         record = await self.ask(
@@ -161,7 +161,7 @@ class KernelSession(HolderSession):
         """Undoes a release: the same share on the same terms, held by whom it was held by.
 
         Raises:
-            AttachRefused: no share was given; says why.
+            AttachRefusedError: no share was given; says why.
         """
         return await self.attach(replace(release.ask, wait_seconds=wait_seconds), by=release.by, hold=True)
 

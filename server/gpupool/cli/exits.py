@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import typer
 
-from gpupool.client.errors import GpupoolError, PoolRefused, PoolUnavailable, QueueTimeout
+from gpupool.client.errors import GpupoolError, PoolRefusedError, PoolUnavailableError, QueueTimeoutError
 from gpupool.shares import ShareError
 from gpupool.text import printable
 
@@ -49,11 +49,11 @@ Value = TypeVar("Value")
 
 def code_of(error: Exception) -> int:
     """The exit code that an error stands for."""
-    if isinstance(error, PoolUnavailable):
+    if isinstance(error, PoolUnavailableError):
         return UNAVAILABLE
-    if isinstance(error, QueueTimeout):
+    if isinstance(error, QueueTimeoutError):
         return TEMPORARY
-    if isinstance(error, PoolRefused):
+    if isinstance(error, PoolRefusedError):
         return _CODE_OF_REASON.get(error.reason, FAILED)
     if isinstance(error, ShareError):
         return USAGE
@@ -67,7 +67,7 @@ def say(text: str) -> None:
 
 def _say_what_would_be_granted(error: Exception) -> None:
     """The best advice that is an ask of its own."""
-    details = error.details if isinstance(error, PoolRefused) else None
+    details = error.details if isinstance(error, PoolRefusedError) else None
     for help_ in details.helps if details is not None else ():
         if help_.arguments:
             say(f"this would be granted now: {help_.arguments}")

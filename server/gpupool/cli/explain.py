@@ -14,7 +14,7 @@ from gpupool.cli import completing, show, watch
 from gpupool.cli.options import Endpoint, Json, OnBehalfOf, TokenFile, client
 from gpupool.cli.request_options import takes_request
 from gpupool.client.admin import AdminClient
-from gpupool.client.errors import PoolRefused
+from gpupool.client.errors import PoolRefusedError
 from gpupool.client.pool import PoolClient
 from gpupool.client.types import Ask, ExplainAnswer, Explanation, GrantedShare, QueueEntry
 from gpupool.request.gpu_request import GpuRequest
@@ -104,7 +104,7 @@ async def _known(connection: PoolClient, ids: list[str]) -> list[Explained]:
                 else "no ask and no lease begins"
             )
             text = f"{how} with {beginning[:40]!r}; `gpupool queue` and `gpupool leases` list them"
-            raise PoolRefused("unknown-ask", text)
+            raise PoolRefusedError("unknown-ask", text)
         if asks:
             answers.append(_explained("ask", asks[0], await admin.explain_ask(asks[0])))
         else:
@@ -118,7 +118,7 @@ async def _of_entry(admin: AdminClient, entry: QueueEntry) -> Explained | None:
         return Explained("ask", entry.id, False, entry.explanation, ())
     try:
         return _explained("ask", entry.id, await admin.explain_ask(entry.id))
-    except PoolRefused as error:
+    except PoolRefusedError as error:
         if error.reason in ("forbidden", "unknown-ask"):
             return None
         raise

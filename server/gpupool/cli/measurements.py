@@ -16,7 +16,7 @@ _HOW: Final = (
 )
 
 
-class MeasurementMissing(GpupoolError):
+class MeasurementMissingError(GpupoolError):
     """There is no checkout, or what a measurement imports is not installed."""
 
 
@@ -24,14 +24,14 @@ def measurement(name: str) -> Any:
     """The module `benchmarks.<name>`, which has a `main` that returns an exit status.
 
     Raises:
-        MeasurementMissing: with one sentence that says how to get it.
+        MeasurementMissingError: with one sentence that says how to get it.
     """
     try:
         return import_module(f"{PACKAGE}.{name}")
     except ImportError as error:
         missing = error.name or str(error)
         if missing.partition(".")[0] == PACKAGE:
-            raise MeasurementMissing(f"{_HOW} {name.partition('.')[0]}.") from error
-        raise MeasurementMissing(
+            raise MeasurementMissingError(f"{_HOW} {name.partition('.')[0]}.") from error
+        raise MeasurementMissingError(
             f"To measure {name.partition('.')[0]!r} {missing} is needed: pip install 'jupyter-gpupool[jupyter,test]'."
         ) from error

@@ -11,12 +11,12 @@ import typer
 from gpupool.cli import completing, exits, show
 from gpupool.cli.options import Endpoint, Json, TokenFile, client
 from gpupool.client.admin import AdminClient
-from gpupool.client.errors import PoolRefused
+from gpupool.client.errors import PoolRefusedError
 from gpupool.client.netperf import (
     ADVISED_GBIT,
     ADVISED_ROUND_TRIP_US,
     Measured,
-    NotMeasured,
+    NotMeasuredError,
     measure,
 )
 from gpupool.client.types import Node
@@ -88,7 +88,7 @@ async def measure_node(
         measured = await asyncio.to_thread(
             measure, meter.address, meter.ticket, round_trips=round_trips, seconds=seconds
         )
-    except (PoolRefused, NotMeasured) as error:
+    except (PoolRefusedError, NotMeasuredError) as error:
         return NodeResult(node.name, node.address, None, str(error))
     return NodeResult(node.name, meter.address, measured)
 
@@ -106,14 +106,14 @@ def _chosen(known: list[Node], wanted: list[str]) -> list[Node]:
         connected = [node for node in known if node.connected]
         if not connected:
             text = f"none of the pool's {len(known)} nodes is connected" if known else "the pool has no node"
-            raise PoolRefused("no-node", f"{text}, so there is none to measure")
+            raise PoolRefusedError("no-node", f"{text}, so there is none to measure")
         return connected
     chosen = []
     for word in wanted:
         found = [node for node in known if word in (node.name, node.address)]
         if not found:
             names = ", ".join(node.name for node in known[:8]) or "none"
-            raise PoolRefused("unknown-node", f"the pool knows no node {word[:64]!r}; it knows {names}")
+            raise PoolRefusedError("unknown-node", f"the pool knows no node {word[:64]!r}; it knows {names}")
         chosen += [node for node in found if node not in chosen]
     return chosen
 

@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from gpupool.cli import completing, exits, show, watch
 from gpupool.cli.options import Endpoint, Json, TokenFile, client, whole
 from gpupool.client.admin import AdminClient, node_logs
-from gpupool.client.errors import PoolRefused
+from gpupool.client.errors import PoolRefusedError
 from gpupool.client.types import LogLine, Node, SessionInfo
 
 NodeName = Annotated[
@@ -185,7 +185,7 @@ async def _full_session(sessions: Callable[[], Awaitable[list[SessionInfo]]], be
     if len(found) == 1:
         return found[0]
     how = "no session" if not found else f"{len(found)} sessions"
-    raise PoolRefused(
+    raise PoolRefusedError(
         "unknown-session", f"{how} begin with {beginning[:40]!r}; `gpupool sessions --closed` lists them"
     )
 

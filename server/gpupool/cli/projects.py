@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 
 from gpupool.cli import completing, exits, quantities, show, watch
 from gpupool.cli.options import Endpoint, Json, TokenFile, client, whole
-from gpupool.client.errors import PoolRefused
+from gpupool.client.errors import PoolRefusedError
 from gpupool.client.projects import ProjectList, ProjectsClient, ProjectStatus
 
 app = typer.Typer(no_args_is_help=True, help="Projects: what each deserves, and how the rest is divided.")
@@ -195,7 +195,7 @@ def _find(known: ProjectList, path: str) -> ProjectStatus:
         if project.settings.path == path:
             return project
     paths = ", ".join(project.settings.path for project in known.projects[:8])
-    raise PoolRefused("unknown-project", f"there is no project {path[:64]!r}; there are {paths}")
+    raise PoolRefusedError("unknown-project", f"there is no project {path[:64]!r}; there are {paths}")
 
 
 def _plain(project: ProjectStatus) -> dict[str, Any]:

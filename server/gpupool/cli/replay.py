@@ -72,7 +72,7 @@ def replay(
         ):
             step = steps.number_of_line(connection, number)
             again = make_again(connection, step, without_leases=without_lease or (), policy=with_policy)
-    except (LedgerError, steps.StepsMissing, SQLAlchemyError) as error:
+    except (LedgerError, steps.StepsMissingError, SQLAlchemyError) as error:
         exits.say(str(error).splitlines()[0])
         raise typer.Exit(exits.FAILED) from None
     if json:

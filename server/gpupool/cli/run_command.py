@@ -24,7 +24,7 @@ from gpupool.client.pool import PoolClient
 from gpupool.client.program.session import ProgramSession, Wanted
 from gpupool.client.program.words import COMMAND_WORDS
 from gpupool.client.refused_memory import larger_share, left_beside
-from gpupool.client.session.shell import AttachRefused
+from gpupool.client.session.shell import AttachRefusedError
 from gpupool.client.types import Ask
 from gpupool.request.gpu_request import GpuRequest
 
@@ -92,7 +92,7 @@ async def _run_in(directory: Path, pool: PoolClient, options: RunOptions, relay:
         except asyncio.CancelledError:
             say("left the queue")
             return INTERRUPTED
-        except AttachRefused as refused:
+        except AttachRefusedError as refused:
             # What the pool has said, with what would help.
             raise refused.__cause__ or refused from None
         relay.keeps()

@@ -16,7 +16,7 @@ from rich.text import Text
 from typer.core import TyperCommand
 
 from gpupool.cli import exits, show
-from gpupool.client.errors import PoolUnavailable
+from gpupool.client.errors import PoolUnavailableError
 
 DEFAULT_SECONDS: Final = 2.0
 MINIMUM_SECONDS: Final = 0.2
@@ -121,7 +121,7 @@ async def _append(work: Callable[[], Awaitable[Shown]], every: float) -> None:
             shown = await work()
             away = ""
             show.as_json_line(shown.data)
-        except PoolUnavailable as error:
+        except PoolUnavailableError as error:
             if str(error) != away:
                 away = str(error)
                 exits.say(away)
@@ -138,7 +138,7 @@ async def _redraw(work: Callable[[], Awaitable[Shown]], every: float) -> None:
 async def _frame(work: Callable[[], Awaitable[Shown]], every: float) -> RenderableType:
     try:
         shown = await work()
-    except PoolUnavailable as error:
+    except PoolUnavailableError as error:
         return Group(Text(str(error), style="red"), _footer(every))
     return Group(shown.body, *(Text(note) for note in shown.notes), _footer(every))
 

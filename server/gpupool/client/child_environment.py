@@ -49,7 +49,7 @@ def environment(
             :func:`gpupool.client.runtime.load_runtime_api` and :func:`gpupool.client.runtime.load`.
 
     Raises:
-        RuntimeMissing: the native libraries are not installed.
+        RuntimeMissingError: the native libraries are not installed.
     """
     before = os.environ if base is None else base
     native = native_dir or native_directory()

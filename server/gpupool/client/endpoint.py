@@ -18,7 +18,7 @@ import grpc
 import grpc.aio
 
 from gpupool.client.agreement import PROTOCOL_KEY, PROTOCOL_VERSION
-from gpupool.client.errors import DirectoryUnusable, GpupoolError
+from gpupool.client.errors import DirectoryUnusableError, GpupoolError
 
 HOME_VARIABLE = "GPUPOOL_HOME"
 ENDPOINT_VARIABLE = "GPUPOOL_ENDPOINT"
@@ -51,7 +51,7 @@ def private_home() -> Path:
     """:func:`home`, made private to its owner.
 
     Raises:
-        DirectoryUnusable: it cannot be made, or was named by the user and is open to others.
+        DirectoryUnusableError: it cannot be made, or was named by the user and is open to others.
     """
     # The default is this program's own by its name; one that is named may be anything, such as /tmp.
     return private_directory(home(), tighten=not os.environ.get(HOME_VARIABLE))
@@ -67,7 +67,7 @@ def private_directory(path: Path, *, tighten: bool = False) -> Path:
         tighten: ``path`` is nobody's but this program's, so close it when it is open to others.
 
     Raises:
-        DirectoryUnusable: it cannot be made, is open to others, or belongs to another user.
+        DirectoryUnusableError: it cannot be made, is open to others, or belongs to another user.
     """
     try:
         missing = []
@@ -80,20 +80,22 @@ def private_directory(path: Path, *, tighten: bool = False) -> Path:
         status = path.stat()
         mode = stat.S_IMODE(status.st_mode)
         if not stat.S_ISDIR(status.st_mode):
-            raise DirectoryUnusable(f"{path} is not a directory; choose another place.")
+            raise DirectoryUnusableError(f"{path} is not a directory; choose another place.")
         if status.st_uid != os.geteuid():
-            raise DirectoryUnusable(f"The directory {path} belongs to another user; choose one of your own.")
+            raise DirectoryUnusableError(
+                f"The directory {path} belongs to another user; choose one of your own."
+            )
         if mode & 0o077 and tighten:
             path.chmod(0o700)
         elif mode & 0o077:
-            raise DirectoryUnusable(
+            raise DirectoryUnusableError(
                 f"The directory {path} is open to others (mode {mode:04o}); "
                 "choose one that only you may enter (mode 0700)."
             )
-    except DirectoryUnusable:
+    except DirectoryUnusableError:
         raise
     except OSError as error:
-        raise DirectoryUnusable(f"The directory {path} cannot be used ({error.strerror}).") from error
+        raise DirectoryUnusableError(f"The directory {path} cannot be used ({error.strerror}).") from error
     return path
 
 

@@ -14,11 +14,11 @@ class GpupoolError(Exception):
     """Base of all errors of the client library."""
 
 
-class DirectoryUnusable(GpupoolError, OSError):
+class DirectoryUnusableError(GpupoolError, OSError):
     """A directory for sockets, secrets or the ledger cannot be made, or is not private to its owner."""
 
 
-class PoolUnavailable(GpupoolError):
+class PoolUnavailableError(GpupoolError):
     """The pool server cannot be reached, or stopped answering."""
 
     def __init__(self, endpoint: str, detail: str) -> None:
@@ -27,7 +27,7 @@ class PoolUnavailable(GpupoolError):
         self.detail = detail
 
 
-class PoolRefused(GpupoolError):
+class PoolRefusedError(GpupoolError):
     """The pool answered, and the answer is no.
 
     Attributes:
@@ -44,18 +44,18 @@ class PoolRefused(GpupoolError):
         self.details = details
 
 
-class QueueTimeout(PoolRefused):
+class QueueTimeoutError(PoolRefusedError):
     """The share did not become free within the time that the caller would wait."""
 
     def __init__(self, explanation: str, details: Explanation | None = None) -> None:
         super().__init__("timeout", explanation, details)
 
 
-class RuntimeConflict(GpupoolError):
+class RuntimeConflictError(GpupoolError):
     """Another CUDA driver library is already mapped into this process, ours would come too late."""
 
 
-class RuntimeMissing(GpupoolError):
+class RuntimeMissingError(GpupoolError):
     """The native libraries of the client runtime are not installed here."""
 
 
@@ -75,7 +75,7 @@ def _without_a_message(action: str, result: int) -> str:
     return f"{_ACTIONS.get(action, action)} failed with CUDA error {result}"
 
 
-class DeviceCallFailed(GpupoolError):
+class DeviceCallFailedError(GpupoolError):
     """The client runtime could not attach, drain or detach.
 
     Attributes:

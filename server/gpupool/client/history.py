@@ -107,8 +107,8 @@ class History:
             viewer: as this user would see it; only administrators may name another than themselves.
 
         Raises:
-            PoolRefused: a field is wrong, or the viewer may not see it.
-            PoolUnavailable: the pool cannot be reached.
+            PoolRefusedError: a field is wrong, or the viewer may not see it.
+            PoolUnavailableError: the pool cannot be reached.
         """
         message = pool_pb2.SeriesRequest(
             view=view, name=name, from_unix=from_unix, to_unix=to_unix, points=points, by=by, viewer=viewer

@@ -32,8 +32,8 @@ START_SECONDS: Final = 20.0
 CLOSE_SECONDS: Final = 5.0
 
 
-class KeeperRefused(GpupoolError):
-    """The answer is no; ``reason`` is an id as of :class:`gpupool.client.errors.PoolRefused`."""
+class KeeperRefusedError(GpupoolError):
+    """The answer is no; ``reason`` is an id as of :class:`gpupool.client.errors.PoolRefusedError`."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -94,7 +94,7 @@ class Keeper:
         From now on the session file is named by this process's environment.
 
         Raises:
-            KeeperRefused: it cannot be started.
+            KeeperRefusedError: it cannot be started.
         """
         with self._lock:
             if self._process is not None and self._process.poll() is None:
@@ -109,12 +109,12 @@ class Keeper:
     def call(
         self, what: str, body: Mapping[str, Any] | None = None, *, seconds: float = CALL_SECONDS
     ) -> dict[str, Any]:
-        """One request, one answer. Raises KeeperRefused, also without an answer after ``seconds``."""
+        """One request, one answer. Raises KeeperRefusedError, also without an answer after ``seconds``."""
         number, answers = self._send(what, body)
         try:
             answer = answers.get(timeout=seconds)
         except queue.Empty:
-            raise KeeperRefused(
+            raise KeeperRefusedError(
                 "no-answer", f"The keeper of the GPU share does not answer ({what})."
             ) from None
         finally:
@@ -146,7 +146,7 @@ class Keeper:
         finally:
             self._answers.pop(number, None)
             if not over:
-                with contextlib.suppress(KeeperRefused):
+                with contextlib.suppress(KeeperRefusedError):
                     self._write({"do": "cancel", "body": {"of": number}})
 
     def close(self) -> None:
@@ -186,7 +186,7 @@ class Keeper:
                 start_new_session=True,
             )
         except OSError as error:
-            raise KeeperRefused(
+            raise KeeperRefusedError(
                 "no-keeper", f"The keeper of the GPU share cannot be started ({error})."
             ) from None
         self._process, self._pid = process, os.getpid()
@@ -199,11 +199,11 @@ class Keeper:
             ready = first.get(timeout=START_SECONDS)
         except queue.Empty:
             process.kill()
-            raise KeeperRefused("no-keeper", "The keeper of the GPU share does not start.") from None
+            raise KeeperRefusedError("no-keeper", "The keeper of the GPU share does not start.") from None
         if ready is None or ready["event"] != "ready":
             process.kill()
             words = ready["message"] if ready is not None else self._last_words()
-            raise KeeperRefused("no-keeper", words)
+            raise KeeperRefusedError("no-keeper", words)
         os.environ[SESSION_FILE_VARIABLE] = str(ready["session_file"])
         os.environ[PROCESS_VARIABLE] = str(os.getpid())
         os.environ.setdefault("TRITON_LIBCUDA_PATH", str(native_directory() / "client"))
@@ -244,7 +244,7 @@ class Keeper:
                 process.stdin.write(line)
                 process.stdin.flush()
             except (OSError, ValueError):
-                raise KeeperRefused("no-keeper", self._last_words()) from None
+                raise KeeperRefusedError("no-keeper", self._last_words()) from None
 
     def _last_words(self) -> str:
         """The end of the keeper, with the last line that it wrote."""
@@ -259,9 +259,9 @@ class Keeper:
 
 def _checked(answer: dict[str, Any] | None, last_words: Callable[[], str]) -> dict[str, Any]:
     if answer is None:
-        raise KeeperRefused("no-keeper", last_words())
+        raise KeeperRefusedError("no-keeper", last_words())
     if answer["event"] == "refused":
-        raise KeeperRefused(str(answer["reason"]), str(answer["message"]))
+        raise KeeperRefusedError(str(answer["reason"]), str(answer["message"]))
     return answer
 
 

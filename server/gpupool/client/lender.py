@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from gpupool.client import runtime, stale_handles
 from gpupool.client.errors import GpupoolError
-from gpupool.client.keeper import GivenUp, Keeper, KeeperRefused, keeper, print_said
+from gpupool.client.keeper import GivenUp, Keeper, KeeperRefusedError, keeper, print_said
 from gpupool.client.refused_memory import LargerShare
 from gpupool.client.session_file import (
     PROCESS_VARIABLE,
@@ -102,7 +102,7 @@ class OwnLender:
                     return
                 else:
                     raise AttachError(str(answer["reason"]), str(answer["message"]))
-        except KeeperRefused as error:
+        except KeeperRefusedError as error:
             raise AttachError(error.reason, str(error)) from None
         except KeyboardInterrupt:
             answers.close()
@@ -127,13 +127,13 @@ class OwnLender:
     def reset(self) -> None:
         try:
             self._keeper().call("reset", seconds=RESET_SECONDS)
-        except KeeperRefused as error:
+        except KeeperRefusedError as error:
             raise AttachError(error.reason, str(error)) from None
         stale_handles.forget()
 
     def _say_what_is_lacking(self) -> None:
         """One line about the last allocation without room, while the share is held: what is free counts with it."""
-        with contextlib.suppress(KeeperRefused, ValueError):
+        with contextlib.suppress(KeeperRefusedError, ValueError):
             refused = runtime.counters().refused_memory
             if refused is None:
                 return
@@ -158,7 +158,7 @@ class OwnLender:
     def _give_back(self, scope: str) -> None:
         try:
             state = self._keeper().call("release", {"scope": scope})
-        except KeeperRefused as error:
+        except KeeperRefusedError as error:
             self._say(f"the share was not given back now: {error} It ends by itself in half a minute.")
             return
         if state["state"] not in ("attached", "warned") and runtime.loaded():
@@ -248,7 +248,7 @@ def prepare() -> None:
             keeper().start()
         runtime.load_runtime_api()
         runtime.load(_session().software)
-    except KeeperRefused as error:
+    except KeeperRefusedError as error:
         raise AttachError(error.reason, str(error)) from None
     except GpupoolError as error:
         raise AttachError("runtime", str(error)) from None

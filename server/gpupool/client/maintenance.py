@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 
 from gpupool.client.endpoint import metadata, open_channel, read_token, resolve_endpoint
-from gpupool.client.errors import GpupoolError, PoolRefused, PoolUnavailable
+from gpupool.client.errors import GpupoolError, PoolRefusedError, PoolUnavailableError
 from gpupool.proto import pool_pb2, pool_pb2_grpc
 
 
@@ -44,8 +44,8 @@ class MaintenanceClient:
         """Hands a copy of the ledger to `write`, piece by piece, and returns its SHA-256, which was compared.
 
         Raises:
-            PoolRefused: the caller is no administrator, or the ledger is no file.
-            PoolUnavailable: the pool cannot be reached, or broke off.
+            PoolRefusedError: the caller is no administrator, or the ledger is no file.
+            PoolUnavailableError: the pool cannot be reached, or broke off.
             GpupoolError: what arrived is not what was sent.
         """
         digest, promised = hashlib.sha256(), ""
@@ -58,8 +58,10 @@ class MaintenanceClient:
             details = (error.details() or "").strip()
             named = dict(error.trailing_metadata() or ()).get("gpupool-reason")
             if isinstance(named, str):
-                raise PoolRefused(named, details) from error
-            raise PoolUnavailable(self.endpoint, details.splitlines()[0][:200] if details else "") from error
+                raise PoolRefusedError(named, details) from error
+            raise PoolUnavailableError(
+                self.endpoint, details.splitlines()[0][:200] if details else ""
+            ) from error
         if promised != digest.hexdigest():
             raise GpupoolError("The backup broke off, or was changed on its way; nothing was kept.")
         return promised

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gpupool.client.errors import RuntimeMissing
+from gpupool.client.errors import RuntimeMissingError
 
 NATIVE_VARIABLE = "GPUPOOL_NATIVE_DIR"
 
@@ -17,10 +17,10 @@ def native_directory() -> Path:
 
 
 def native_file(*parts: str) -> Path:
-    """A file in :func:`native_directory`. Raises RuntimeMissing when it is not installed."""
+    """A file in :func:`native_directory`. Raises RuntimeMissingError when it is not installed."""
     path = native_directory().joinpath(*parts)
     if not path.exists():
-        raise RuntimeMissing(
+        raise RuntimeMissingError(
             f"{path} is not there: this installation of jupyter-gpupool has no native parts "
             "(in a source checkout, run `make build`)."
         )

@@ -44,7 +44,7 @@ class Measured:
         return self.round_trip_us <= ADVISED_ROUND_TRIP_US and gbit >= ADVISED_GBIT
 
 
-class NotMeasured(GpupoolError):
+class NotMeasuredError(GpupoolError):
     """The node's address cannot be reached from here, or it closed; ``str()`` is one sentence."""
 
 
@@ -52,7 +52,7 @@ def measure(address: str, ticket: str, *, round_trips: int = 1000, seconds: floa
     """Round trips, then as much as goes through in `seconds` each way. Blocks.
 
     Raises:
-        NotMeasured: the address cannot be dialled from here, or the connection broke.
+        NotMeasuredError: the address cannot be dialled from here, or the connection broke.
     """
     host, _, port = address.rpartition(":")
     try:
@@ -68,7 +68,9 @@ def measure(address: str, ticket: str, *, round_trips: int = 1000, seconds: floa
             down = _throughput(connection, b"D", seconds)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise NotMeasured(f"The node at {address} cannot be measured from this machine ({why}).") from None
+        raise NotMeasuredError(
+            f"The node at {address} cannot be measured from this machine ({why})."
+        ) from None
     times.sort()
     p99 = times[min(len(times) - 1, int(len(times) * 0.99))]
     return Measured(statistics.median(times), p99, up, down, len(times))

@@ -29,7 +29,7 @@ from gpupool.client.credentials import (
     wants_hub_identity,
 )
 from gpupool.client.endpoint import open_channel, read_token, resolve_endpoint
-from gpupool.client.errors import PoolRefused, PoolUnavailable, QueueTimeout
+from gpupool.client.errors import PoolRefusedError, PoolUnavailableError, QueueTimeoutError
 from gpupool.client.services import CALL_SECONDS
 from gpupool.client.types import (
     Ask,
@@ -78,8 +78,8 @@ class PoolClient:
     """A connection to one pool. Use it as an async context manager, in one event loop.
 
     Opening it connects to nothing; the first call does. All methods raise
-    :class:`PoolUnavailable` when the pool cannot be reached within the stated time and
-    :class:`PoolRefused` when it answers no.
+    :class:`PoolUnavailableError` when the pool cannot be reached within the stated time and
+    :class:`PoolRefusedError` when it answers no.
 
     ``hub_identity``: the caller is the user of this process's JupyterHub; None: where ``GPUPOOL_HUB_IDENTITY`` says so
     and no token file is given. ``ca_file``: see :mod:`gpupool.client.endpoint`.
@@ -140,9 +140,9 @@ class PoolClient:
         with each change of place. Cancelling the task leaves the queue.
 
         Raises:
-            QueueTimeout: ``wait_seconds`` passed.
-            PoolRefused: the pool will not grant this; the reason says why.
-            PoolUnavailable: the pool cannot be reached.
+            QueueTimeoutError: ``wait_seconds`` passed.
+            PoolRefusedError: the pool will not grant this; the reason says why.
+            PoolUnavailableError: the pool cannot be reached.
         """
         limit = None if wait_seconds is None or wait_seconds < 0 else time.monotonic() + wait_seconds
         broken_since: float | None = None
@@ -163,10 +163,10 @@ class PoolClient:
                             return convert.grant(event.granted)
                         elif kind == "refused":
                             self._raise_refusal(event.refused)
-                raise PoolUnavailable(self.endpoint, "it closed the request without an answer")
+                raise PoolUnavailableError(self.endpoint, "it closed the request without an answer")
             except grpc.aio.AioRpcError as error:
                 if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and remaining is not None:
-                    raise QueueTimeout(f"No GPU share became free within {wait_seconds:g} s.") from error
+                    raise QueueTimeoutError(f"No GPU share became free within {wait_seconds:g} s.") from error
                 if self._may_show_another(error) and not refused:
                     refused = True
                     continue
@@ -279,8 +279,8 @@ class PoolClient:
     def _raise_refusal(self, refusal: Any) -> NoReturn:
         details = convert.explanation(refusal.details)
         if refusal.reason == "timeout":
-            raise QueueTimeout(details.sentence, details)
-        raise PoolRefused(refusal.reason, details.sentence, details)
+            raise QueueTimeoutError(details.sentence, details)
+        raise PoolRefusedError(refusal.reason, details.sentence, details)
 
     def _raise(self, error: grpc.aio.AioRpcError) -> NoReturn:
         """One sentence out of a gRPC status."""
@@ -288,8 +288,8 @@ class PoolClient:
         named = dict(error.trailing_metadata() or ()).get("gpupool-reason")
         reason = named if isinstance(named, str) else _REASON_OF_STATUS.get(error.code())
         if reason is not None:
-            raise PoolRefused(reason, details or reason) from error
-        raise PoolUnavailable(self.endpoint, _short(error.code(), details)) from error
+            raise PoolRefusedError(reason, details or reason) from error
+        raise PoolUnavailableError(self.endpoint, _short(error.code(), details)) from error
 
 
 def _short(code: grpc.StatusCode, details: str) -> str:

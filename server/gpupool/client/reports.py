@@ -122,7 +122,7 @@ class Reports:
             user: only of this one. project: only of this one and those below it.
 
         Raises:
-            PoolRefused: the time or a group makes no sense, or another's use is asked for.
+            PoolRefusedError: the time or a group makes no sense, or another's use is asked for.
         """
         message = pool_pb2.ReportRequest(
             from_unix=from_unix, to_unix=to_unix, by=list(by), user=user, project=project

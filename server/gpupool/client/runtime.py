@@ -26,7 +26,7 @@ from gpupool.client.child_environment import (
     RUNTIME_API_LIBRARIES,
     compiler_variables,
 )
-from gpupool.client.errors import DeviceCallFailed, RuntimeConflict
+from gpupool.client.errors import DeviceCallFailedError, RuntimeConflictError
 from gpupool.client.native import native_directory, native_file
 from gpupool.client.refused_memory import RefusedMemory
 
@@ -118,15 +118,15 @@ def load(software: bool) -> None:
     For a software GPU it also makes numba, Triton and CuPy hand over PTX.
 
     Raises:
-        RuntimeConflict: another CUDA driver is already mapped here, so ours would lose.
-        RuntimeMissing: the native libraries are not installed.
+        RuntimeConflictError: another CUDA driver is already mapped here, so ours would lose.
+        RuntimeMissingError: the native libraries are not installed.
     """
     global _library, _hands_over_ptx
     with _lock:
         if _library is None:
             foreign = foreign_driver()
             if foreign is not None:
-                raise RuntimeConflict(
+                raise RuntimeConflictError(
                     f"This process already uses the CUDA driver {foreign}. "
                     "Restart the kernel and run %gpu or %%gpu before anything else that uses CUDA."
                 )
@@ -143,7 +143,7 @@ def load(software: bool) -> None:
 def load_runtime_api() -> None:
     """Makes PyTorch and others that this process imports later use our runtime API. Idempotent.
 
-    It starts nothing: the libraries look for a driver at the first call. Raises RuntimeMissing.
+    It starts nothing: the libraries look for a driver at the first call. Raises RuntimeMissingError.
     """
     with _lock:
         _load_runtime_api()
@@ -158,7 +158,7 @@ def attach() -> None:
     """Reads the session file and takes up the lease now, instead of at the next CUDA call.
 
     Raises:
-        DeviceCallFailed: there is no lease, or the worker does not answer.
+        DeviceCallFailedError: there is no lease, or the worker does not answer.
     """
     _check("attach", _loaded().gpupool_attach())
 
@@ -167,7 +167,7 @@ def drain(timeout_seconds: float = 60.0) -> None:
     """Waits until everything that was posted has been executed.
 
     Raises:
-        DeviceCallFailed: posted work failed (asynchronous errors surface here), or time is up.
+        DeviceCallFailedError: posted work failed (asynchronous errors surface here), or time is up.
     """
     _check("drain", _loaded().gpupool_drain(max(0, int(timeout_seconds * 1000))))
 
@@ -221,7 +221,7 @@ def end_session() -> None:
     """Ends the session's worker at once, with all that is in GPU memory; calls that wait for it fail.
 
     Raises:
-        DeviceCallFailed: there is no session, or its worker does not answer.
+        DeviceCallFailedError: there is no session, or its worker does not answer.
     """
     _check("end_session", _loaded().gpupool_end_session())
 
@@ -315,7 +315,7 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
 
 def _loaded() -> Any:
     if _library is None:
-        raise DeviceCallFailed(
+        raise DeviceCallFailedError(
             "load", _DEVICE_UNAVAILABLE, "The GPU client runtime is not loaded in this process."
         )
     return _library
@@ -323,7 +323,7 @@ def _loaded() -> Any:
 
 def _check(action: str, result: int) -> None:
     if result != 0:
-        raise DeviceCallFailed(action, result, last_message())
+        raise DeviceCallFailedError(action, result, last_message())
 
 
 def _load_runtime_api() -> None:

@@ -18,6 +18,6 @@ class Services(Protocol):
             seconds: deadline of the call.
 
         Raises:
-            PoolRefused: the pool says no.
-            PoolUnavailable: the pool cannot be reached.
+            PoolRefusedError: the pool says no.
+            PoolUnavailableError: the pool cannot be reached.
         """

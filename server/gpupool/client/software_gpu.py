@@ -29,7 +29,7 @@ _CAPABILITY_MAJOR: Final = 75
 _CAPABILITY_MINOR: Final = 76
 
 
-class DriverFailed(GpupoolError):
+class DriverFailedError(GpupoolError):
     """The software GPU's own driver library does not work here."""
 
 
@@ -68,7 +68,7 @@ def program_environment(settings: Settings, base: Mapping[str, str]) -> dict[str
     """The whole environment of a program that uses the software GPU by itself.
 
     Raises:
-        RuntimeMissing: the native libraries are not installed.
+        RuntimeMissingError: the native libraries are not installed.
     """
     native_file("softgpu", "libcuda.so.1")
     return software_gpu_environment(native_directory(), base) | settings.variables()
@@ -78,14 +78,14 @@ def driver_facts() -> DriverFacts:
     """Asks the driver, which this process loads for it.
 
     Raises:
-        RuntimeMissing: the native libraries are not installed.
-        DriverFailed: the library cannot be loaded, or refuses.
+        RuntimeMissingError: the native libraries are not installed.
+        DriverFailedError: the library cannot be loaded, or refuses.
     """
     path = native_file("softgpu", "libcuda.so.1")
     try:
         library = ctypes.CDLL(str(path))
     except OSError as error:
-        raise DriverFailed(f"The software GPU cannot be loaded: {error}.") from None
+        raise DriverFailedError(f"The software GPU cannot be loaded: {error}.") from None
     version, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
     for result in (
         library.cuInit(0),
@@ -94,6 +94,6 @@ def driver_facts() -> DriverFacts:
         library.cuDeviceGetAttribute(ctypes.byref(minor), _CAPABILITY_MINOR, 0),
     ):
         if result != 0:
-            raise DriverFailed(f"The software GPU at {path} answers with CUDA error {result}.")
+            raise DriverFailedError(f"The software GPU at {path} answers with CUDA error {result}.")
     cuda = f"{version.value // 1000}.{version.value % 1000 // 10}"
     return DriverFacts(cuda, f"{major.value}.{minor.value}", path)

@@ -2,7 +2,7 @@
 
 A program that goes on after its session was reset would use them by accident, and an address of before may be somebody
 else's array now. numba's are forgotten here: its kernels load themselves again, and an array of before raises
-:class:`GpuMemoryLost` when it is used. Other libraries keep theirs (docs/limits.md says what needs a new process).
+:class:`GpuMemoryLostError` when it is used. Other libraries keep theirs (docs/limits.md says what needs a new process).
 Only the standard library is needed here, and numba is touched only where it is loaded.
 """
 
@@ -24,7 +24,7 @@ _lock = threading.Lock()
 _session = ""
 
 
-class GpuMemoryLost(RuntimeError):
+class GpuMemoryLostError(RuntimeError):
     """GPU memory of a session that is gone was used."""
 
 
@@ -85,7 +85,7 @@ def _make_lost_kind(kind: type) -> type:
         return kind
 
     def address(pointer: object) -> NoReturn:
-        raise GpuMemoryLost(_LOST)
+        raise GpuMemoryLostError(_LOST)
 
     def free(pointer: object) -> None:
         """There is nothing to free."""

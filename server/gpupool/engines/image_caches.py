@@ -16,7 +16,7 @@ from typing import Final
 import structlog
 
 from gpupool.client.endpoint import private_directory
-from gpupool.client.errors import DirectoryUnusable
+from gpupool.client.errors import DirectoryUnusableError
 
 #: What one user's images may take on a node.
 DEFAULT_USER_MIB: Final = 4096
@@ -38,7 +38,7 @@ class ImageCaches:
         """The folder of ``user``, whose name may hold anything.
 
         Raises:
-            DirectoryUnusable: it cannot be made, or is not this process's own.
+            DirectoryUnusableError: it cannot be made, or is not this process's own.
         """
         private_directory(self._root)
         name = hashlib.sha256(user.encode("utf-8", "surrogatepass")).hexdigest()[:32]
@@ -52,7 +52,7 @@ class ImageCaches:
             folder = os.fsencode(self.folder(user).absolute())
             os.utime(folder)
             self.trim(keep=user)
-        except (DirectoryUnusable, OSError) as error:
+        except (DirectoryUnusableError, OSError) as error:
             logger.warning("a session has no image cache", reason=str(error))
             return b""
         if b"\n" in folder or b"\0" in folder:

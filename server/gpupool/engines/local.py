@@ -35,7 +35,7 @@ from typing import Final
 import structlog
 
 from gpupool.client.endpoint import private_directory
-from gpupool.client.errors import DirectoryUnusable
+from gpupool.client.errors import DirectoryUnusableError
 from gpupool.engines import mps
 from gpupool.engines.image_caches import ImageCaches
 from gpupool.engines.process import boot_id, describe_exit, open_pidfd, reap, send_signal, start_ticks
@@ -44,7 +44,7 @@ from gpupool.engines.records import (
     DeviceInventory,
     EngineError,
     Placement,
-    StaleEpoch,
+    StaleEpochError,
     StartedWorker,
     WorkerExited,
     WorkerSpec,
@@ -144,7 +144,7 @@ class LocalEngine:
         devices = await self._ask_inventory()
         self._devices = {device.ordinal: device for device in devices}
         if self._turn_books is not None:
-            with contextlib.suppress(DirectoryUnusable, OSError):  # said at the start of a worker
+            with contextlib.suppress(DirectoryUnusableError, OSError):  # said at the start of a worker
                 self._turn_books.make(device.uuid for device in devices)
         return devices
 
@@ -185,7 +185,7 @@ class LocalEngine:
         either no process is left or :meth:`list_owned` will find it.
 
         Raises:
-            StaleEpoch: the session has a worker, or had one with this epoch or a later one.
+            StaleEpochError: the session has a worker, or had one with this epoch or a later one.
             EngineError: the worker did not come up; the sentence says what it said.
         """
         known = self._workers.get(spec.session)
@@ -194,7 +194,7 @@ class LocalEngine:
             del self._workers[spec.session]
             shutil.rmtree(known.directory, ignore_errors=True)
         elif known is not None:
-            raise StaleEpoch(
+            raise StaleEpochError(
                 f"session {spec.session} has a worker already ({known.stored.phase}, "
                 f"epoch {known.stored.epoch}; asked for epoch {spec.epoch})"
             )

@@ -30,7 +30,7 @@ _PID_FILE: Final = "nvidia-cuda-mps-control.pid"
 _PROCESS_NAME: Final = "nvidia-cuda-mps"
 
 
-class MpsUnusable(Exception):
+class MpsUnusableError(Exception):
     """There is no daemon that this user can use; ``str()`` says why."""
 
 
@@ -62,7 +62,7 @@ def find_daemon(pipes: Path, *, uid: int | None = None, proc: Path = Path("/proc
     It and its files must be this user's or root's: whoever answers there gets all work of all sessions.
 
     Raises:
-        MpsUnusable: none does.
+        MpsUnusableError: none does.
     """
     trusted = {0, os.geteuid() if uid is None else uid}
     try:
@@ -70,22 +70,24 @@ def find_daemon(pipes: Path, *, uid: int | None = None, proc: Path = Path("/proc
         control = (pipes / "control").lstat()
         number = (pipes / _PID_FILE).read_text(encoding="ascii", errors="replace").strip()
     except OSError as error:
-        raise MpsUnusable(f"no MPS control daemon at {pipes}: {error.strerror}") from None
+        raise MpsUnusableError(f"no MPS control daemon at {pipes}: {error.strerror}") from None
     if not stat.S_ISDIR(folder.st_mode) or not (
         stat.S_ISSOCK(control.st_mode) or stat.S_ISFIFO(control.st_mode)
     ):
-        raise MpsUnusable(f"{pipes} is not the folder of an MPS control daemon")
+        raise MpsUnusableError(f"{pipes} is not the folder of an MPS control daemon")
     if {folder.st_uid, control.st_uid} - trusted:
-        raise MpsUnusable(f"the MPS control daemon at {pipes} belongs to another user")
+        raise MpsUnusableError(f"the MPS control daemon at {pipes} belongs to another user")
     if not number.isascii() or not number.isdigit() or len(number) > 10:
-        raise MpsUnusable(f"{pipes / _PID_FILE} names no process")
+        raise MpsUnusableError(f"{pipes / _PID_FILE} names no process")
     try:
         owner = (proc / number).stat().st_uid
         name = (proc / number / "comm").read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
-        raise MpsUnusable(f"the MPS control daemon at {pipes} does not run any more") from None
+        raise MpsUnusableError(f"the MPS control daemon at {pipes} does not run any more") from None
     if name != _PROCESS_NAME or owner not in trusted:
-        raise MpsUnusable(f"the process that {pipes} names is no MPS control daemon of this user or root")
+        raise MpsUnusableError(
+            f"the process that {pipes} names is no MPS control daemon of this user or root"
+        )
     return MpsDaemon(pipes, int(number))
 
 

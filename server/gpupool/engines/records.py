@@ -15,7 +15,7 @@ class EngineError(Exception):
     """A worker could not be started or reached; ``str()`` is one sentence for people."""
 
 
-class StaleEpoch(EngineError):
+class StaleEpochError(EngineError):
     """The start carries an epoch that this engine has seen already for the session."""
 
 

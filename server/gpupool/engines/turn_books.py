@@ -13,7 +13,7 @@ from pathlib import Path
 import structlog
 
 from gpupool.client.endpoint import private_directory
-from gpupool.client.errors import DirectoryUnusable
+from gpupool.client.errors import DirectoryUnusableError
 from gpupool.engines.records import DeviceGrant
 
 logger = structlog.get_logger(__name__)
@@ -29,7 +29,7 @@ class TurnBooks:
         """Makes those that are not there yet: a session may be resumed onto any device of the node.
 
         Raises:
-            DirectoryUnusable, OSError: they cannot be made.
+            DirectoryUnusableError, OSError: they cannot be made.
         """
         private_directory(self._root)
         for uuid in uuids:
@@ -44,7 +44,7 @@ class TurnBooks:
                 b"enforcer %d %s\n" % (device.ordinal, os.fsencode(self._path(device.uuid)))
                 for device in devices
             ]
-        except (DirectoryUnusable, OSError) as error:
+        except (DirectoryUnusableError, OSError) as error:
             logger.warning("the device time of a session is not enforced", reason=str(error))
             return b""
         text = b"".join(lines)

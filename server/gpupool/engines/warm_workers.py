@@ -21,7 +21,7 @@ from typing import Final
 import structlog
 
 from gpupool.client.endpoint import private_directory
-from gpupool.client.errors import DirectoryUnusable
+from gpupool.client.errors import DirectoryUnusableError
 from gpupool.engines.records import EngineError
 
 #: Begins with a dot: not a session's.
@@ -91,7 +91,7 @@ class WarmWorkers:
                 try:
                     private_directory(self._root)
                     process = self._fork(private_directory(directory))
-                except (DirectoryUnusable, EngineError) as error:
+                except (DirectoryUnusableError, EngineError) as error:
                     logger.warning("no worker could be started ahead", reason=str(error))
                     return
                 self._ready.append(WarmWorker(process, directory))

@@ -34,11 +34,11 @@ _OWNER: Final = "owner"
 _SECRETS: Final = frozenset({"password", "sslpassword"})
 
 
-class NotTheOnlyPool(SQLAlchemyError):
+class NotTheOnlyPoolError(SQLAlchemyError):
     """Another pool uses the database."""
 
 
-class OutcomeUnknown(SQLAlchemyError):
+class OutcomeUnknownError(SQLAlchemyError):
     """The database may know more than this pool: it must be started again."""
 
 
@@ -137,13 +137,13 @@ class PostgresDatabase:
 
     def _ready_writer(self) -> Connection:
         if self._fatal:
-            raise OutcomeUnknown(self._fatal)
+            raise OutcomeUnknownError(self._fatal)
         if self._unknown_step is not None and self._took_place():
             self._fatal = (
                 "the database has stored a step whose answer was lost, and the pool went on without it; start the "
                 "pool again"
             )
-            raise OutcomeUnknown(self._fatal)
+            raise OutcomeUnknownError(self._fatal)
         if self._writer is None or self._writer.closed or self._writer.invalidated:
             self._connect_writer()
         assert self._writer is not None
@@ -171,7 +171,7 @@ class PostgresDatabase:
         while not connection.execute(query, {"one": _LOCK[0], "two": _LOCK[1]}).scalar_one():
             connection.rollback()
             if time.monotonic() > give_up_at:
-                raise NotTheOnlyPool(
+                raise NotTheOnlyPoolError(
                     "another pool server uses this database; stop it, or name another database"
                 )
             # Our own broken connection may live on over there; its transaction must not end after we looked.
@@ -192,7 +192,7 @@ class PostgresDatabase:
             connection.rollback()
             if owner != self._owner:
                 self._fatal = "another pool server has used this database meanwhile; start this one again"
-                raise OutcomeUnknown(self._fatal)
+                raise OutcomeUnknownError(self._fatal)
 
     def _take_over(self, connection: Connection) -> None:
         with connection.begin():

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from gpupool.ledger import recorder, steps
 from gpupool.ledger.ledger import Ledger
-from gpupool.ledger.steps import RecordedStep, StepsMissing
+from gpupool.ledger.steps import RecordedStep, StepsMissingError
 from gpupool.model.clock import Clock
 from gpupool.model.state import State, key_of
 
@@ -69,7 +69,7 @@ def state_at(ledger: Ledger, *, unix: float | None = None, line: int | None = No
     """The state after the last step stored by a wall-clock time, or after the step that wrote a line of the journal.
 
     Raises:
-        StepsMissing: the ledger does not have the steps for it (any more).
+        StepsMissingError: the ledger does not have the steps for it (any more).
     """
     with ledger.engine.connect() as connection:
         if line is not None:
@@ -85,7 +85,7 @@ def moment(connection: Connection, number: int, *, last_event: bool = True) -> M
     """The pool after step `number`, or before its event.
 
     Raises:
-        StepsMissing: the ledger does not have the steps for it (any more), or another version wrote them.
+        StepsMissingError: the ledger does not have the steps for it (any more), or another version wrote them.
     """
 
     @cache
@@ -95,4 +95,4 @@ def moment(connection: Connection, number: int, *, last_event: bool = True) -> M
     try:
         return replayed(steps.read(connection, number), text, last_event=last_event)
     except ValueError as error:
-        raise StepsMissing(f"step {number} cannot be rebuilt: {error}") from None
+        raise StepsMissingError(f"step {number} cannot be rebuilt: {error}") from None

@@ -27,7 +27,7 @@ PRUNED_AT_ONCE: Final = 4 * CHECKPOINT_STEPS
 _COMPRESSED_FROM: Final = 400
 
 
-class StepsMissing(LookupError):
+class StepsMissingError(LookupError):
     """The ledger does not have the steps that were asked for; `str()` is one sentence."""
 
 
@@ -125,10 +125,10 @@ def known_texts(connection: Connection) -> set[str]:
 
 
 def text_of(connection: Connection, sha256: str) -> str:
-    """Raises StepsMissing: it is not there."""
+    """Raises StepsMissingError: it is not there."""
     found = connection.execute(select(schema.texts.c.text).where(schema.texts.c.sha256 == sha256)).scalar()
     if found is None:
-        raise StepsMissing(f"the ledger has lost a text that its steps name ({sha256[:12]})")
+        raise StepsMissingError(f"the ledger has lost a text that its steps name ({sha256[:12]})")
     return str(found)
 
 
@@ -136,12 +136,12 @@ def number_of_line(connection: Connection, line: int) -> int:
     """The step that wrote a line of the journal.
 
     Raises:
-        StepsMissing: there is no such line.
+        StepsMissingError: there is no such line.
     """
     row = connection.execute(select(schema.journal.c.step).where(schema.journal.c.number == line)).first()
     if row is None:
         last = connection.execute(select(func.max(schema.journal.c.number))).scalar_one() or 0
-        raise StepsMissing(f"the journal has no line {line}; its last one is {last}")
+        raise StepsMissingError(f"the journal has no line {line}; its last one is {last}")
     return int(row.step)
 
 
@@ -149,12 +149,12 @@ def number_at(connection: Connection, unix: float) -> int:
     """The last step that was stored by then.
 
     Raises:
-        StepsMissing: the steps begin later.
+        StepsMissingError: the steps begin later.
     """
     query = select(func.max(schema.steps.c.number)).where(schema.steps.c.at_unix <= unix)
     number = connection.execute(query).scalar_one()
     if number is None:
-        raise StepsMissing(f"the ledger has no steps of before {unix:.3f} any more")
+        raise StepsMissingError(f"the ledger has no steps of before {unix:.3f} any more")
     return int(number)
 
 
@@ -162,20 +162,22 @@ def read(connection: Connection, number: int) -> Iterator[RecordedStep]:
     """The steps from the latest checkpoint on, up to step `number`.
 
     Raises:
-        StepsMissing: they have been dropped, or never were.
+        StepsMissingError: they have been dropped, or never were.
     """
     columns = schema.steps.c
     query = select(func.max(columns.number)).where(columns.checkpoint, columns.number <= number)
     first = connection.execute(query).scalar_one()
     if first is None or number > last_number(connection):
-        raise StepsMissing(f"the details of step {number} are no longer kept, or have not been written yet")
+        raise StepsMissingError(
+            f"the details of step {number} are no longer kept, or have not been written yet"
+        )
     query_rows = (
         select(schema.steps).where(columns.number >= first, columns.number <= number).order_by(columns.number)
     )
     expected = first
     for row in connection.execute(query_rows).mappings():
         if row["number"] != expected:
-            raise StepsMissing(f"step {expected} is missing")
+            raise StepsMissingError(f"step {expected} is missing")
         yield unpack(dict(row))
         expected += 1
 

@@ -30,7 +30,7 @@ from gpupool.engines.records import (
 )
 from gpupool.node.answers import QUESTIONS, Answers
 from gpupool.node.clock import boottime_ns
-from gpupool.node.connection import Connection, ConnectionLost
+from gpupool.node.connection import Connection, ConnectionLostError
 from gpupool.node.control import ControlError
 from gpupool.node.health import DeviceHealth
 from gpupool.node.instructions import Instructions
@@ -204,7 +204,7 @@ class Agent:
         """Connects, again and again; only a refusal for good ends it."""
         while True:
             async for attempt in stamina.retry_context(
-                on=ConnectionLost,
+                on=ConnectionLostError,
                 attempts=None,
                 timeout=None,
                 wait_initial=0.2,
@@ -214,7 +214,7 @@ class Agent:
             ):
                 with attempt:
                     if not await self._serve_once():
-                        raise ConnectionLost(f"the pool does not answer at {self._endpoint}")
+                        raise ConnectionLostError(f"the pool does not answer at {self._endpoint}")
             # It worked and broke: the next try comes soon, and not in a tight loop.
             await asyncio.sleep(0.2)
 
@@ -243,7 +243,7 @@ class Agent:
             if error.code() in _REFUSED and not connection.answered.is_set():
                 raise AgentError(f"The pool refuses this node: {error.details()}.") from error
             logger.info("the pool cannot be reached", endpoint=self._endpoint, detail=error.details())
-        except ConnectionLost as error:
+        except ConnectionLostError as error:
             logger.info("connection to the pool lost", reason=str(error))
         finally:
             self._connection = None
@@ -281,7 +281,7 @@ class Agent:
     async def _beat(self, connection: Connection) -> None:
         while True:
             if len(connection.sent_at) >= _MAX_UNANSWERED:
-                raise ConnectionLost("the pool stopped answering heartbeats")
+                raise ConnectionLostError("the pool stopped answering heartbeats")
             connection.number += 1
             number = connection.number
             message = pool_pb2.FromNode(
@@ -296,7 +296,7 @@ class Agent:
             connection.outgoing.put_nowait(message)
             await asyncio.sleep(self._settings.heartbeat_seconds)
             if await asyncio.to_thread(self._health.judge, self._devices) != self._judged:
-                raise ConnectionLost("the health of a device changed; saying hello anew")
+                raise ConnectionLostError("the health of a device changed; saying hello anew")
 
     async def _read(self, connection: Connection, call: Any) -> None:
         async for message in call:
@@ -308,7 +308,7 @@ class Agent:
             elif kind is not None:
                 # Not ended with the connection: half a start or half a revocation would need a cure.
                 self._keep(self._instructions.obey(connection, kind, message), f"instruction {kind}")
-        raise ConnectionLost("the pool closed the connection")
+        raise ConnectionLostError("the pool closed the connection")
 
     def _keep(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.create_task(work, name=name)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import structlog
 
 from gpupool.client.agreement import own_version
-from gpupool.node.meter import Meter, MeterBusy
+from gpupool.node.meter import Meter, MeterBusyError
 from gpupool.node.recent_log import Line, RecentLog, worker_log
 from gpupool.node.selfcheck import NodeFacts, checks
 from gpupool.proto import pool_pb2
@@ -59,7 +59,7 @@ class Answers:
     def _open_meter(self, message: Any) -> Any:
         try:
             port = self._meter.open(message.meter.ticket)
-        except MeterBusy as error:
+        except MeterBusyError as error:
             return pool_pb2.MeterOpened(request=message.request, problem=str(error))
         logger.info("the network is being measured", port=port, seconds=self._meter.open_seconds)
         return pool_pb2.MeterOpened(request=message.request, port=port, seconds=self._meter.open_seconds)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-class ConnectionLost(Exception):
+class ConnectionLostError(Exception):
     """The stream to the pool broke, or the pool stopped answering."""
 
 

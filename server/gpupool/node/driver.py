@@ -75,7 +75,7 @@ class Driver:
         )
 
 
-class NoDevice(EngineError):
+class NoDeviceError(EngineError):
     """The driver works, and has no device."""
 
 
@@ -141,7 +141,7 @@ async def probe(path: str, worker_command: Sequence[str], environment: Mapping[s
             await process.wait()
     said = errors.decode(errors="replace").strip().splitlines()
     if process.returncode == NO_DEVICE:
-        raise NoDevice(f"The driver {path} has no device{f': {said[-1]}' if said else ''}.")
+        raise NoDeviceError(f"The driver {path} has no device{f': {said[-1]}' if said else ''}.")
     if process.returncode != 0:
         detail = said[-1] if said else f"status {process.returncode}"
         raise EngineError(f"The driver {path} cannot be used: {detail}.")
@@ -150,7 +150,7 @@ async def probe(path: str, worker_command: Sequence[str], environment: Mapping[s
     except (ProfileError, UnicodeDecodeError) as error:
         raise EngineError(f"The driver {path} gave no device profile: {error}.") from error
     if not profile.devices:
-        raise NoDevice(f"The driver {path} has no device.")
+        raise NoDeviceError(f"The driver {path} has no device.")
     return Driver(path, all(d.software for d in profile.devices), dict(environment), profile)
 
 

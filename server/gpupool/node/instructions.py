@@ -19,7 +19,7 @@ from gpupool.engines.records import (
 )
 from gpupool.node.connection import Connection
 from gpupool.node.control import Applied, ControlError
-from gpupool.node.messages import BadInstruction, device_grants, exited, started, worker_report
+from gpupool.node.messages import BadInstructionError, device_grants, exited, started, worker_report
 from gpupool.node.session_images import SessionImages
 from gpupool.node.worker_link import FIGURES_SECONDS, WorkerLink
 from gpupool.proto import pool_pb2
@@ -131,7 +131,7 @@ class Instructions:
             # Whoever starts it again has heard of the end of an earlier one, which must not be taken for this one's.
             self.ends.pop(start.session_id, None)
             worker = await self._engine.start(reservation, spec)
-        except (EngineError, BadInstruction, OSError) as error:
+        except (EngineError, BadInstructionError, OSError) as error:
             logger.warning("a worker did not start", session=start.session_id, reason=str(error))
             failed = pool_pb2.WorkerFailed(session_id=start.session_id, epoch=start.epoch, message=str(error))
             self._send(pool_pb2.FromNode(failed=failed))
@@ -152,7 +152,7 @@ class Instructions:
 
         Raises:
             EngineError: they cannot be used now.
-            BadInstruction: they are not devices of this node.
+            BadInstructionError: they are not devices of this node.
         """
         grants = device_grants(self._node, instruction.shares)
         return await self._engine.reserve(grants)
@@ -167,7 +167,7 @@ class Instructions:
                 answer = await link.apply(
                     lease.epoch, lambda: connection.deadline_ns(lease.fence_seconds), grants
                 )
-            except (ControlError, BadInstruction, EngineError, OSError) as error:
+            except (ControlError, BadInstructionError, EngineError, OSError) as error:
                 answer = Applied(False, str(error))
             if not answer.ok:
                 await self._engine.record(lease.session_id, link.epoch, link.devices)

@@ -16,7 +16,7 @@ from gpupool.proto import pool_pb2
 STOPPED_STATUS: Final = 11
 
 
-class BadInstruction(ValueError):
+class BadInstructionError(ValueError):
     """The pool sent something that makes no sense on this node."""
 
 
@@ -71,15 +71,15 @@ def device_grants(node: str, shares: Iterable[Any]) -> tuple[DeviceGrant, ...]:
     """The shares of an instruction on this node's devices, named by ordinal.
 
     Raises:
-        BadInstruction: a device of another node, or an amount that is no share.
+        BadInstructionError: a device of another node, or an amount that is no share.
     """
     grants = []
     for item in shares:
         owner, _, ordinal = item.device_id.rpartition("/")
         if owner != node or not (ordinal.isascii() and ordinal.isdigit() and len(ordinal) < 5):
-            raise BadInstruction(f"{item.device_id!r} is no device of node {node!r}")
+            raise BadInstructionError(f"{item.device_id!r} is no device of node {node!r}")
         if not 1 <= item.share.milli <= 1000 or item.share.mib < 1:
-            raise BadInstruction(f"{item.share.milli} milli-GPU and {item.share.mib} MiB are no share")
+            raise BadInstructionError(f"{item.share.milli} milli-GPU and {item.share.mib} MiB are no share")
         grants.append(DeviceGrant(int(ordinal), "", item.share.milli, item.share.mib))
     return tuple(grants)
 

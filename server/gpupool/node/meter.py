@@ -34,7 +34,7 @@ _PIECE_BYTES: Final = 1 << 20
 _TICKET_SECONDS: Final = 1.0
 
 
-class MeterBusy(RuntimeError):
+class MeterBusyError(RuntimeError):
     """Somebody else measures, or the port cannot be had; ``str()`` is one sentence."""
 
 
@@ -53,17 +53,19 @@ class Meter:
         """The port on which the holder of `ticket` is served once, within `open_seconds`.
 
         Raises:
-            MeterBusy: another measurement goes on, or nothing can listen there.
+            MeterBusyError: another measurement goes on, or nothing can listen there.
         """
         if not self._busy.acquire(blocking=False):
-            raise MeterBusy(
+            raise MeterBusyError(
                 f"somebody else measures the network of this node; try again in {self.open_seconds:.0f} s"
             )
         try:
             server = self._ports.listen(self._host.strip("[]"))
         except OSError as error:
             self._busy.release()
-            raise MeterBusy(f"nothing can listen at {self._host}:{self._ports}: {error.strerror}") from None
+            raise MeterBusyError(
+                f"nothing can listen at {self._host}:{self._ports}: {error.strerror}"
+            ) from None
         port: int = server.getsockname()[1]
         threading.Thread(target=self._run, args=(server, ticket), name="network meter", daemon=True).start()
         return port

@@ -105,7 +105,7 @@ def _mps(facts: NodeFacts) -> Check:
         return Check(name, "ok", f"workers are no clients of MPS (--mps {facts.mps_mode})")
     try:
         now = mps.find_daemon(facts.daemon.pipes)
-    except mps.MpsUnusable as error:
+    except mps.MpsUnusableError as error:
         return Check(
             name, "fail", f"{error}", "start the daemon again, then the node agent: workers cannot begin"
         )

@@ -169,9 +169,9 @@ def _mps_daemon(mode: str, *, software: bool) -> mps.MpsDaemon | None:
         return None
     try:
         if software:
-            raise mps.MpsUnusable("software GPUs have no MPS")
+            raise mps.MpsUnusableError("software GPUs have no MPS")
         daemon = mps.find_daemon(mps.pipes_folder())
-    except mps.MpsUnusable as missing:
+    except mps.MpsUnusableError as missing:
         if mode == "require":
             raise AgentError(f"--mps require: {missing}.") from None
         logger.info("workers are no clients of MPS", reason=str(missing))

@@ -19,13 +19,13 @@ from grpc_health.v1 import health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 
 from gpupool.client.endpoint import private_directory, private_home
-from gpupool.client.errors import DirectoryUnusable
+from gpupool.client.errors import DirectoryUnusableError
 from gpupool.ledger.ledger import Ledger, LedgerError
 from gpupool.model.clock import Clock
 from gpupool.pool.access.auth import AuthInterceptor
-from gpupool.pool.access.hub import Hub, HubOptions, HubUrlUnusable
+from gpupool.pool.access.hub import Hub, HubOptions, HubUrlUnusableError
 from gpupool.pool.access.listening import ServeError, host_and_port
-from gpupool.pool.access.tls_files import TlsFiles, TlsFilesUnusable
+from gpupool.pool.access.tls_files import TlsFiles, TlsFilesUnusableError
 from gpupool.pool.api.administration_service import AdministrationService
 from gpupool.pool.api.explanations_service import ExplanationsService
 from gpupool.pool.api.history_service import HistoryService
@@ -225,7 +225,7 @@ async def _cancel(task: asyncio.Task[None]) -> None:
 def _said() -> Iterator[None]:
     try:
         yield
-    except DirectoryUnusable as error:
+    except DirectoryUnusableError as error:
         raise ServeError(str(error)) from error
 
 
@@ -292,7 +292,7 @@ def _bind_socket(server: grpc.aio.Server, path: Path) -> Path:
 def _hub(options: HubOptions | None) -> Hub | None:
     try:
         return None if options is None else Hub(options)
-    except HubUrlUnusable as error:
+    except HubUrlUnusableError as error:
         raise ServeError(str(error)) from None
 
 
@@ -300,7 +300,7 @@ def _bind_tcp(server: grpc.aio.Server, listen: str, tls: TlsFiles | None) -> int
     host_and_port(listen)
     try:
         credentials = None if tls is None else tls.credentials()
-    except TlsFilesUnusable as error:
+    except TlsFilesUnusableError as error:
         raise ServeError(str(error)) from None
     try:
         bound = (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum, auto
 from typing import Any, Final, TypeVar
 
-from gpupool.request.values import Schema, Switch, Texts, Value, ValueProblem
+from gpupool.request.values import Schema, Switch, Texts, Value, ValueCheckError
 
 T = TypeVar("T")
 _ROW: Final = "option"
@@ -103,7 +103,7 @@ class Option:
         """Raises RequestError, which calls the option ``named``."""
         try:
             return self.value.of_text(text)
-        except ValueProblem as problem:
+        except ValueCheckError as problem:
             raise self._refusal(problem, named or self.flag) from None
 
     def of_value(self, value: object, named: str = "") -> Any:
@@ -112,10 +112,10 @@ class Option:
             return self.default
         try:
             return self.value.of_value(value)
-        except ValueProblem as problem:
+        except ValueCheckError as problem:
             raise self._refusal(problem, named or self.key) from None
 
-    def _refusal(self, problem: ValueProblem, named: str) -> RequestError:
+    def _refusal(self, problem: ValueCheckError, named: str) -> RequestError:
         return RequestError(str(problem) if problem.complete else f"{named} {problem}.", self.reason)
 
 

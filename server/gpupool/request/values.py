@@ -21,7 +21,7 @@ _SHOWN: Final = 40
 Schema = Mapping[str, Any]
 
 
-class ValueProblem(ValueError):
+class ValueCheckError(ValueError):
     """A value makes no sense. ``str()`` follows the option's name, or is whole where ``complete``."""
 
     def __init__(self, problem: str, *, complete: bool = False) -> None:
@@ -37,11 +37,11 @@ class Value(ABC):
 
     @abstractmethod
     def of_text(self, text: str) -> Any:
-        """The value that a text writes. Raises ValueProblem."""
+        """The value that a text writes. Raises ValueCheckError."""
 
     @abstractmethod
     def of_value(self, value: object) -> Any:
-        """The value itself, of Python, JSON or gRPC, checked. Raises ValueProblem."""
+        """The value itself, of Python, JSON or gRPC, checked. Raises ValueCheckError."""
 
     def plain(self, value: Any) -> Any:
         """As JSON has it."""
@@ -80,9 +80,9 @@ class Whole(Value):
             raise self._problem(value)
         return int(value)
 
-    def _problem(self, value: object) -> ValueProblem:
+    def _problem(self, value: object) -> ValueCheckError:
         number = f"a whole number {self.what} from" if self.what else "a whole number from"
-        return ValueProblem(f"needs {number} {self.least} to {self.most}, {shown(value)} is not one")
+        return ValueCheckError(f"needs {number} {self.least} to {self.most}, {shown(value)} is not one")
 
     @property
     def schema(self) -> Schema:
@@ -105,7 +105,7 @@ class Choice(Value):
 
     def of_value(self, value: object) -> str:
         if not isinstance(value, str) or value not in self.names:
-            raise ValueProblem(f"is one of {', '.join(self.names)}, {shown(value)} is not")
+            raise ValueCheckError(f"is one of {', '.join(self.names)}, {shown(value)} is not")
         return value
 
     @property
@@ -144,10 +144,10 @@ class Seconds(Value):
             raise self._problem(said)
         return seconds
 
-    def _problem(self, value: object) -> ValueProblem:
+    def _problem(self, value: object) -> ValueCheckError:
         without_end = ", or forever" if self.endless else ""
         days = f"{self.most / 86400:.0f} days"
-        return ValueProblem(
+        return ValueCheckError(
             f"needs a time from 0 s to {days} (90, 90s, 10m, 2h{without_end}), {shown(value)} is not one"
         )
 
@@ -164,11 +164,11 @@ class Switch(Value):
     """On or off; as a word it has no value behind it."""
 
     def of_text(self, text: str) -> bool:
-        raise ValueProblem(f"takes no value, {shown(text)} was given")
+        raise ValueCheckError(f"takes no value, {shown(text)} was given")
 
     def of_value(self, value: object) -> bool:
         if not isinstance(value, bool):
-            raise ValueProblem(f"is true or false, {shown(value)} is not")
+            raise ValueCheckError(f"is true or false, {shown(value)} is not")
         return value
 
     @property
@@ -189,7 +189,7 @@ class Part(Value):
         try:
             return Share.parse(written)
         except ShareError as error:
-            raise ValueProblem(str(error), complete=True) from None
+            raise ValueCheckError(str(error), complete=True) from None
 
     def of_value(self, value: object) -> Share:
         if isinstance(value, Share):
@@ -197,7 +197,7 @@ class Part(Value):
         if isinstance(value, str):
             return self.of_text(value)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueProblem(f"{shown(value)} is not a share of a GPU: {ALLOWED}.", complete=True)
+            raise ValueCheckError(f"{shown(value)} is not a share of a GPU: {ALLOWED}.", complete=True)
         return self.of_text(f"{value:.12g}")
 
     def plain(self, value: Share | None) -> str | None:
@@ -221,11 +221,11 @@ class Text(Value):
         try:
             return self.check(text)
         except ValueError as error:
-            raise ValueProblem(str(error), complete=True) from None
+            raise ValueCheckError(str(error), complete=True) from None
 
     def of_value(self, value: object) -> str:
         if not isinstance(value, str):
-            raise ValueProblem(f"is a text, {shown(value)} is not")
+            raise ValueCheckError(f"is a text, {shown(value)} is not")
         return self.of_text(value)
 
     @property
@@ -245,16 +245,18 @@ class Texts(Value):
 
     def of_value(self, value: object) -> tuple[str, ...]:
         if isinstance(value, str | bytes) or not isinstance(value, Sequence):
-            raise ValueProblem(f"is a list of texts, {shown(value)} is not")
+            raise ValueCheckError(f"is a list of texts, {shown(value)} is not")
         texts = list(value)
         if len(texts) > self.most:
-            raise ValueProblem(f"takes at most {self.most}, {len(texts)} were given")
+            raise ValueCheckError(f"takes at most {self.most}, {len(texts)} were given")
         found = []
         for text in texts:
             if not isinstance(text, str):
-                raise ValueProblem(f"is a list of texts, {shown(text)} in it is not one")
+                raise ValueCheckError(f"is a list of texts, {shown(text)} in it is not one")
             if len(text) > LONGEST_TEXT:
-                raise ValueProblem(f"takes texts of at most {LONGEST_TEXT} characters, one has {len(text)}")
+                raise ValueCheckError(
+                    f"takes texts of at most {LONGEST_TEXT} characters, one has {len(text)}"
+                )
             found.append(Text(self.check).of_text(text))
         return tuple(dict.fromkeys(found))
 

@@ -16,7 +16,7 @@ from gpupool.ledger.reading import reading
 from gpupool.model.clock import Clock
 from gpupool.model.state import LimitRecord, ProjectRecord
 from gpupool.simulation.replay_nodes import NodeShape
-from gpupool.simulation.replay_trace import BadTrace, Task, Trace
+from gpupool.simulation.replay_trace import BadTraceError, Task, Trace
 
 _MAGIC = b"SQLite format 3\x00"
 
@@ -48,7 +48,7 @@ def read_history(where: Path | str) -> History:
     """What a ledger, also that of a running pool, or a backup says.
 
     Raises:
-        BadTrace: it cannot be read, or nobody has held anything yet.
+        BadTraceError: it cannot be read, or nobody has held anything yet.
     """
     try:
         with reading(where) as connection:
@@ -64,7 +64,7 @@ def read_history(where: Path | str) -> History:
                 still_held,
             )
     except LedgerError as error:
-        raise BadTrace(f"{error}.") from error
+        raise BadTraceError(f"{error}.") from error
 
 
 @dataclass(slots=True)
@@ -134,7 +134,7 @@ def _granted(connection: Connection) -> dict[str, Mapping[str, Any]]:
 
 def _in_order(name: str, tasks: list[Task]) -> Trace:
     if not tasks:
-        raise BadTrace(f"{name} has no charges: nobody has held a share yet.")
+        raise BadTraceError(f"{name} has no charges: nobody has held a share yet.")
     begin = min(task.at for task in tasks)
     shifted = [
         Task(t.name, t.at - begin, t.seconds, t.milli, t.count, None, t.user, t.project) for t in tasks

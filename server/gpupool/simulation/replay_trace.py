@@ -34,7 +34,7 @@ _LONGEST: Final = 1e9
 _NAME: Final = re.compile(r"[A-Za-z0-9_.@/-]{0,128}", re.ASCII)
 
 
-class BadTrace(GpupoolError):
+class BadTraceError(GpupoolError):
     """A file is no list of tasks. ``str()`` is one sentence that names the line and the value."""
 
 
@@ -82,7 +82,7 @@ def read(path: Path) -> Trace:
     """The tasks of a file, of openb's columns or of our own.
 
     Raises:
-        BadTrace: it is neither, or a value cannot be.
+        BadTraceError: it is neither, or a value cannot be.
         OSError: it cannot be read.
     """
     with path.open(newline="", encoding="utf-8") as file:
@@ -94,21 +94,21 @@ def read(path: Path) -> Trace:
             if not set(OPENB_COLUMNS) - set(columns):
                 return openb(path.name, _numbered(path.name, reader))
         except (csv.Error, UnicodeDecodeError) as error:
-            raise BadTrace(f"{path} is no CSV file: {error}.") from error
-    raise BadTrace(
+            raise BadTraceError(f"{path} is no CSV file: {error}.") from error
+    raise BadTraceError(
         f"{path} has the columns {', '.join(columns) or '(none)'}; a trace has {', '.join(COLUMNS)}, and if wanted "
         f"{', '.join(OPTIONAL)}, or the columns of openb's list of tasks."
     )
 
 
 def own(name: str, rows: Iterable[tuple[str, Mapping[str, str]]]) -> Trace:
-    """Tasks from lines of our own format, each with the words that name its place. Raises BadTrace."""
+    """Tasks from lines of our own format, each with the words that name its place. Raises BadTraceError."""
     tasks = []
     for place, row in rows:
         share = _share(place, row)
         kind = row.get("kind") or "interactive"
         if kind not in KINDS:
-            raise BadTrace(f"{place}: kind is {kind!r}, not one of {', '.join(KINDS)}.")
+            raise BadTraceError(f"{place}: kind is {kind!r}, not one of {', '.join(KINDS)}.")
         priority = row.get("priority") or ""
         tasks.append(
             Task(
@@ -134,7 +134,7 @@ def openb(name: str, rows: Iterable[tuple[str, Mapping[str, str]]]) -> Trace:
     how long they would have. A user is what the trace calls quality of service, because it names nobody.
 
     Raises:
-        BadTrace: a value cannot be.
+        BadTraceError: a value cannot be.
     """
     tasks = []
     left_out: Counter[str] = Counter()
@@ -151,7 +151,7 @@ def openb(name: str, rows: Iterable[tuple[str, Mapping[str, str]]]) -> Trace:
             continue
         milli = _whole(place, row, "gpu_milli")
         if not 1 <= milli <= WHOLE_DEVICE_MILLI:
-            raise BadTrace(f"{place}: gpu_milli is {milli}, not within 1..{WHOLE_DEVICE_MILLI}.")
+            raise BadTraceError(f"{place}: gpu_milli is {milli}, not within 1..{WHOLE_DEVICE_MILLI}.")
         seconds = _number(place, row, "deletion_time") - _number(place, row, "scheduled_time")
         quality = (_text(place, row, "qos") or "none").lower()
         tasks.append(
@@ -173,7 +173,7 @@ def at_most(trace: Trace, count: int) -> Trace:
     if len(kept) == len(trace.tasks):
         return trace
     if not kept:
-        raise BadTrace(f"{trace.name} lists no task of at most {count} devices.")
+        raise BadTraceError(f"{trace.name} lists no task of at most {count} devices.")
     left_out = {**trace.left_out, f"more than {count} devices": len(trace.tasks) - len(kept)}
     return Trace(trace.name, kept, left_out)
 
@@ -190,7 +190,7 @@ def fitting(trace: Trace, largest_node: int, devices: int) -> Trace:
 
 def _trace(name: str, tasks: Sequence[Task], left_out: Counter[str]) -> Trace:
     if not tasks:
-        raise BadTrace(f"{name} lists no task that asks for a GPU.")
+        raise BadTraceError(f"{name} lists no task that asks for a GPU.")
     ordered = tuple(sorted(tasks, key=lambda task: task.at))
     return Trace(name, ordered, dict(left_out))
 
@@ -198,7 +198,7 @@ def _trace(name: str, tasks: Sequence[Task], left_out: Counter[str]) -> Trace:
 def _numbered(name: str, reader: Iterable[Mapping[str, str]]) -> Iterator[tuple[str, Mapping[str, str]]]:
     for number, row in enumerate(reader, 2):
         if number > _MAXIMUM_TASKS:
-            raise BadTrace(f"{name} has more than {_MAXIMUM_TASKS} lines.")
+            raise BadTraceError(f"{name} has more than {_MAXIMUM_TASKS} lines.")
         yield f"{name} line {number}", row
 
 
@@ -206,27 +206,29 @@ def _share(place: str, row: Mapping[str, str]) -> Share:
     try:
         return Share.parse(row["share"] or "")
     except ShareError as error:
-        raise BadTrace(f"{place}: {error}") from error
+        raise BadTraceError(f"{place}: {error}") from error
 
 
 def _count(place: str, row: Mapping[str, str]) -> int:
     count = _whole(place, row, "count") if row.get("count") else 1
     if not 1 <= count <= MAXIMUM_DEVICES:
-        raise BadTrace(f"{place}: count is {count}, not within 1..{MAXIMUM_DEVICES}.")
+        raise BadTraceError(f"{place}: count is {count}, not within 1..{MAXIMUM_DEVICES}.")
     return count
 
 
 def _text(place: str, row: Mapping[str, str], column: str) -> str:
     text = row.get(column) or ""
     if not _NAME.fullmatch(text):
-        raise BadTrace(f"{place}: {column} is {text[:40]!r}, not letters, digits and _ . @ / - up to 128.")
+        raise BadTraceError(
+            f"{place}: {column} is {text[:40]!r}, not letters, digits and _ . @ / - up to 128."
+        )
     return text
 
 
 def _whole(place: str, row: Mapping[str, str], column: str) -> int:
     number = _number(place, row, column)
     if number != int(number):
-        raise BadTrace(f"{place}: {column} is {row[column]!r}, not a whole number.")
+        raise BadTraceError(f"{place}: {column} is {row[column]!r}, not a whole number.")
     return int(number)
 
 
@@ -236,7 +238,7 @@ def _number(place: str, row: Mapping[str, str], column: str) -> float:
     except (TypeError, ValueError):
         value = -1.0
     if not (math.isfinite(value) and 0 <= value < _LONGEST):
-        raise BadTrace(
+        raise BadTraceError(
             f"{place}: {column} is {(row[column] or '')[:40]!r}, not a number from 0 to {_LONGEST:.0e}."
         )
     return value

@@ -29,13 +29,13 @@ from typing import Any, Final
 
 from gpupool.client.choices import choices
 from gpupool.client.endpoint import home, private_directory
-from gpupool.client.errors import GpupoolError, PoolRefused, PoolUnavailable
+from gpupool.client.errors import GpupoolError, PoolRefusedError, PoolUnavailableError
 from gpupool.client.holder import RENEW_SECONDS
 from gpupool.client.pool import PoolClient
 from gpupool.client.program.session import ProgramSession, Wanted
 from gpupool.client.program.view import pool_view, session_view
 from gpupool.client.refused_memory import RefusedMemory, larger_share
-from gpupool.client.session.shell import AttachRefused
+from gpupool.client.session.shell import AttachRefusedError
 from gpupool.client.types import Ask, QueuePlace
 from gpupool.request.forms import of_body
 from gpupool.request.option import RequestError
@@ -125,7 +125,7 @@ class Keeper:
                 return self._auto(body)
             case "report":
                 return self._report(body)
-        raise PoolRefused("bad-request", f"The keeper of the GPU share does not know {what!r}.")
+        raise PoolRefusedError("bad-request", f"The keeper of the GPU share does not know {what!r}.")
 
     async def _status(self) -> dict[str, Any]:
         return session_view(self.session)
@@ -175,11 +175,11 @@ class Keeper:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, PoolRefused | AttachRefused | RequestError):
+    if isinstance(error, PoolRefusedError | AttachRefusedError | RequestError):
         return error.reason
     if isinstance(error, ShareError):
         return "bad-share"
-    return "pool-down" if isinstance(error, PoolUnavailable) else "pool-error"
+    return "pool-down" if isinstance(error, PoolUnavailableError) else "pool-error"
 
 
 async def serve(label: str) -> None:

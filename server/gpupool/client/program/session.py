@@ -22,7 +22,7 @@ from gpupool.client.program.told import told
 from gpupool.client.session import events as events
 from gpupool.client.session.files import SessionFiles
 from gpupool.client.session.renewed_lease import RenewedLease
-from gpupool.client.session.session import AttachRefused, HolderSession
+from gpupool.client.session.session import AttachRefusedError, HolderSession
 from gpupool.client.session.state import HOLDING, Session
 from gpupool.client.session.words import PROGRAM_WORDS, Words
 from gpupool.client.types import Ask, Grant, GrantedShare, LeaseStatus, QueuePlace, Usage
@@ -118,7 +118,7 @@ class ProgramSession(HolderSession):
         """Gets a share for a scope or the hold, or joins the one that is held.
 
         Raises:
-            AttachRefused: no share was given; says why.
+            AttachRefusedError: no share was given; says why.
         """
         await self.ask(
             replace(wanted.ask, holder=self.holder),
@@ -147,9 +147,9 @@ class ProgramSession(HolderSession):
         self.publish()
 
     async def drop_hold(self) -> None:
-        """Gives back what no scope needs, and leaves the queue. Raises AttachRefused where there is nothing."""
+        """Gives back what no scope needs, and leaves the queue. Raises AttachRefusedError where there is nothing."""
         if self.record.lease is None and self.record.asking is None:
-            raise AttachRefused("not-attached", self.record.words.not_attached)
+            raise AttachRefusedError("not-attached", self.record.words.not_attached)
         await self.detach("exit")
 
     async def settle(self) -> None:
@@ -197,7 +197,7 @@ class ProgramSession(HolderSession):
     async def _confirm_lease(self) -> None:
         # A pool that is away for a moment takes nothing from a program that has a share.
         if self._leases.failing_since is None:
-            with contextlib.suppress(AttachRefused):
+            with contextlib.suppress(AttachRefusedError):
                 await super()._confirm_lease()
 
     async def _release_strays(self) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from gpupool.client.errors import PoolRefused, PoolUnavailable
+from gpupool.client.errors import PoolRefusedError, PoolUnavailableError
 from gpupool.client.session.events import Granted, Refused
 from gpupool.client.session.port import Pool
 from gpupool.client.types import Ask, Grant, QueuePlace
@@ -39,9 +39,9 @@ async def ask_again(
         on_request(request)
         try:
             return Granted(await request)
-        except PoolRefused as error:
+        except PoolRefusedError as error:
             return Refused(error.reason, error.explanation)
-        except PoolUnavailable as error:
+        except PoolUnavailableError as error:
             if left == 0:
                 return Refused("pool-down", str(error))
         except asyncio.CancelledError:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
-from gpupool.client.errors import GpupoolError, PoolRefused
+from gpupool.client.errors import GpupoolError, PoolRefusedError
 from gpupool.client.session.port import Pool
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ async def give_back(
     while True:
         try:
             await call(identity, reason)
-        except PoolRefused as error:
+        except PoolRefusedError as error:
             logger.info("%s is not held any more: %s", identity, error)
         except GpupoolError as error:
             if not told:

@@ -13,7 +13,7 @@ SESSION_LIVES: Final = frozenset({"starting", "queued", "attached", "warned", "p
 
 
 class Pool(Protocol):
-    """A connection to a pool. All methods may raise ``PoolUnavailable`` and ``PoolRefused``."""
+    """A connection to a pool. All methods may raise ``PoolUnavailableError`` and ``PoolRefusedError``."""
 
     async def request(
         self,

@@ -15,12 +15,12 @@ from typing import Final
 
 from gpupool.client.session import events as events
 from gpupool.client.session.giving_back import give_back
-from gpupool.client.session.shell import RELEASE_SECONDS, AttachRefused, SessionShell
+from gpupool.client.session.shell import RELEASE_SECONDS, AttachRefusedError, SessionShell
 from gpupool.client.session.state import Session, State
 from gpupool.client.types import Ask, Notice, QueuePlace
 from gpupool.shares import Share
 
-__all__ = ["AttachRefused", "HolderSession"]
+__all__ = ["AttachRefusedError", "HolderSession"]
 
 #: How long a request waits for an earlier one of the same session at least, seconds.
 PENDING_SECONDS: Final = 2.0
@@ -47,7 +47,7 @@ class HolderSession(SessionShell):
         Cancelling the task leaves the queue.
 
         Raises:
-            AttachRefused: no share was given; says why.
+            AttachRefusedError: no share was given; says why.
         """
         while True:
             await self._after_return(wait_seconds, on_queued)
@@ -64,7 +64,7 @@ class HolderSession(SessionShell):
                 break
         if record.lease is None or (scope is not None and scope not in record.scopes):
             # The lease ended between the pool's answer and ours.
-            raise AttachRefused(record.reason or "lost", record.message or record.words.nothing)
+            raise AttachRefusedError(record.reason or "lost", record.message or record.words.nothing)
         return record
 
     async def _after_return(
@@ -85,7 +85,7 @@ class HolderSession(SessionShell):
             if on_queued is not None:
                 self._listeners.discard(on_queued)
         if self.record.returning:
-            raise AttachRefused(
+            raise AttachRefusedError(
                 "timeout",
                 f"The GPU share of this {self.record.words.holder} was taken back. {self.record.message or ''}",
             )
@@ -98,7 +98,7 @@ class HolderSession(SessionShell):
             async with asyncio.timeout(patience):
                 await self._lock.acquire()
         except TimeoutError:
-            raise AttachRefused("pending", self.record.words.pending) from None
+            raise AttachRefusedError("pending", self.record.words.pending) from None
         try:
             yield
         finally:
@@ -123,7 +123,7 @@ class HolderSession(SessionShell):
         """Changes the size of the live lease.
 
         Raises:
-            AttachRefused: nothing is attached, or the new size does not fit.
+            AttachRefusedError: nothing is attached, or the new size does not fit.
         """
         async with self._lock:
             await self._apply(events.ResizeWanted(share))
@@ -133,12 +133,12 @@ class HolderSession(SessionShell):
         """Ends the GPU session with all that is in its memory, also while it computes or has failed.
 
         Raises:
-            AttachRefused: the pool does not answer; the session is closed when it does.
+            AttachRefusedError: the pool does not answer; the session is closed when it does.
         """
         session_id = self.record.session_id
         await self._apply(events.ResetWanted())
         if session_id in self._closing:
-            raise AttachRefused("pool-down", self.record.words.reset_later)
+            raise AttachRefusedError("pool-down", self.record.words.reset_later)
         return self.record
 
     async def close(self, reason: str = "exit") -> None:

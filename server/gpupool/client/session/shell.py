@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from gpupool.client.errors import GpupoolError, PoolRefused, PoolUnavailable
+from gpupool.client.errors import GpupoolError, PoolRefusedError, PoolUnavailableError
 from gpupool.client.reasons import SESSION_ENDS
 from gpupool.client.returning import hand_over
 from gpupool.client.session import events as events
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 RELEASE_SECONDS: Final = 5.0
 
 
-class AttachRefused(GpupoolError):
+class AttachRefusedError(GpupoolError):
     """A share was not given; ``str()`` is one sentence for the user, ``reason`` its id."""
 
     def __init__(self, reason: str, message: str) -> None:
@@ -146,7 +146,7 @@ class SessionShell:
                 case events.HandOver(lease_id, notice):
                     self._handing_over = self._background.spawn(self._hand_over(lease_id, notice))
                 case events.Reject(reason, message):
-                    raise AttachRefused(reason, message)
+                    raise AttachRefusedError(reason, message)
 
     async def _ask(
         self, ask: Ask, wait_seconds: float | None, on_queued: Callable[[QueuePlace], None] | None
@@ -159,7 +159,7 @@ class SessionShell:
             self._listeners.add(on_queued)
         try:
             grant = await request
-        except (PoolRefused, PoolUnavailable) as error:
+        except (PoolRefusedError, PoolUnavailableError) as error:
             await self._refused(error, wait_seconds, on_queued)
             return
         except asyncio.CancelledError:
@@ -169,7 +169,7 @@ class SessionShell:
                 self._background.spawn(self._release_unwanted(request.result()))
             self._background.spawn(self._release_strays())
             if withdrawn:
-                raise AttachRefused("cancelled", "The request for a GPU was withdrawn.") from None
+                raise AttachRefusedError("cancelled", "The request for a GPU was withdrawn.") from None
             raise
         except Exception:
             # A fault, not an answer: whoever asks next must not find this request pending.
@@ -182,7 +182,7 @@ class SessionShell:
         self._files.keep_profile(grant.profile, grant.software)
         await self._apply(events.Granted(grant))
         if self.record.lease is not grant:
-            raise AttachRefused("cancelled", "The request for a GPU was withdrawn.")
+            raise AttachRefusedError("cancelled", "The request for a GPU was withdrawn.")
 
     def _queued(self, place: QueuePlace) -> None:
         if self._step(events.Queued(place)):
@@ -217,17 +217,17 @@ class SessionShell:
 
     async def _refused(
         self,
-        error: PoolRefused | PoolUnavailable,
+        error: PoolRefusedError | PoolUnavailableError,
         wait_seconds: float | None,
         on_queued: Callable[[QueuePlace], None] | None,
     ) -> None:
-        reason = error.reason if isinstance(error, PoolRefused) else "pool-down"
+        reason = error.reason if isinstance(error, PoolRefusedError) else "pool-down"
         retried = self.record.asking is not None and self.record.asking.ask.session_id
         refused = events.Refused(reason, str(error))
         await self._apply(refused, wait_seconds=wait_seconds, on_queued=on_queued)
         if reason == "unknown-session" and retried:
             return
-        raise AttachRefused(reason, str(error)) from error
+        raise AttachRefusedError(reason, str(error)) from error
 
     async def _change_size(self, lease_id: str, share: Share, *, shrink: bool) -> None:
         # The pool may have changed the size although nobody waits any more: see it through.
@@ -237,8 +237,8 @@ class SessionShell:
                 # The larger share stays until the hold ends: memory in use cannot shrink.
                 logger.info("the lease of %s keeps its size: %s", self.holder, refusal)
                 return
-            reason = refusal.reason if isinstance(refusal, PoolRefused) else "pool-down"
-            raise AttachRefused(reason, str(refusal)) from refusal
+            reason = refusal.reason if isinstance(refusal, PoolRefusedError) else "pool-down"
+            raise AttachRefusedError(reason, str(refusal)) from refusal
 
     async def _resize(self, lease_id: str, share: Share) -> GpupoolError | None:
         try:
@@ -264,7 +264,7 @@ class SessionShell:
     async def _close_session(self, session_id: str, reason: str) -> None:
         try:
             await self._pool.close_session(session_id, reason)
-        except PoolUnavailable:
+        except PoolUnavailableError:
             raise
         except GpupoolError:
             # It is not there, or nobody's to close: that does not change.
@@ -288,10 +288,10 @@ class SessionShell:
         assert lease is not None
         try:
             statuses = await self._pool.renew([lease.lease_id])
-        except PoolUnavailable as error:
-            raise AttachRefused("pool-down", str(error)) from None
-        except PoolRefused as error:
-            raise AttachRefused(error.reason, error.explanation) from None
+        except PoolUnavailableError as error:
+            raise AttachRefusedError("pool-down", str(error)) from None
+        except PoolRefusedError as error:
+            raise AttachRefusedError(error.reason, error.explanation) from None
         status = statuses.get(lease.lease_id)
         if status is not None and status.state != "attached":
             await self._lease_ended(lease.lease_id, status.reason)

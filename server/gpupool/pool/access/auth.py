@@ -21,7 +21,7 @@ import grpc.aio
 from gpupool.client.agreement import PROTOCOL_KEY, PROTOCOL_VERSION, own_version
 from gpupool.ledger.ledger import Ledger
 from gpupool.pool.access import hidden_users, tokens
-from gpupool.pool.access.hub import Hub, HubBusy, HubDenied, HubDown
+from gpupool.pool.access.hub import Hub, HubBusyError, HubDeniedError, HubDownError
 from gpupool.pool.access.hub_cache import Short
 from gpupool.sentences import Sentence, plain, render, without_users
 from gpupool.text import printable
@@ -238,11 +238,11 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             await refuse(context, grpc.StatusCode.PERMISSION_DENIED, "forbidden", text)
         try:
             short = await self._hub.exchange(token)
-        except HubDenied as error:
+        except HubDeniedError as error:
             await refuse(context, grpc.StatusCode.UNAUTHENTICATED, "forbidden", str(error))
-        except HubDown as error:
+        except HubDownError as error:
             await refuse(context, grpc.StatusCode.UNAVAILABLE, "hub-down", str(error))
-        except HubBusy as error:
+        except HubBusyError as error:
             await refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "hub-busy", str(error))
         _exchanged.set(short)
         return self._from_short(short.token)

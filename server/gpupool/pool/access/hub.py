@@ -20,7 +20,7 @@ from urllib.parse import SplitResult, urlsplit
 import structlog
 
 from gpupool.pool.access import hub_answer
-from gpupool.pool.access.hub_answer import HubAnswerUnusable, HubUser
+from gpupool.pool.access.hub_answer import HubAnswerUnusableError, HubUser
 from gpupool.pool.access.hub_cache import HubCache, HubTimes, Short, digest_of
 from gpupool.pool.access.rate_limit import RateLimit
 
@@ -41,19 +41,19 @@ _DENIED: Final = (401, 403)
 _PAUSE_SECONDS: Final = 5.0
 
 
-class HubUrlUnusable(ValueError):
+class HubUrlUnusableError(ValueError):
     """The URL of the Hub's API is none; one sentence."""
 
 
-class HubDenied(Exception):
+class HubDeniedError(Exception):
     """The Hub does not accept the token; one sentence."""
 
 
-class HubDown(Exception):
+class HubDownError(Exception):
     """The Hub did not say; one sentence."""
 
 
-class HubBusy(Exception):
+class HubBusyError(Exception):
     """Too many ask; one sentence."""
 
 
@@ -73,7 +73,7 @@ class Hub:
     """One JupyterHub. For the event loop of the server.
 
     Raises:
-        HubUrlUnusable: the URL is none of http or https.
+        HubUrlUnusableError: the URL is none of http or https.
     """
 
     def __init__(self, options: HubOptions, ask: Ask | None = None) -> None:
@@ -92,10 +92,10 @@ class Hub:
         """A short-lived token for the user whose JupyterHub token this is.
 
         Raises:
-            HubDenied, HubDown, HubBusy: there is none.
+            HubDeniedError, HubDownError, HubBusyError: there is none.
         """
         if not token or len(token) > _LONGEST_TOKEN or not token.isascii() or not token.isprintable():
-            raise HubDenied("that is not a token of JupyterHub")
+            raise HubDeniedError("that is not a token of JupyterHub")
         digest, now = digest_of(token), time.monotonic()
         fresh = self._cache.fresh(digest, now)
         if fresh is not None:
@@ -107,7 +107,7 @@ class Hub:
             if len(self._asking) >= _MOST_WAITING or not (
                 self._cache.is_known(digest) or self._new.admits(now)
             ):
-                raise HubBusy("too many users ask the pool who they are; try again in a few seconds")
+                raise HubBusyError("too many users ask the pool who they are; try again in a few seconds")
             task = self._asking[digest] = asyncio.create_task(self._judge(token, digest))
             task.add_done_callback(lambda done: self._judged(digest, done))
         # One caller who leaves must not take the answer from the others.
@@ -132,15 +132,15 @@ class Hub:
                 status, body = await asyncio.to_thread(self._ask, token)
             if status in _DENIED:
                 self._cache.denied(digest)
-                raise HubDenied(
+                raise HubDeniedError(
                     "JupyterHub does not know this token (any more); restart the server from the Hub"
                 )
             if status != http.client.OK:
                 raise OSError(f"it answers HTTP {status}")
             user = hub_answer.read(body)
-        except HubAnswerUnusable as error:
+        except HubAnswerUnusableError as error:
             self._cache.denied(digest)
-            raise HubDenied(str(error)) from None
+            raise HubDeniedError(str(error)) from None
         except (OSError, http.client.HTTPException) as error:
             self._note_silence(error)
             return self._without_the_hub(digest)
@@ -160,7 +160,7 @@ class Hub:
     def _without_the_hub(self, digest: bytes) -> Short:
         short = self._cache.unanswered(digest, time.monotonic())
         if short is None:
-            raise HubDown(
+            raise HubDownError(
                 f"JupyterHub does not answer ({self._problem}), so the pool cannot find out who you are; try again later"
             )
         return short
@@ -191,7 +191,7 @@ def _checked(url: str) -> SplitResult:
     except ValueError:
         usable = False
     if not usable or parts.query or parts.fragment:
-        raise HubUrlUnusable(
+        raise HubUrlUnusableError(
             f"{url[:120]!r} is no URL of a JupyterHub's API, such as https://hub.example.org/hub/api"
         )
     return parts

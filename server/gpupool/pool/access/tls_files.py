@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc
 
 
-class TlsFilesUnusable(ValueError):
+class TlsFilesUnusableError(ValueError):
     """A file cannot be used; one sentence."""
 
 
@@ -27,14 +27,14 @@ class TlsFiles:
         gRPC looks at both files for each connection, so that a renewed certificate counts without a restart.
 
         Raises:
-            TlsFilesUnusable: a file cannot be read, is none, or the key is open to others.
+            TlsFilesUnusableError: a file cannot be read, is none, or the key is open to others.
         """
         latest = self._configuration()
 
         def renewed() -> grpc.ServerCertificateConfiguration:
             nonlocal latest
             # Half of a renewal may be done: then what was before goes on.
-            with contextlib.suppress(TlsFilesUnusable):
+            with contextlib.suppress(TlsFilesUnusableError):
                 latest = self._configuration()
             return latest
 
@@ -43,14 +43,16 @@ class TlsFiles:
     def _configuration(self) -> grpc.ServerCertificateConfiguration:
         try:
             if stat.S_IMODE(self.key.stat().st_mode) & 0o077:
-                raise TlsFilesUnusable(f"the key {self.key} is open to others; run: chmod 600 {self.key}")
+                raise TlsFilesUnusableError(
+                    f"the key {self.key} is open to others; run: chmod 600 {self.key}"
+                )
             certificate, key = self.certificate.read_bytes(), self.key.read_bytes()
         except OSError as error:
-            raise TlsFilesUnusable(f"{error.filename} cannot be read ({error.strerror})") from None
+            raise TlsFilesUnusableError(f"{error.filename} cannot be read ({error.strerror})") from None
         for path, text, word in (
             (self.certificate, certificate, b"CERTIFICATE"),
             (self.key, key, b"PRIVATE KEY"),
         ):
             if b"-----BEGIN " not in text or word not in text:
-                raise TlsFilesUnusable(f"{path} holds no {word.decode().lower()} in PEM")
+                raise TlsFilesUnusableError(f"{path} holds no {word.decode().lower()} in PEM")
         return grpc.ssl_server_certificate_configuration([(key, certificate)])

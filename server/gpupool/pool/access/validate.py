@@ -23,7 +23,7 @@ _MAX_TEXT = 256
 _MAX_LABELS = 64
 
 
-class BadInput(ValueError):
+class BadInputError(ValueError):
     """A field of a request is out of its bounds; `reason` is the id that clients see."""
 
     def __init__(self, explanation: str, reason: str = "bad-request") -> None:
@@ -34,17 +34,17 @@ class BadInput(ValueError):
 def size(milli: int, mib: int) -> tuple[int | None, int | None]:
     """(milli, mib) with exactly one set."""
     if milli and mib:
-        raise BadInput(
+        raise BadInputError(
             f"both milli {milli} and mib {mib} are given; give one, the other follows", "bad-share"
         )
     if not milli and not mib:
-        raise BadInput(
+        raise BadInputError(
             "neither milli nor mib is given (both are 0); ask for a share such as 200", "bad-share"
         )
     if milli and not 1 <= milli <= WHOLE_DEVICE_MILLI:
-        raise BadInput(f"milli {milli} is not within 1..{WHOLE_DEVICE_MILLI}", "bad-share")
+        raise BadInputError(f"milli {milli} is not within 1..{WHOLE_DEVICE_MILLI}", "bad-share")
     if mib and not 1 <= mib <= MAXIMUM_MIB:
-        raise BadInput(f"mib {mib} is not within 1..{MAXIMUM_MIB}", "bad-share")
+        raise BadInputError(f"mib {mib} is not within 1..{MAXIMUM_MIB}", "bad-share")
     return (milli or None), (mib or None)
 
 
@@ -52,18 +52,18 @@ def request(message: pb.RequestLease, user: str, now: float, groups: tuple[str, 
     """The ask as an event. `groups`: of the user.
 
     Raises:
-        BadInput: a field is out of bounds.
+        BadInputError: a field is out of bounds.
     """
     milli, mib = size(message.milli, message.mib)
     key = message.idempotency_key
     if not _NAME.fullmatch(key) or printable(key) != key:
-        raise BadInput("idempotency_key must have 1..128 printable characters")
+        raise BadInputError("idempotency_key must have 1..128 printable characters")
     if not is_user(user):
-        raise BadInput(f"{user[:40]!r} is not a user name (1..128 characters, no spaces)")
+        raise BadInputError(f"{user[:40]!r} is not a user name (1..128 characters, no spaces)")
     try:
         asked = of_message(message)
     except RequestError as error:
-        raise BadInput(str(error), error.reason) from None
+        raise BadInputError(str(error), error.reason) from None
     return Requested(
         now=now,
         user=user,
@@ -92,7 +92,7 @@ def request(message: pb.RequestLease, user: str, now: float, groups: tuple[str, 
 def text(value: str, field: str) -> str:
     """A caller's text as others may see it; terminals and logs must not obey it."""
     if len(value) > _MAX_TEXT:
-        raise BadInput(f"{field} has {len(value)} characters, more than {_MAX_TEXT}")
+        raise BadInputError(f"{field} has {len(value)} characters, more than {_MAX_TEXT}")
     return printable(value)
 
 
@@ -118,35 +118,35 @@ def reason(value: str, default: str) -> str:
     if not value:
         return default
     if value not in REASONS:
-        raise BadInput(f"{value[:40]!r} is not a reason; reasons are {', '.join(REASONS)}")
+        raise BadInputError(f"{value[:40]!r} is not a reason; reasons are {', '.join(REASONS)}")
     return value
 
 
 def node_name(value: str) -> str:
     if not is_name(value):
-        raise BadInput(f"{value[:40]!r} is no node name: {NAME_RULE}")
+        raise BadInputError(f"{value[:40]!r} is no node name: {NAME_RULE}")
     return value
 
 
 def node_pool(value: str) -> str:
     if not is_name(value):
-        raise BadInput(f"{value[:40]!r} is no name of a node pool: {NAME_RULE}")
+        raise BadInputError(f"{value[:40]!r} is no name of a node pool: {NAME_RULE}")
     return value
 
 
 def sharing(value: str) -> str:
     if value and value not in SHARING:
-        raise BadInput(f"sharing {value[:40]!r} is none of {', '.join(SHARING)}")
+        raise BadInputError(f"sharing {value[:40]!r} is none of {', '.join(SHARING)}")
     return value or SHARING[0]
 
 
 def labels(values: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """What a node's administrator says of it, in alphabetical order."""
     if len(values) > _MAX_LABELS:
-        raise BadInput(f"{len(values)} labels, more than {_MAX_LABELS}")
+        raise BadInputError(f"{len(values)} labels, more than {_MAX_LABELS}")
     for name in values:
         if not is_label(name):
-            raise BadInput(
+            raise BadInputError(
                 f"{name[:40]!r} is no name of a label: letters, digits, '.', '_' and '-', at most 63"
             )
     return tuple(sorted((name, text(value, f"label {name}")) for name, value in values.items()))

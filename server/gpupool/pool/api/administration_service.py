@@ -15,7 +15,7 @@ from gpupool.pool.access import validate
 from gpupool.pool.access.auth import current_identity, refuse
 from gpupool.pool.api import convert
 from gpupool.pool.lifecycle.shell import PoolShell
-from gpupool.pool.nodes.questions import NodeSilent
+from gpupool.pool.nodes.questions import NodeSilentError
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
 from gpupool.text import printable
@@ -41,7 +41,7 @@ class AdministrationService(pool_pb2_grpc.AdministrationServicer):
         node = await self._known(request.node, context)
         try:
             reason = validate.text(request.reason, "reason")
-        except validate.BadInput as error:
+        except validate.BadInputError as error:
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, error.reason, str(error))
         if request.evict and not request.drained:
             text = f"node {node} cannot take leases again and end those that it has; ask for one of the two"
@@ -90,5 +90,5 @@ class AdministrationService(pool_pb2_grpc.AdministrationServicer):
     async def _ask(self, node: str, question: pb.ToNode, context: Any) -> pb.FromNode:
         try:
             return await self._pool.questions.ask(node, question, ANSWER_SECONDS)
-        except NodeSilent as error:
+        except NodeSilentError as error:
             await refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "node-silent", str(error))

@@ -83,7 +83,7 @@ class ExplanationsService(pool_pb2_grpc.ExplanationsServicer):
         await self._require_own(user, "wish", context)
         try:
             event = validate.request(message, user, pool.clock.now(), current_identity().groups_of(user))
-        except validate.BadInput as error:
+        except validate.BadInputError as error:
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, error.reason, str(error))
         return self._answer(self._what_ifs.consider(event), wish)
 

@@ -38,7 +38,7 @@ _LOOKS_AT_ONCE: Final = 2
 _TRIES: Final = 5
 
 
-class _BadSeries(ValueError):
+class _BadSeriesError(ValueError):
     """A field of a request is out of its bounds; `str()` is one sentence with the value."""
 
 
@@ -82,7 +82,7 @@ class HistoryService(pool_pb2_grpc.HistoryServicer):
             await refuse(context, grpc.StatusCode.PERMISSION_DENIED, "forbidden", problem)
         try:
             wanted, step = _wanted(request, self._sampler.now_ms())
-        except _BadSeries as error:
+        except _BadSeriesError as error:
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", str(error))
         if request.view == "client" and viewer.user is not None:
             wanted = replace(wanted, user=viewer.user)
@@ -151,25 +151,25 @@ class HistoryService(pool_pb2_grpc.HistoryServicer):
 def _wanted(request: pb.SeriesRequest, now_ms: int) -> tuple[samples.Wanted, int]:
     """What is asked, its bounds moved to those of points; and the length of a point."""
     if request.view not in VIEWS:
-        raise _BadSeries(f"{request.view[:40]!r} is no view; write one of {', '.join(VIEWS)}")
+        raise _BadSeriesError(f"{request.view[:40]!r} is no view; write one of {', '.join(VIEWS)}")
     if request.by and request.by not in MEMBERS:
-        raise _BadSeries(f"members by {request.by[:40]!r} are none; write one of {', '.join(MEMBERS)}")
+        raise _BadSeriesError(f"members by {request.by[:40]!r} are none; write one of {', '.join(MEMBERS)}")
     if request.view == "cluster" and request.name:
-        raise _BadSeries(f"the cluster has no name, and {request.name[:40]!r} was given")
+        raise _BadSeriesError(f"the cluster has no name, and {request.name[:40]!r} was given")
     if not 0 <= request.points <= MOST_POINTS:
-        raise _BadSeries(f"points {request.points} is not within 0..{MOST_POINTS}")
+        raise _BadSeriesError(f"points {request.points} is not within 0..{MOST_POINTS}")
     for field, value in (("from", request.from_unix), ("to", request.to_unix)):
         if not (math.isfinite(value) and 0 <= value <= 1e11):
-            raise _BadSeries(f"{field}_unix {value:g} is no time in seconds since 1970")
+            raise _BadSeriesError(f"{field}_unix {value:g} is no time in seconds since 1970")
     to_ms = min(now_ms, round(request.to_unix * 1000)) if request.to_unix else now_ms
     from_ms = round(request.from_unix * 1000)
     if not from_ms < to_ms:
-        raise _BadSeries(
+        raise _BadSeriesError(
             f"the time asked for ends ({to_ms / 1000:g}) before or when it begins ({request.from_unix:g})"
         )
     from_ms = max(from_ms, now_ms - LEVELS[-1].kept_ms)
     if not from_ms < to_ms:
-        raise _BadSeries(f"the history goes back {LEVELS[-1].kept_ms // 86_400_000} days")
+        raise _BadSeriesError(f"the history goes back {LEVELS[-1].kept_ms // 86_400_000} days")
     step = history.step_of(from_ms, to_ms, now_ms, request.points or POINTS)
     what = {} if request.view == "cluster" else {_FIELDS[request.view]: request.name.strip("/")}
     return samples.Wanted(from_ms // step * step, -(-to_ms // step) * step, **what), step

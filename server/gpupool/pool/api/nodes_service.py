@@ -85,7 +85,7 @@ class NodesService(pool_pb2_grpc.NodesServicer):
     async def _greet(self, hello: pb.NodeHello, connection: int, context: Any) -> None:
         try:
             event = _hello_event(hello, connection, self._pool.clock.now())
-        except (validate.BadInput, ProfileError) as error:
+        except (validate.BadInputError, ProfileError) as error:
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", str(error))
         try:
             self._pool.apply(event)
@@ -122,12 +122,12 @@ class NodesService(pool_pb2_grpc.NodesServicer):
 def _hello_event(hello: pb.NodeHello, connection: int, now: float) -> events.NodeHello:
     node = validate.node_name(hello.node)
     if len(hello.devices) > _MAX_DEVICES:
-        raise validate.BadInput(f"{len(hello.devices)} devices on one node, more than {_MAX_DEVICES}")
+        raise validate.BadInputError(f"{len(hello.devices)} devices on one node, more than {_MAX_DEVICES}")
     if len(hello.workers) > _MAX_WORKERS:
-        raise validate.BadInput(f"{len(hello.workers)} workers on one node, more than {_MAX_WORKERS}")
+        raise validate.BadInputError(f"{len(hello.workers)} workers on one node, more than {_MAX_WORKERS}")
     ordinals = [device.ordinal for device in hello.devices]
     if len(set(ordinals)) != len(ordinals) or any(not 0 <= ordinal < _MAX_DEVICES for ordinal in ordinals):
-        raise validate.BadInput(f"device ordinals {ordinals} are not distinct numbers from 0")
+        raise validate.BadInputError(f"device ordinals {ordinals} are not distinct numbers from 0")
     return events.NodeHello(
         now=now,
         node=node,
@@ -150,7 +150,7 @@ def _hello_event(hello: pb.NodeHello, connection: int, now: float) -> events.Nod
 
 def _amount(mib: int, what: str) -> int:
     if not 0 <= mib <= MAXIMUM_MIB:
-        raise validate.BadInput(f"{what} {mib} is not within 0..{MAXIMUM_MIB}")
+        raise validate.BadInputError(f"{what} {mib} is not within 0..{MAXIMUM_MIB}")
     return mib
 
 

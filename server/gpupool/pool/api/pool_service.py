@@ -54,7 +54,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
             event = validate.request(
                 request, user, self._pool.clock.now(), current_identity().groups_of(user)
             )
-        except validate.BadInput as error:
+        except validate.BadInputError as error:
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, error.reason, str(error))
         mailbox = self._pool.join(user, event.key)
         answered = False
@@ -126,7 +126,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
         await self._require_owner(lease.user, "lease", context)
         try:
             milli, mib = validate.size(request.milli, request.mib)
-        except validate.BadInput as error:
+        except validate.BadInputError as error:
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, error.reason, str(error))
         told: TellResized | None = None
         try:
@@ -213,7 +213,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
     async def _reason(self, value: str, default: str, context: Any) -> str:
         try:
             return validate.reason(value, default)
-        except validate.BadInput as error:
+        except validate.BadInputError as error:
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, error.reason, str(error))
 
     async def _apply(self, event: events.Event, context: Any) -> None:

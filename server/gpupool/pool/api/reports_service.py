@@ -19,7 +19,7 @@ from gpupool.pool.access.auth import current_identity, refuse, refuse_revoked, s
 from gpupool.pool.lifecycle.shell import PoolShell
 from gpupool.pool.projects.project_rules import project_tree
 from gpupool.pool.reporting.stats import present
-from gpupool.pool.reporting.usage_report import TooLarge, usage_report
+from gpupool.pool.reporting.usage_report import TooLargeError, usage_report
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
 from gpupool.proto.sentences import to_message
@@ -40,7 +40,7 @@ _LOOKS_AT_ONCE: Final = 4
 Value = TypeVar("Value")
 
 
-class _BadReport(ValueError):
+class _BadReportError(ValueError):
     """A field of a request is out of its bounds; `str()` is one sentence with the value."""
 
 
@@ -58,7 +58,7 @@ class ReportsService(pool_pb2_grpc.ReportsServicer):
             selection = _selection(request, user)
             tree = project_tree(self._pool.state)
             return await self._read(context, self._report, selection, tree, self._now_ms())
-        except (_BadReport, TooLarge) as error:
+        except (_BadReportError, TooLargeError) as error:
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", str(error))
 
     async def Stats(self, request: pb.StatsRequest, context: Any) -> pb.StatsAnswer:
@@ -157,19 +157,19 @@ class ReportsService(pool_pb2_grpc.ReportsServicer):
 def _selection(request: pb.ReportRequest, user: str) -> usage.Selection:
     for name, value in (("from", request.from_unix), ("to", request.to_unix)):
         if not 0 <= value <= 1e11:
-            raise _BadReport(f"{name}_unix {value:g} is no time in seconds since 1970")
+            raise _BadReportError(f"{name}_unix {value:g} is no time in seconds since 1970")
     if not request.from_unix < request.to_unix:
-        raise _BadReport(
+        raise _BadReportError(
             f"the time asked for ends ({request.to_unix:g}) before or when it begins ({request.from_unix:g})"
         )
     by = tuple(dict.fromkeys(request.by))
     unknown = [name for name in by if name not in usage.GROUPS]
     if unknown:
-        raise _BadReport(
+        raise _BadReportError(
             f"{unknown[0][:40]!r} is nothing to group by; write some of {', '.join(usage.GROUPS)}"
         )
     if "hour" in by and "day" in by:
-        raise _BadReport("rows are by hour or by day, not by both")
+        raise _BadReportError("rows are by hour or by day, not by both")
     return usage.Selection(
         milliseconds(request.from_unix), milliseconds(request.to_unix), by, user, request.project.strip("/")
     )

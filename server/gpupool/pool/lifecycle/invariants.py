@@ -23,7 +23,7 @@ from gpupool.scheduler.model import PoolView, Quota
 from gpupool.shares import WHOLE_DEVICE_MILLI, usable_mib
 
 
-class InvariantViolated(AssertionError):
+class InvariantViolatedError(AssertionError):
     """The state contradicts itself; the message lists every contradiction."""
 
 
@@ -43,7 +43,7 @@ def check_invariants(state: State, quotas: Mapping[str, Quota] | None = None) ->
     - Notices: each is for an ask that waits, or of an administrator, or because GPU-seconds are used up; a gang has one.
 
     Raises:
-        InvariantViolated: with all violations, one per line.
+        InvariantViolatedError: with all violations, one per line.
     """
     found = [
         *_capacity(state),
@@ -57,7 +57,7 @@ def check_invariants(state: State, quotas: Mapping[str, Quota] | None = None) ->
         *_notices(state),
     ]
     if found:
-        raise InvariantViolated("\n".join(found))
+        raise InvariantViolatedError("\n".join(found))
 
 
 def _capacity(state: State) -> Iterator[str]:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select
 
 from gpupool.ledger import plain, rebuild, recorder, schema, steps
 from gpupool.ledger.recorder import Written
-from gpupool.ledger.steps import StepsMissing
+from gpupool.ledger.steps import StepsMissingError
 from gpupool.model import events
 from gpupool.model.instructions import Instruction, Journal
 from gpupool.model.state import State
@@ -108,7 +108,7 @@ def replay(
         policy: the placement policy, one of `scheduler.placement.POLICIES`: what if it had been another? None: the same.
 
     Raises:
-        StepsMissing: the ledger does not have the step, what leads to it, or one of these leases was not there.
+        StepsMissingError: the ledger does not have the step, what leads to it, or one of these leases was not there.
     """
     moment = rebuild.moment(connection, number, last_event=False)
     step, state = moment.step, moment.state
@@ -121,7 +121,7 @@ def replay(
         timers = Timers(**moment.context["timers"])
         consolidate = Consolidation(moment.context["consolidate"])
     except (TypeError, ValueError) as error:
-        raise StepsMissing(f"step {number} cannot be made again: {error}") from None
+        raise StepsMissingError(f"step {number} cannot be made again: {error}") from None
     quotas = {user: Quota(**quota) for user, quota in moment.context["quotas"].items()}
     for lease_id in without_leases:
         _take_out(state, lease_id)
@@ -177,7 +177,7 @@ def _new_names(after: Written, table: str) -> Iterator[str]:
 def _take_out(state: State, lease_id: str) -> None:
     lease = state.leases.get(lease_id)
     if lease is None:
-        raise StepsMissing(f"there was no lease {lease_id[:40]!r} then")
+        raise StepsMissingError(f"there was no lease {lease_id[:40]!r} then")
     for part in state.lease_parts(lease):
         session = state.sessions[part.session_id]
         del state.leases[part.id]

@@ -41,7 +41,7 @@ _EPOCH_ZERO_UNIX: Final = 1_767_225_600
 _WAITS: Final = "restored"
 
 
-class EpochsExhausted(BackupError):
+class EpochsExhaustedError(BackupError):
     """No epoch is left above those that may have been used."""
 
 
@@ -65,12 +65,12 @@ def epoch_floor(used: int, unix: float) -> int:
     """An epoch that no lease of this pool can have had: above `used`, and above those of all restores before.
 
     Raises:
-        EpochsExhausted: there is none.
+        EpochsExhaustedError: there is none.
     """
     by_time = int((unix - _EPOCH_ZERO_UNIX) * EPOCHS_PER_SECOND)
     floor = max(used, by_time) + 1
     if floor >= LARGEST_EPOCH - EPOCHS_PER_SECOND * 86_400:
-        raise EpochsExhausted(
+        raise EpochsExhaustedError(
             f"no epoch is left above {used}; the clock of this machine says {unix:.0f} s since 1970"
         )
     return floor

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from gpupool.pool.nodes.questions import NodeQuestions, NodeSilent
+from gpupool.pool.nodes.questions import NodeQuestions, NodeSilentError
 from gpupool.pool.nodes.reports import NodeReport
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.text import printable
@@ -71,7 +71,7 @@ class NodeChecks:
         sent = time.time()
         try:
             answer = (await self._questions.ask(name, question, NODE_SECONDS)).checks
-        except NodeSilent as error:
+        except NodeSilentError as error:
             return NodeReport(name, str(error), "", 0.0, ())
         checks = tuple(_read_check(check) for check in answer.checks[:32])
         # Its clock was read between the question and the answer.

@@ -16,7 +16,7 @@ from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 ANSWERS = ("logs", "meter", "checks")
 
 
-class NodeSilent(Exception):
+class NodeSilentError(Exception):
     """A node is not connected, or did not answer in time; `str()` is one sentence."""
 
 
@@ -37,7 +37,7 @@ class NodeQuestions:
         """The node's answer.
 
         Raises:
-            NodeSilent: there is none within `seconds`.
+            NodeSilentError: there is none within `seconds`.
         """
         number = next(self._numbers)
         question.request = number
@@ -45,12 +45,12 @@ class NodeQuestions:
         self._waiting[node, number] = future
         try:
             if not self._send(node, question):
-                raise NodeSilent(f"node {node} is not connected to the pool")
+                raise NodeSilentError(f"node {node} is not connected to the pool")
             async with asyncio.timeout(seconds):
                 return await future
         except TimeoutError:
             text = f"node {node} did not answer within {seconds:g} s"
-            raise NodeSilent(text) from None
+            raise NodeSilentError(text) from None
         finally:
             self._waiting.pop((node, number), None)
 

@@ -24,7 +24,7 @@ Key = tuple[str, str, str, str, int]
 _PLACES: Final = {"user": 0, "project": 1, "device": 2, "node": 3, "hour": 4, "day": 4}
 
 
-class TooLarge(ValueError):
+class TooLargeError(ValueError):
     """An answer would be too large. `str()` is one sentence that says what would help."""
 
 
@@ -37,7 +37,7 @@ def usage_report(
     by project and time what the project deserved. There they also stand for who used nothing.
 
     Raises:
-        TooLarge: it has more rows, or larger numbers, than an answer holds.
+        TooLargeError: it has more rows, or larger numbers, than an answer holds.
     """
     by = set(selection.by)
     everything = Selection(selection.from_ms, selection.to_ms)
@@ -59,12 +59,12 @@ def usage_report(
     if not selection.user:
         keys = sorted({*keys, *(key for key, amount in deserved.items() if amount)})
     if len(keys) > MAXIMUM_ROWS:
-        raise TooLarge(
+        raise TooLargeError(
             f"these are {len(keys)} rows, more than {MAXIMUM_ROWS}; ask for a shorter time or fewer groups"
         )
     largest = max([0, total, *(row.mib_ms for row in used.values()), *deserved.values()])
     if largest > _MAXIMUM_INTEGER:
-        raise TooLarge(f"{largest} is more than an answer holds; ask for a shorter time")
+        raise TooLargeError(f"{largest} is more than an answer holds; ask for a shorter time")
     places = [_PLACES[name] for name in selection.by]
     keys.sort(key=lambda key: [key[place] for place in places])
     answer = pb.ReportAnswer(
