@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpupool.sentences import Sentence, clauses, plain
+
 from jupyter_gpupool.server.handlers.said import said_view
 
 
