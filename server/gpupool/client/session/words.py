@@ -10,6 +10,10 @@ from typing import Final
 from gpupool.sentences import reasons
 
 
+def _taken_back(reason: str) -> str:
+    return f"The pool took this program's GPU share back: {reasons.because(reason)}."
+
+
 class Words:
     """The sentences for one kind of holder.
 
@@ -37,11 +41,11 @@ class Words:
 
     def taken_back(self, reason: str) -> str | None:
         """What is said of a lease that its holder waits for again."""
-        return f"The pool took this program's GPU share back: {reasons.because(reason)}."
+        return _taken_back(reason)
 
     def gone(self, reason: str) -> str:
         """What is said of a session that ended with all that it had in GPU memory."""
-        return f"The pool took this program's GPU share back: {reasons.because(reason)}."
+        return _taken_back(reason)
 
     # --- the same for every kind ----------------------------------------------------------------
 
