@@ -300,6 +300,7 @@ def test_what_explain_advises_is_a_command_that_works(stack: PoolAndNode, gpupoo
         "place",
         "project",
         "reason",
+        "said",
         "sentence",
     ]
     assert (answer["about"], answer["granted"], answer["explanation"]["reason"]) == ("wish", False, "full")

@@ -89,7 +89,7 @@ def of_message(message: Any, record: type[GpuRequest] = GpuRequest) -> GpuReques
     }
     wait = message.wait_seconds
     if math.isnan(wait):
-        raise RequestError("wait_seconds is not a number.", "bad-request")
+        raise RequestError(f"wait_seconds needs a time in seconds, {wait} is not one.", "bad-request")
     # Zero means not at all here, and whatever is below it or above the longest wait: without end.
     values[_WAIT] = wait if 0 <= wait <= LONGEST_SECONDS else -1.0
     if bool(message.milli) != bool(message.mib):
