@@ -156,3 +156,15 @@ def test_the_row_resets_what_a_cell_waits_for(stack: Stack, kernel: Kernel) -> N
     stack.api("POST", f"gpupool/api/kernels/{kernel.id}/reset")
     kernel.finish(cell, 20)
     assert not computes_on(stack)
+
+
+def test_a_cell_whose_time_is_over_ends_although_its_kernel_is_only_stopped(stack: Stack, kernel: Kernel) -> None:
+    cell = kernel.start(
+        "%%gpu 0.2 --for 2s\nz = cuda.to_device(np.zeros(2)); forever[1, 1](z); cuda.synchronize()"
+    )
+    ended = kernel.finish(cell, 60)
+    computing, state = computes_on(stack), kernel.state()["state"]
+    assert kernel.run("%gpu reset").status == "ok"
+    assert (ended.status, state, computing) == ("error", "parked", False)
+    assert "DEVICE_UNAVAILABLE" in ended.text
+    assert 'kernel "forever" has not ended' in ended.text

@@ -157,6 +157,7 @@ class Conversation {
   void begin_wait(const wire::FrameHeader& header, const ReplyKeeping& keeping, std::uint64_t start_ns,
                   Wait wait);
   void finish(WaitingCall& call);
+  [[nodiscard]] bool stopped_without_lease();
   void refuse(WaitingCall& call);
   void reply(const wire::FrameHeader& header, CUresult result, wire::Status status, Answer& answer,
              const ReplyKeeping& keeping = {});

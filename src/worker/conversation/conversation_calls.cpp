@@ -182,6 +182,9 @@ void Conversation::begin_wait(const wire::FrameHeader& header, const ReplyKeepin
       std::erase_if(waiting_calls_, [](const auto& one) { return one.expired(); });
       waiting_calls_.push_back(call);
     }
+    // The other calls need a lease, and do not come this far without one.
+    if (wire::only_waits(static_cast<wire::Control>(header.message)) && stopped_without_lease())
+      refuse(*call);
     session_->in_use.add(call->wait.uses);
     std::function<void()> task = [this, call] {
       api_.cuCtxSetCurrent_(call->wait.context);
@@ -319,6 +322,12 @@ void Conversation::defer(CUresult error, std::uint16_t message) {
 Deferred Conversation::take_deferred() {
   const std::lock_guard lock(deferring_);
   return std::exchange(deferred_, {});
+}
+
+/// What is stopped does not go on before there is a lease: to wait for it would be to wait for somebody to
+/// attach.
+bool Conversation::stopped_without_lease() {
+  return work_.stopped() && state_.gate.view(boottime_ns()).state != LeaseState::attached;
 }
 
 void Conversation::refuse_waiting() {
