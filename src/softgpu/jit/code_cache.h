@@ -17,11 +17,11 @@ namespace softgpu::jit {
 
 class CodeCache {
  public:
-  static constexpr std::uint64_t kMostBytes = std::uint64_t{256} << 20;
+  static constexpr std::uint64_t default_most_bytes = std::uint64_t{256} << 20;
 
   // A cache in `folder`, which is made if it is missing; without one if that is empty or not safe, and
   // `problem` then says why.
-  CodeCache(const std::string& folder, std::string& problem, std::uint64_t most_bytes = kMostBytes);
+  CodeCache(const std::string& folder, std::string& problem, std::uint64_t most_bytes = default_most_bytes);
   ~CodeCache();
   CodeCache(const CodeCache&) = delete;
   CodeCache& operator=(const CodeCache&) = delete;

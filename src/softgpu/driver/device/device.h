@@ -29,7 +29,7 @@ class Device {
   ~Device();
 
   int ordinal() const { return ordinal_; }
-  const char* name() const { return kIdentity.device_name; }
+  const char* name() const { return driver_identity.device_name; }
   // Which of the machine's cards it is: its own number, until a checkpoint is restored onto another one. What
   // identifies a device follows the card; ordinal, handles and addresses do not.
   int card() const { return card_.load(); }

@@ -31,14 +31,14 @@ class Completion {
   Clock::time_point finished() const { return finished_; }
 
  private:
-  static constexpr int kNotBegun = -1;
+  static constexpr int not_begun = -1;
 
   bool work_meanwhile() const;
 
   const std::weak_ptr<Stream> stream_{};
   const std::uint64_t place_ = 0;
   std::atomic<unsigned> done_{0};
-  std::atomic<int> core_{kNotBegun};  // where the work is done
+  std::atomic<int> core_{not_begun};  // where the work is done
   std::thread::id worker_;            // by whom; valid once it has begun
   Clock::time_point finished_{};
 };

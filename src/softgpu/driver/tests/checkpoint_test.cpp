@@ -106,7 +106,7 @@ TEST_CASE(
   CUdeviceptr plain = 0;
   REQUIRE_CUDA(cuMemAlloc_v2(&plain, Mapped::size));
   CUmodule module = nullptr;
-  REQUIRE_CUDA(cuModuleLoadData(&module, kSaxpyPtx));
+  REQUIRE_CUDA(cuModuleLoadData(&module, saxpy_ptx));
   CUdeviceptr global = 0;
   REQUIRE_CUDA(cuModuleGetGlobal_v2(&global, nullptr, module, "launches"));
   const CUDA_ARRAY_DESCRIPTOR shape{4096, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1};
@@ -209,7 +209,7 @@ TEST_CASE("a process is restored onto another device: identity changes, ordinals
 TEST_CASE("a lock with a time limit gives up on work that does not end, and the process runs on") {
   CurrentContext context;
   CUmodule module = nullptr;
-  REQUIRE_CUDA(cuModuleLoadData(&module, kWaitPtx));
+  REQUIRE_CUDA(cuModuleLoadData(&module, wait_ptx));
   CUfunction wait = nullptr;
   REQUIRE_CUDA(cuModuleGetFunction(&wait, module, "wait_for"));
   void* flag = nullptr;

@@ -14,7 +14,7 @@
 namespace softgpu {
 namespace {
 
-constexpr size_t kMostGroups = 4;
+constexpr size_t most_groups = 4;
 
 // Threads in one state at one place of the program.
 struct Crowd {
@@ -35,7 +35,7 @@ std::vector<Crowd> crowds_of(const Block& block) {
       const uint32_t at = behind && pc != 0 ? pc - 1 : pc;
       const Instruction* const where =
           at < frame->function->code.size() ? &frame->function->code[at] : nullptr;
-      const uint32_t first = w * kLanes + static_cast<uint32_t>(std::countr_zero(mask));
+      const uint32_t first = w * warp_lanes + static_cast<uint32_t>(std::countr_zero(mask));
       auto [entry, added] =
           found.try_emplace({state, barrier, where}, Crowd{state, barrier, where, 0, first});
       entry->second.threads += static_cast<uint32_t>(std::popcount(mask));
@@ -90,7 +90,7 @@ std::string waiting_text(const Block& block) {
   std::string text;
   uint32_t others = 0;
   for (size_t i = 0; i < crowds.size(); ++i) {
-    if (i >= kMostGroups) {
+    if (i >= most_groups) {
       others += crowds[i].threads;
       continue;
     }

@@ -78,7 +78,7 @@ template <class Op>
 void by_lane(Warp& warp, const Instruction& in) {
   const float* const a = reg<float>(warp, in.op[1]);
   float* const d = reg<float>(warp, in.op[0]);
-  const bool ftz = in.aux & kFtz;
+  const bool ftz = in.aux & ftz_flag;
   each_active(warp, [=](uint32_t i) {
     const float value = Op::apply(ftz ? flush(a[i]) : a[i]);
     d[i] = ftz ? flush(value) : value;
@@ -118,9 +118,9 @@ void register_math(OpcodeTable& table) {
   table.add("rsqrt.approx.ftz.f64", "x=x", unary<RootSeed, double, double>);
   table.add("rcp.approx.ftz.f64", "x=x", unary<ReciprocalSeed, double, double>);
   table.add("sin.approx.f32", "w=w", by_lane<Sine>, 0);
-  table.add("sin.approx.ftz.f32", "w=w", by_lane<Sine>, kFtz);
+  table.add("sin.approx.ftz.f32", "w=w", by_lane<Sine>, ftz_flag);
   table.add("cos.approx.f32", "w=w", by_lane<Cosine>, 0);
-  table.add("cos.approx.ftz.f32", "w=w", by_lane<Cosine>, kFtz);
+  table.add("cos.approx.ftz.f32", "w=w", by_lane<Cosine>, ftz_flag);
   table.add("tanh.approx.f32", "w=w", by_lane<Tangent>, 0);
 }
 
