@@ -113,7 +113,7 @@ TEST_CASE("a program goes while its kernel is compiled") {
     for (int launches = 0; launches < 4; ++launches) wrong += !launch_is_right(machine, 1000 + n);
   }
   CHECK(wrong == 0);
-  // What was begun is no hindrance to what comes later.
+  // A begun compilation does not hinder later ones.
   Machine last(program(2000));
   const auto end = std::chrono::steady_clock::now() + longest_wait;
   while (!background.has_compiled(last) && std::chrono::steady_clock::now() < end)

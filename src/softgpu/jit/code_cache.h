@@ -1,6 +1,6 @@
 // Machine code of earlier processes, in files that are named by what it was made from.
 //
-// Whoever can write there can run code as this user. So folder and files must be this user's and nobody
+// Anybody that can write there can run code as this user. So folder and files must be this user's and nobody
 // else's to write, links are not followed, and a file is used only if it has the digest that it begins with:
 // a damaged one is as good as none. Files appear by rename, complete or not at all; the longest unused go
 // first.

@@ -54,7 +54,7 @@ std::string path_of_compiler() {
   return file.substr(0, file.rfind('/') + 1) + std::string(compiler_name);
 }
 
-// What a person has preloaded for the program is not for the compiler.
+// Libraries that a person has preloaded for the program are not for the compiler.
 std::vector<char*> environment_without_preload() {
   std::vector<char*> made;
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
@@ -205,7 +205,7 @@ CompilerProcess::Ending CompilerProcess::end() {
 void CompilerProcess::abandon() {
   const gpupool::MutexLock lock(process_mutex_);
   abandoned_ = true;
-  // Who waits for an answer finds the end of the stream, and puts things in order.
+  // The thread that waits for an answer finds the end of the stream, and puts things in order.
   if (process_ > 0) ::kill(process_, SIGKILL);
   if (socket_ >= 0) shutdown(socket_, SHUT_RDWR);
 }

@@ -185,8 +185,8 @@ bool Llvm::open(std::string& why) {
   return true;
 }
 
-// What the interpreter is told to leave out, compiled kernels do not have either. LLVM takes away with a
-// feature what builds upon it.
+// Compiled kernels leave out the instructions that the interpreter is told to leave out. LLVM takes away with
+// a feature what builds upon it.
 void Llvm::leave_out_instructions() {
   const std::string_view wish = wished_instructions();
   if (wish == "baseline") {

@@ -37,7 +37,7 @@ struct DebugInfo {
   std::map<std::array<uint64_t, 3>, uint32_t> latest;  // file, line, column -> the newest such location
 };
 
-// Each reads one directive, its name included. What is malformed is passed over: no program fails to load
+// Each reads one directive, its name included. A malformed one is passed over: no program fails to load
 // for its debug information.
 void read_file_directive(TokenReader& in, DebugInfo& debug);
 void read_location_directive(TokenReader& in, DebugInfo& debug);

@@ -20,7 +20,7 @@ constexpr std::int64_t max_burst_ns =
 constexpr std::int64_t max_timeline_ns =
     10'000'000'000;  // elapsed times are floats in ms: past 10 s they lose microseconds
 constexpr std::int64_t long_burst_ns =
-    20'000'000;  // what is younger will soon be measured: nobody asks the driver whether it runs
+    20'000'000;  // a younger burst will soon be measured: nobody asks the driver whether it runs
 constexpr std::size_t max_unresolved = 256;
 
 }  // namespace
@@ -269,8 +269,8 @@ struct DeviceTimer::State {
     told_ns = all;
   }
 
-  /// What is asked here has nothing to do with a capture that is under way somewhere: a driver would refuse
-  /// it otherwise, and declare the capture invalid.
+  /// The questions asked here have nothing to do with a capture that is under way somewhere: a driver would
+  /// refuse them otherwise, and declare the capture invalid.
   void settle_all() {
     int mode = relaxed_capture;
     const bool exchanged = functions.exchange_capture_mode != nullptr &&
@@ -374,8 +374,8 @@ DeviceFailure DeviceTimer::failure() const {
 
 void DeviceTimer::forget(void* context, void* stream, bool whole_context) {
   const std::lock_guard lock(mutex_);
-  // What is complete by now is still charged; of the rest only the open bursts of a living context can be
-  // closed.
+  // Bursts that are complete by now are still charged; of the rest only the open bursts of a living context
+  // can be closed.
   state_->settle_all();
   for (std::size_t i = state_->open.size(); i-- > 0;) {
     State::Burst& burst = state_->open[i];

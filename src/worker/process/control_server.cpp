@@ -31,7 +31,7 @@ constexpr int client_answer_ms = 3000;
 /// How often the end of a lease is looked at: at first as often as short work needs, then less.
 constexpr std::int64_t look_at_end_ms = 1, look_at_long_end_ms = 20;
 constexpr std::int64_t short_end_ns = 200 * ns_per_ms;
-/// What runs is looked at so often, so that whoever asks hears of it soon.
+/// The running work is looked at so often, so that anybody that asks hears of it soon.
 constexpr std::int64_t look_at_work_ms = 250;
 
 }  // namespace
@@ -92,7 +92,8 @@ void ControlServer::grant(Connection& connection, const LeaseCommand& command, S
   const bool in_host = session.memory_report().in_host;
   const LeaseGate::View held = state_.gate.view(now);
   const bool resizes = held.state == LeaseState::attached && held.epoch == command.epoch;
-  // Who holds no lease allocates nothing meanwhile: asked only for what it keeps beyond the new size.
+  // A client without a lease allocates nothing meanwhile: it is asked only for what it keeps beyond the new
+  // size.
   const bool asks_client =
       !in_host && seat.view().connected &&
       (resizes ? !shrunk_shares(state_, command).empty() : exceeds_shares(state_, command));

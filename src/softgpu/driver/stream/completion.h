@@ -22,7 +22,7 @@ class Completion {
   std::uint64_t place() const { return place_; }
 
   bool done() const { return done_.load(std::memory_order_acquire) != 0; }
-  // Who waits works: this thread does what its stream has not begun, or helps where it has.
+  // The waiting thread works: it does what its stream has not begun, or helps where it has.
   void wait() const;
   // By the thread that does the work.
   void begin();

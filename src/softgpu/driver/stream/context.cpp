@@ -87,7 +87,7 @@ void Context::synchronize() {
   check_usable();
 }
 
-// What runs may end by itself for a moment; kernels that go on are then ended.
+// Running kernels may end by themselves for a moment; kernels that go on are then ended.
 void Context::end_kernels() {
   constexpr auto longest_wait = std::chrono::seconds(1);
   auto pause = std::chrono::microseconds(50);

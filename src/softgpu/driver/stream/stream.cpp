@@ -20,7 +20,7 @@ std::atomic<unsigned long long> next_stream_id{1};
 // Pieces of work in a stream's queue. GPUs take about a thousand.
 constexpr std::size_t queue_limit = 4096;
 
-// What a stream executes may give work to a stream, and cannot wait for itself.
+// Work of a stream may give work to a stream, and cannot wait for itself.
 thread_local bool executes_a_stream = false;
 
 }  // namespace
@@ -150,7 +150,7 @@ void Stream::drain_queue() {
     gpupool::MutexLock lock(queue_mutex_);
     while (!wants_its_thread()) {
       if (busy_ && help_wanted()) {
-        // Who waits was quicker: this thread, awake already, is of use to that one.
+        // The waiting thread was quicker: this one, awake already, is of use to it.
         const std::thread::id doer = doer_;
         lock.unlock();
         const bool helped = help(doer);

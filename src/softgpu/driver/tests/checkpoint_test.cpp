@@ -175,7 +175,7 @@ TEST_CASE("a process is restored onto another device: identity changes, ordinals
   };
   REQUIRE_CUDA(cuCheckpointProcessLock(self, nullptr));
   REQUIRE_CUDA(cuCheckpointProcessCheckpoint(self, nullptr));
-  // What cannot be done changes nothing.
+  // A restore that cannot be done changes nothing.
   CHECK_RESULT(restore({{second, first}}), CUDA_ERROR_INVALID_VALUE);  // device 0 is not named
   CHECK_RESULT(restore({{first, stranger}}), CUDA_ERROR_INVALID_VALUE);
   CHECK_RESULT(restore({{first, second}, {second, second}}), CUDA_ERROR_INVALID_VALUE);

@@ -136,7 +136,7 @@ class Checked {
     }
   }
 
-  // After the test of an mbarrier: who has passed has seen the arrivals.
+  // After the test of an mbarrier: a lane that has passed has seen the arrivals.
   void look_at_result() {
     if (access_.kind.step != Step::test || !checks_.checks.race) return;
     const uint32_t passed = lane_value<uint32_t>(warp_, in_.op[0], 0) & tested_;

@@ -30,7 +30,7 @@ std::vector<Crowd> crowds_of(const Block& block) {
     const Warp& warp = block.warps[w];
     auto add = [&](GroupState state, uint8_t barrier, const Frame* frame, uint32_t pc, uint32_t mask) {
       if (mask == 0 || frame == nullptr) return;
-      // Who waits at a barrier is behind that instruction; all others stand in front of theirs.
+      // A thread that waits at a barrier is behind that instruction; all others stand in front of theirs.
       const bool behind = state == GroupState::at_barrier || state == GroupState::at_grid_barrier;
       const uint32_t at = behind && pc != 0 ? pc - 1 : pc;
       const Instruction* const where =

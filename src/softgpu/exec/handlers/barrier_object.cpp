@@ -66,7 +66,7 @@ void test(Warp& warp, const Instruction& in) {
     done |= static_cast<uint32_t>(passed) << i;
   });
   write_predicate(warp, in.op[0], done);
-  // Who waits will ask again: let the other warps come to their arrivals first.
+  // The waiting lanes will ask again: let the other warps come to their arrivals first.
   if ((done & warp.mask) != warp.mask) {
     warp.yield_requested = true;
     warp.meet_pc = 0;

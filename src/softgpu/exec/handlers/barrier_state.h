@@ -1,7 +1,7 @@
 // The 64 bits of an mbarrier object, which PTX leaves to us: bits 0..19 arrivals expected per phase, 20..39
 // arrivals still missing in this phase, 40..60 bytes that asynchronous copies still owe it (two's complement:
-// a copy may be done before it is expected), 61..63 number of the phase. Who waits names this phase or the
-// one before it, so that three bits are plenty.
+// a copy may be done before it is expected), 61..63 number of the phase. A waiting lane names this phase or
+// the one before it, so that three bits are plenty.
 #pragma once
 
 #include "softgpu/exec/handlers/address.h"

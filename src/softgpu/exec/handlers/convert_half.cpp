@@ -162,8 +162,8 @@ void to_tf32(Warp& warp, const Instruction& in) {
   });
 }
 
-// ue8m0: a power of two, 2^(bits - 127), or NaN (255); no sign, no zero. What it cannot hold is rounded down
-// to a power of two or up, never below 2^-127.
+// ue8m0: a power of two, 2^(bits - 127), or NaN (255); no sign, no zero. A value that it cannot hold is
+// rounded down to a power of two or up, never below 2^-127.
 uint32_t magnitude_to_exponent(uint32_t float_bits, uint32_t mode, bool finite) {
   const uint32_t magnitude = float_bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return 0xff;
@@ -273,8 +273,8 @@ void register_convert_half(OpcodeTable& table) {
     table.add(std::string("cvt") + small_rounding_names[mode] + ".f16.bf16", "h=h",
               small_to_small<HalfFormat, BfloatFormat>, mode);
   }
-  // Triton's way from fp8 to bf16 names no rounding: what it converts fits. What does not is rounded to
-  // nearest even.
+  // Triton's way from fp8 to bf16 names no rounding: all that it converts fits. A value that does not is
+  // rounded to nearest even.
   table.add("cvt.bf16.f16", "h=h", small_to_small<BfloatFormat, HalfFormat>, round_nearest_even);
   for (uint32_t mode :
        {uint32_t{round_nearest_even}, uint32_t{round_toward_zero}, uint32_t{round_nearest_away}}) {

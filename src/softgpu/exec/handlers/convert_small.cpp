@@ -24,7 +24,7 @@ SOFTGPU_INLINE float load_half(Wide wide, uint32_t word, uint32_t which) {
   return wide == Wide::f16x2 ? HalfFormat::load(bits) : BfloatFormat::load(bits);
 }
 
-// What is not finite saturates; .relu gives +0 for all that is negative, -0 included.
+// A value that is not finite saturates; .relu gives +0 for all that is negative, -0 included.
 uint32_t to_small(float value, uint32_t aux) {
   const bool negative = std::bit_cast<uint32_t>(value) >> 31 && value == value;
   return round_to_format((aux & relu_flag) && negative ? 0.0 : double{value}, format_of_small(small_of(aux)),

@@ -9,7 +9,7 @@ namespace {
 
 // 2^x = 2^n * 2^f with n = round(x), |f| <= 1/2; Taylor series of e^(f ln 2), truncation below 2^-27.
 SOFTGPU_INLINE float power_of_two(float x) {
-  // What is no number becomes one too, until the end: converting it to an integer is undefined.
+  // A NaN becomes a number too, until the end: converting it to an integer is undefined.
   const float limited = !(x >= -160.0f) ? -160.0f : x > 160.0f ? 160.0f : x;
   const float n = std::nearbyint(limited);
   const float f = (limited - n) * 0.693147180559945f;

@@ -1,4 +1,4 @@
-// Unrolled loops read many elements through one register with different offsets. What its lanes look like
+// Unrolled loops read many elements through one register with different offsets. The shape of its lanes
 // (one behind the other, all the same) has to be found out once, at the first access.
 //
 // The later accesses stand in the same stretch of code without a label, so that a lane comes to them by the

@@ -1,5 +1,5 @@
-// Work that several threads share: who joins has left before share() returns, whoever else shares at that
-// time.
+// Work that several threads share: a thread that joins has left before share() returns, whoever else shares
+// at that time.
 #include "softgpu/exec/run/helper_threads.h"
 
 #include <atomic>

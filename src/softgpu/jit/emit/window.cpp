@@ -47,12 +47,12 @@ void Emitter::mark_place() {
   line("store volatile i32 " + number(current_ + 1) + ", ptr %warp_pc");
   if (marked_mask_ == mask_) return;
   line("store volatile i32 " + mask_ + ", ptr %warp_mask");
-  // What stands behind a guard is not always executed.
+  // An instruction behind a guard is not always executed.
   marked_mask_ = guarded_ ? "" : mask_;
 }
 
 // Kernels walk through memory, from warp to warp or from round to round of a loop: rows lie side by side, or
-// as far apart as the last two. What is not there is fetched without harm.
+// as far apart as the last two. Memory that is not there is fetched without harm.
 void Emitter::fetch_ahead(const std::string& pointer, uint32_t row_bytes) {
   std::string distance = number(steps_ahead * row_bytes);
   if (graph_.blocks[current_block_].in_loop) {
