@@ -61,8 +61,8 @@ struct DeviceTimer::State {
     void* event;
   };
 
-  State(EventFunctions functions_, Usage& usage_, Clock clock_)
-      : functions(functions_), usage(usage_), clock(std::move(clock_)) {}
+  State(EventFunctions driver_functions, Usage& session_usage, Clock own_clock)
+      : functions(driver_functions), usage(session_usage), clock(std::move(own_clock)) {}
 
   EventFunctions functions;
   Usage& usage;

@@ -127,30 +127,30 @@ template <class T>
 struct WiderOf;
 template <>
 struct WiderOf<uint16_t> {
-  using type = uint32_t;
+  using Type = uint32_t;
 };
 template <>
 struct WiderOf<int16_t> {
-  using type = int32_t;
+  using Type = int32_t;
 };
 template <>
 struct WiderOf<uint32_t> {
-  using type = uint64_t;
+  using Type = uint64_t;
 };
 template <>
 struct WiderOf<int32_t> {
-  using type = int64_t;
+  using Type = int64_t;
 };
 template <>
 struct WiderOf<uint64_t> {
-  using type = unsigned __int128;
+  using Type = unsigned __int128;
 };
 template <>
 struct WiderOf<int64_t> {
-  using type = __int128;
+  using Type = __int128;
 };
 template <class T>
-using Wider = typename WiderOf<T>::type;
+using Wider = typename WiderOf<T>::Type;
 
 // std::make_unsigned, but 16-bit arithmetic in 32 bits so that promotion to int cannot overflow.
 template <class T>
