@@ -38,7 +38,7 @@ DeviceDescription describe(int card) {
   const auto limits = driver::DeviceLimits::of(settings());
   DeviceDescription device;
   device.ordinal = card;
-  device.name = driver::kIdentity.device_name;
+  device.name = driver::driver_identity.device_name;
   device.uuid = driver::uuid_digits_of_card(card);
   device.software = true;
   device.total_mib = settings().memory_bytes >> 20U;
@@ -67,7 +67,7 @@ std::optional<DeviceProfile> devices() {
 
 std::vector<ProcessUse> processes(unsigned index) {
   std::vector<ProcessUse> found;
-  if (index >= usage::kMaxCards) return found;
+  if (index >= usage::max_cards) return found;
   for (const auto& [pid, record] : usage::UsageFolder().read()) {
     const usage::CardUsage& card = (*record)->cards[index];
     const std::uint64_t memory = card.memory.load(std::memory_order_relaxed);

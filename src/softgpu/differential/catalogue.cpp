@@ -57,14 +57,14 @@ Widths widths_of(std::string_view signature) {
 
 // What the generator writes without the table's help, or the machine of the reference does by itself.
 bool is_done_elsewhere(std::string_view name) {
-  static const std::set<std::string_view> kBases{
+  static const std::set<std::string_view> bases_done_elsewhere{
       "mov",      "cvta",  "isspacep",  "membar",     "fence",   "exit",          "shfl",
       "vote",     "match", "redux",     "bar",        "trap",    "brkpt",         "nanosleep",
       "prefetch", "elect", "movmatrix", "activemask", "pmevent", "griddepcontrol"};
   const bool synchronised = name.find(".sync") != std::string_view::npos;
   const std::string_view base = name.substr(0, name.find('.'));
   if (base == "shfl" || base == "vote") return synchronised;
-  return kBases.contains(base);
+  return bases_done_elsewhere.contains(base);
 }
 
 }  // namespace

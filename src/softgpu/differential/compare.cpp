@@ -25,18 +25,18 @@ std::string place(size_t offset) {
     return std::string(what) + " of thread " + std::to_string((offset - begin) / bytes) + ", byte " +
            std::to_string((offset - begin) % bytes);
   };
-  if (offset < kScratch) return "table at " + std::to_string(offset);
-  if (offset < kCounters) return of_thread("scratch memory", kScratch, kScratchBytes);
-  if (offset < kOutput) return "counter " + std::to_string((offset - kCounters) / 8);
-  if (offset < kApproximate) return of_thread("output", kOutput, kOutputBytes);
-  return of_thread("approximate results", kApproximate, kSlotsBytes);
+  if (offset < scratch_offset) return "table at " + std::to_string(offset);
+  if (offset < counters_offset) return of_thread("scratch memory", scratch_offset, scratch_bytes);
+  if (offset < output_offset) return "counter " + std::to_string((offset - counters_offset) / 8);
+  if (offset < approximate_offset) return of_thread("output", output_offset, output_bytes);
+  return of_thread("approximate results", approximate_offset, slots_bytes);
 }
 
 }  // namespace
 
 std::optional<std::string> difference(const Program& program, const Outcome& expected, const Outcome& got) {
   if (!got.error.empty()) return got.error;
-  for (size_t offset = 0; offset < layout::kApproximate; offset += 8) {
+  for (size_t offset = 0; offset < layout::approximate_offset; offset += 8) {
     const uint64_t want = word_at(expected.memory, offset), have = word_at(got.memory, offset);
     if (want != have) {
       return place(offset) + ": " + hexadecimal(have) + " instead of " + hexadecimal(want);
@@ -44,7 +44,7 @@ std::optional<std::string> difference(const Program& program, const Outcome& exp
   }
   for (size_t thread = 0; thread < program.threads(); ++thread) {
     for (size_t slot = 0; slot < program.approximate.size(); ++slot) {
-      const size_t at = layout::kApproximate + thread * layout::kSlotsBytes + slot * layout::kSlotBytes;
+      const size_t at = layout::approximate_offset + thread * layout::slots_bytes + slot * layout::slot_bytes;
       for (size_t cell = 0; cell < 24; cell += 8) {
         if (word_at(expected.memory, at + cell) != word_at(got.memory, at + cell)) {
           return place(at + cell) + ": an operand differs";

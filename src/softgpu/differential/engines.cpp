@@ -29,13 +29,13 @@ class Reference : public Engine {
  public:
   Reference() : Engine("reference") {}
   std::string run(const Program& program, const std::string& text, std::span<std::byte> arena) override {
-    constexpr uint64_t kStepLimit = 2'000'000;
+    constexpr uint64_t step_limit = 2'000'000;
     const Parameters parameters = parameters_of(program, arena);
     try {
       const ptx::Module module = ptx::parse(text);
       reference::Machine machine(module, arena);
       machine.run("k", {program.grid, program.block, 0}, std::as_bytes(std::span(&parameters, 1)),
-                  kStepLimit);
+                  step_limit);
     } catch (const reference::Undefined& undefined) {
       return undefined.what();
     } catch (const CompileError& error) {
@@ -62,7 +62,7 @@ class Watchdog {
 
  private:
   void watch() {
-    constexpr int kTicks = 200;  // of 100 ms
+    constexpr int most_ticks = 200;  // of 100 ms
     uint64_t seen = 0;
     int ticks = 0;
     while (!ended_) {
@@ -70,7 +70,7 @@ class Watchdog {
       const uint64_t now = launches_;
       ticks = now == seen ? ticks + 1 : 0;
       seen = now;
-      if (ticks > kTicks) cancel_ = true;
+      if (ticks > most_ticks) cancel_ = true;
     }
   }
 
@@ -173,7 +173,7 @@ class CompilingEngine : public Tier1 {
 }  // namespace
 
 Arena::Arena()
-    : begin_(static_cast<std::byte*>(std::aligned_alloc(4096, (layout::kBytes + 4095) / 4096 * 4096))) {}
+    : begin_(static_cast<std::byte*>(std::aligned_alloc(4096, (layout::total_bytes + 4095) / 4096 * 4096))) {}
 Arena::~Arena() {
   std::free(begin_);
 }

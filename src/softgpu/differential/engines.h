@@ -24,7 +24,7 @@ class Arena {
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
-  [[nodiscard]] std::span<std::byte> bytes() const { return {begin_, layout::kBytes}; }
+  [[nodiscard]] std::span<std::byte> bytes() const { return {begin_, layout::total_bytes}; }
 
  private:
   std::byte* begin_;

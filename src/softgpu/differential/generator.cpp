@@ -108,10 +108,10 @@ void Generator::write_prologue(bool entry) {
     emit_setting(to, "mad.wide.u32 " + to + ", %gtid, " + std::to_string(stride) + ", %base; add.s64 " + to +
                          ", " + to + ", " + std::to_string(offset) + ";");
   };
-  for (size_t t = 0; t < kTables; ++t) pointer(name("%tab", t), t * kTableBytes, 8);
-  pointer("%scratch", kScratch, kScratchBytes);
-  pointer("%approximate", kApproximate, kSlotsBytes);
-  pointer("%output", kOutput, kOutputBytes);
+  for (size_t t = 0; t < table_count; ++t) pointer(name("%tab", t), t * table_bytes, 8);
+  pointer("%scratch", scratch_offset, scratch_bytes);
+  pointer("%approximate", approximate_offset, slots_bytes);
+  pointer("%output", output_offset, output_bytes);
   emit_setting("%own", "mov.u32 %own, own; mad.lo.u32 %own, %tid, 16, %own;");
   emit_setting("%exchanged", "mov.u32 %exchanged, exchanged; mad.lo.u32 %exchanged, %tid, 8, %exchanged;");
   const auto table_of = [&](int bits) {

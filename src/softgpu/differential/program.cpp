@@ -101,14 +101,18 @@ void Program::drop_unused() {
 
 std::vector<std::byte> initial_memory(uint64_t seed) {
   Random random(seed ^ 0x5eed);
-  std::vector<std::byte> memory(layout::kBytes);
-  const reference::FloatFormat* const formats[] = {&reference::kF16, &reference::kBf16, &reference::kF32,
-                                                   &reference::kF64, nullptr,           nullptr};
-  for (size_t table = 0; table < layout::kTables; ++table) {
-    std::byte* const begin = memory.data() + table * layout::kTableBytes;
-    const bool plain = table + 1 == layout::kTables;
+  std::vector<std::byte> memory(layout::total_bytes);
+  const reference::FloatFormat* const formats[] = {&reference::f16_format,
+                                                   &reference::bf16_format,
+                                                   &reference::f32_format,
+                                                   &reference::f64_format,
+                                                   nullptr,
+                                                   nullptr};
+  for (size_t table = 0; table < layout::table_count; ++table) {
+    std::byte* const begin = memory.data() + table * layout::table_bytes;
+    const bool plain = table + 1 == layout::table_count;
     const auto bytes = formats[table] != nullptr ? static_cast<size_t>(formats[table]->total_bits()) / 8 : 8;
-    for (size_t at = 0; at + bytes <= layout::kTableBytes; at += bytes) {
+    for (size_t at = 0; at + bytes <= layout::table_bytes; at += bytes) {
       const uint64_t value = plain ? random.next()
                              : formats[table] != nullptr
                                  ? interesting_float(random, *formats[table])
@@ -117,7 +121,7 @@ std::vector<std::byte> initial_memory(uint64_t seed) {
       std::memcpy(begin + at, &value, bytes);
     }
   }
-  for (size_t at = layout::kScratch; at < layout::kCounters; at += 8) {
+  for (size_t at = layout::scratch_offset; at < layout::counters_offset; at += 8) {
     const uint64_t value = random.next();
     std::memcpy(memory.data() + at, &value, 8);
   }

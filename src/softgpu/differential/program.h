@@ -14,16 +14,17 @@ namespace softgpu::differential {
 
 // Global memory of every launch. Tables hold operands of one type, of which a thread reads its own stretch.
 namespace layout {
-inline constexpr size_t kThreads = 160;  // at most, in all blocks
-inline constexpr size_t kTableEntries = 96, kTableBytes = (kThreads + kTableEntries) * 8;
-inline constexpr size_t kTables = 6;  // f16, bf16, f32, f64, integers, plain bits
-inline constexpr size_t kScratch = kTables * kTableBytes, kScratchBytes = 64;
-inline constexpr size_t kCounters = kScratch + kThreads * kScratchBytes, kCounterBytes = 16 * 8;
-inline constexpr size_t kOutput = kCounters + kCounterBytes, kOutputBytes = 320;
-inline constexpr size_t kApproximate = kOutput + kThreads * kOutputBytes;
+inline constexpr size_t most_threads = 160;  // at most, in all blocks
+inline constexpr size_t table_entries = 96, table_bytes = (most_threads + table_entries) * 8;
+inline constexpr size_t table_count = 6;  // f16, bf16, f32, f64, integers, plain bits
+inline constexpr size_t scratch_offset = table_count * table_bytes, scratch_bytes = 64;
+inline constexpr size_t counters_offset = scratch_offset + most_threads * scratch_bytes,
+                        counter_bytes = 16 * 8;
+inline constexpr size_t output_offset = counters_offset + counter_bytes, output_bytes = 320;
+inline constexpr size_t approximate_offset = output_offset + most_threads * output_bytes;
 // An approximate result with its operands: two operands, whether it was computed at all, the result.
-inline constexpr size_t kSlots = 6, kSlotBytes = 32, kSlotsBytes = kSlots * kSlotBytes;
-inline constexpr size_t kBytes = kApproximate + kThreads * kSlotsBytes;
+inline constexpr size_t slot_count = 6, slot_bytes = 32, slots_bytes = slot_count * slot_bytes;
+inline constexpr size_t total_bytes = approximate_offset + most_threads * slots_bytes;
 }  // namespace layout
 
 struct Line {

@@ -33,9 +33,9 @@ std::string Generator::guard() {
 
 // One value for all threads now and then: engines treat it in ways of their own.
 std::string Generator::in_table(int table) {
-  const uint64_t entry = 8 * random_.below(layout::kTableEntries);
+  const uint64_t entry = 8 * random_.below(layout::table_entries);
   if (random_.chance(small_ ? 45 : 15)) {
-    return "[%base+" + std::to_string(static_cast<uint64_t>(table) * layout::kTableBytes + entry) + "]";
+    return "[%base+" + std::to_string(static_cast<uint64_t>(table) * layout::table_bytes + entry) + "]";
   }
   return "[" + name("%tab", static_cast<uint64_t>(table)) + "+" + std::to_string(entry) + "]";
 }
@@ -44,11 +44,11 @@ std::string Generator::in_table(int table) {
 std::string Generator::loaded(int bits, const FloatFormat* format) {
   const char* const prefix = bits == 16 ? "%th" : bits == 32 ? "%tw" : "%tx";
   const std::string to = name(prefix, 1 + random_.below(3));
-  const int table = format == &reference::kF64    ? 3
-                    : format == &reference::kF32  ? 2
-                    : format == &reference::kBf16 ? 1
-                    : format == &reference::kF16  ? 0
-                                                  : (random_.chance(70) ? 4 : 5);
+  const int table = format == &reference::f64_format    ? 3
+                    : format == &reference::f32_format  ? 2
+                    : format == &reference::bf16_format ? 1
+                    : format == &reference::f16_format  ? 0
+                                                        : (random_.chance(70) ? 4 : 5);
   emit("ld.global.b" + std::to_string(bits) + " " + to + ", " + in_table(table) + ";");
   return to;
 }
@@ -118,7 +118,7 @@ void Generator::write_canonical_nan(const Operation& operation, const std::strin
   const FloatFormat& format = *operation.format;
   const auto one = [&](const std::string& part) {
     if (format.total_bits() == 16) {
-      const std::string type = &format == &reference::kF16 ? "f16" : "bf16";
+      const std::string type = &format == &reference::f16_format ? "f16" : "bf16";
       emit_fixed("setp.nan." + type + " %tp1, " + part + ", " + part + "; selp.b16 " + part + ", 0x7fff, " +
                  part + ", %tp1;");
     } else {
@@ -141,7 +141,7 @@ void Generator::write_canonical_nan(const Operation& operation, const std::strin
 // The result goes nowhere but into the output, with its operands, to be compared by its bound.
 void Generator::write_approximation() {
   const size_t slot = program_.approximate.size();
-  if (slot == layout::kSlots) return;
+  if (slot == layout::slot_count) return;
   group([&] {
     const CatalogueEntry& entry = catalogue_.choose_approximate(random_);
     const Operation& operation = *entry.operation;
@@ -157,7 +157,7 @@ void Generator::write_approximation() {
                  (random_.chance(70) ? loaded(bits, operation.source_format) : any(bits)) + ";");
       text += ", " + operand;
     }
-    const std::string place = "[%approximate+" + std::to_string(slot * layout::kSlotBytes);
+    const std::string place = "[%approximate+" + std::to_string(slot * layout::slot_bytes);
     emit_fixed(text + ";");
     for (size_t i = 0; i < operation.sources.size(); ++i) {
       emit_fixed("st.global" + type + place + "+" + std::to_string(8 * i) + "], " + name(prefix, 4 + i) +
@@ -184,10 +184,10 @@ void Generator::write_carries() {
 void Generator::write_move() {
   switch (random_.below(8)) {
     case 0: {
-      static const std::vector<std::string> kSpecial{
+      static const std::vector<std::string> special_registers{
           "%tid.x",  "%tid.y",       "%tid.z",       "%ntid.x",      "%ctaid.x",     "%nctaid.x",   "%laneid",
           "%warpid", "%lanemask_eq", "%lanemask_lt", "%lanemask_le", "%lanemask_ge", "%lanemask_gt"};
-      return emit(guard() + "mov.u32 " + any(32) + ", " + random_.one_of(kSpecial) + ";");
+      return emit(guard() + "mov.u32 " + any(32) + ", " + random_.one_of(special_registers) + ";");
     }
     case 1:
       return emit(guard() + "mov.b32 " + any(32) + ", {" + any(16) + ", " + any(16) + "};");

@@ -75,7 +75,7 @@ void Generator::write_mma() {
     };
     fill("%fa", form.a_registers(), pattern_of(form.a.format, form.a.bits, form.a.shift));
     fill("%fb", form.b_registers(), pattern_of(form.b.format, form.b.bits, form.b.shift));
-    const int sum_bits = form.sum == &reference::kF16 ? 16 : bits;
+    const int sum_bits = form.sum == &reference::f16_format ? 16 : bits;
     fill("%fc", form.sum_registers(), pattern_of(form.sum, sum_bits, 0));
     if (form.saturates) {  // when it does depends on the order of the sum
       for (int i = 0; i < form.sum_registers(); ++i) {

@@ -13,7 +13,7 @@ std::string plus(const std::string& base, uint64_t offset) {
 // In this thread's 64 bytes of global or 16 bytes of shared memory.
 void Generator::write_private_access() {
   const bool shared = random_.chance(35);
-  const uint64_t room = shared ? 16 : layout::kScratchBytes;
+  const uint64_t room = shared ? 16 : layout::scratch_bytes;
   const std::string space = shared
                                 ? random_.one_of({".shared", ".shared::cta"})
                                 : random_.one_of({".global", "", ".relaxed.gpu.global", ".volatile.global"});
@@ -117,7 +117,7 @@ void Generator::write_atomic() {
   const std::string opcode = std::string(returns ? "atom" : "red") +
                              (returns || order.empty() ? order : ".relaxed.gpu") +
                              (shared ? ".shared" : random_.one_of({".global", ""})) + "." + operation + " ";
-  const uint64_t room = shared ? 16 : layout::kScratchBytes;
+  const uint64_t room = shared ? 16 : layout::scratch_bytes;
   const std::string at = plus(shared ? "%own" : "%scratch", bytes * random_.below(room / bytes));
   group([&] {
     std::string operands = ", " + (bits == 128 ? any(128) : source(bits, known->format));
@@ -143,12 +143,12 @@ void Generator::write_atomic() {
 
 // Many threads on one address: operations that may come in any order, one kind for each address.
 void Generator::write_counter() {
-  static const std::vector<std::pair<std::string, int>> kCounters{
+  static const std::vector<std::pair<std::string, int>> counter_operations{
       {"add.u32", 32}, {"add.u64", 64}, {"min.s32", 32}, {"max.u32", 32}, {"and.b32", 32}, {"or.b32", 32},
       {"xor.b32", 32}, {"max.s64", 64}, {"min.u64", 64}, {"xor.b64", 64}, {"or.b64", 64},  {"add.s32", 32}};
-  const size_t which = random_.below(kCounters.size());
-  const auto& [operation, bits] = kCounters[which];
-  const std::string at = plus("%base", layout::kCounters + 8 * which);
+  const size_t which = random_.below(counter_operations.size());
+  const auto& [operation, bits] = counter_operations[which];
+  const std::string at = plus("%base", layout::counters_offset + 8 * which);
   emit(guard() + "red.global." + operation + " " + at + ", " + any(bits) + ";");
 }
 
@@ -157,7 +157,7 @@ void Generator::write_copy_async() {
     const auto bytes = random_.one_of<uint64_t>({4, 8, 16});
     std::string text = std::string("cp.async.") + (bytes == 16 && random_.chance(50) ? "cg" : "ca") +
                        ".shared.global " + plus("%own", bytes * random_.below(16 / bytes)) + ", " +
-                       plus("%scratch", bytes * random_.below(layout::kScratchBytes / bytes)) + ", " +
+                       plus("%scratch", bytes * random_.below(layout::scratch_bytes / bytes)) + ", " +
                        std::to_string(bytes);
     if (random_.chance(30)) {
       emit_fixed("and.b32 %tw0, " + any(32) + ", " + std::to_string(bytes - 1) + ";");

@@ -15,7 +15,7 @@
 namespace softgpu::jit {
 namespace {
 
-constexpr std::uint64_t kMostCode = std::uint64_t{64} << 20;
+constexpr std::uint64_t most_code_bytes = std::uint64_t{64} << 20;
 
 // Closed at the end of the scope.
 struct Descriptor {
@@ -111,7 +111,7 @@ std::optional<std::vector<std::byte>> CodeCache::load(const std::string& name) c
   if (file.number < 0 || fstat(file.number, &state) != 0 || !S_ISREG(state.st_mode) || !is_ours_alone(state))
     return std::nullopt;
   const auto size = static_cast<std::uint64_t>(state.st_size);
-  if (size <= digest.size() || size > kMostCode) return std::nullopt;
+  if (size <= digest.size() || size > most_code_bytes) return std::nullopt;
   std::vector<std::byte> code(size - digest.size());
   if (!read_all(file.number, digest) || !read_all(file.number, code) || digest_of(name, code) != digest)
     return std::nullopt;
@@ -120,7 +120,7 @@ std::optional<std::vector<std::byte>> CodeCache::load(const std::string& name) c
 }
 
 void CodeCache::store(const std::string& name, std::span<const std::byte> code) const {
-  if (folder_ < 0 || code.size() > kMostCode) return;
+  if (folder_ < 0 || code.size() > most_code_bytes) return;
   const std::string unfinished = name + "." + std::to_string(getpid()) + ".new";
   {
     const Descriptor file(

@@ -1,6 +1,6 @@
 // Machine code of earlier processes, in files that are named by what it was made from.
 //
-// Whoever can write there can run code as this user. So folder and files must be this user's and nobody
+// Anybody that can write there can run code as this user. So folder and files must be this user's and nobody
 // else's to write, links are not followed, and a file is used only if it has the digest that it begins with:
 // a damaged one is as good as none. Files appear by rename, complete or not at all; the longest unused go
 // first.
@@ -17,11 +17,11 @@ namespace softgpu::jit {
 
 class CodeCache {
  public:
-  static constexpr std::uint64_t kMostBytes = std::uint64_t{256} << 20;
+  static constexpr std::uint64_t default_most_bytes = std::uint64_t{256} << 20;
 
   // A cache in `folder`, which is made if it is missing; without one if that is empty or not safe, and
   // `problem` then says why.
-  CodeCache(const std::string& folder, std::string& problem, std::uint64_t most_bytes = kMostBytes);
+  CodeCache(const std::string& folder, std::string& problem, std::uint64_t most_bytes = default_most_bytes);
   ~CodeCache();
   CodeCache(const CodeCache&) = delete;
   CodeCache& operator=(const CodeCache&) = delete;

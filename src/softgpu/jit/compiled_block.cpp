@@ -20,11 +20,11 @@
 namespace softgpu::jit {
 namespace {
 
-constexpr uint32_t kRounds =
+constexpr uint32_t most_rounds =
     4096;  // of all warps from barrier to barrier, before a cancellation is looked for
 // That are taken together: with fewer, what is fetched ahead is the other threads', and the own beginning is
 // not.
-constexpr uint32_t kMostBlocks = 512;
+constexpr uint32_t most_blocks = 512;
 
 // Lanes that ended in compiled code end for the scheduler too.
 void retire(Warp& warp, uint32_t lanes) {
@@ -97,7 +97,7 @@ void CompiledBody::make_state(Block& block) const {
   context.block_x = &block.index.x;
   context.primary_begin = launch.memory->primary_begin;
   // Another beginning is left to the interpreter, access by access.
-  const bool aligned = context.primary_begin % kWindowAlignment == 0;
+  const bool aligned = context.primary_begin % window_alignment == 0;
   context.primary_bytes = aligned ? launch.memory->primary_end - context.primary_begin : 0;
   context.shared_base = reinterpret_cast<uint64_t>(block.shared);
   context.shared_bytes = launch.shared_bytes;
@@ -118,20 +118,20 @@ void CompiledBody::start(Block& block) const {
   auto& state = static_cast<State&>(*block.compiled_state);
   for (uint32_t w = 0; w < block.warp_count; ++w) {
     Warp& warp = block.warps[w];
-    const uint32_t rest = block.threads - w * kLanes;
+    const uint32_t rest = block.threads - w * warp_lanes;
     if (!state.fast) {
       warp.groups.clear();
       std::erase(warp.free_frames, &state.frames[w]);
     }
-    warp.live = rest >= kLanes ? kFullMask : (uint32_t{1} << rest) - 1;
+    warp.live = rest >= warp_lanes ? full_mask : (uint32_t{1} << rest) - 1;
     warp.group_mask = 0;
     warp.rotated = warp.yield_requested = warp.must_converge_now = false;
     warp.branch_budget = 0;
-    warp.budget_limit = kBranchBudget;
+    warp.budget_limit = full_branch_budget;
     warp.frame = &state.frames[w];
     warp.registers = warp.frame->registers;
     warp.code = tier_->function.code.data();
-    state.warp_entries[w] = kStart;
+    state.warp_entries[w] = start_entry;
   }
   state.fast = true;
   RunContext& context = state.context;
@@ -154,7 +154,7 @@ void CompiledBody::take_more_blocks(Block& block, State& state) const {
   const uint64_t remaining = launch.blocks - std::min(launch.blocks, state.first + 1);
   const uint64_t fair =
       launch.multiprocessors == 1 ? remaining : remaining / (4 * uint64_t{launch.multiprocessors});
-  const uint64_t count = std::min({in_row, fair, uint64_t{kMostBlocks}});
+  const uint64_t count = std::min({in_row, fair, uint64_t{most_blocks}});
   if (count == 0) return;
   uint64_t expected = state.first + 1;
   if (launch.next_block.compare_exchange_strong(expected, expected + count))
@@ -174,17 +174,17 @@ BlockStatus CompiledBody::run(Block& block, uint64_t slice_instructions) const {
   context.running = &fault_guard().warp;
   while (state.fast) {
     context.executed = 0;
-    context.rounds = kRounds;
-    context.budget = kBranchBudget;
+    context.rounds = most_rounds;
+    context.budget = full_branch_budget;
     const uint32_t before = context.block_index[0];
-    const uint32_t outcome = body_(&context, kAllWarps);
+    const uint32_t outcome = body_(&context, all_warps_entry);
     const uint64_t whole_blocks = context.block_index[0] - before;
     block.warps[0].clock += context.executed + whole_blocks * block.warp_count * tier_->function.code.size();
-    if (outcome == kFinished) {
+    if (outcome == outcome_finished) {
       end_blocks(block, state);
       return BlockStatus::finished;
     }
-    if (outcome != kRoundsOver) leave_fast_path(block, state, outcome);
+    if (outcome != outcome_rounds_over) leave_fast_path(block, state, outcome);
     if (block.launch.cancelled() || block.executed() >= limit) return BlockStatus::running;
   }
   return run_general(block, state, limit);
@@ -220,11 +220,11 @@ void CompiledBody::leave_fast_path(Block& block, State& state, uint32_t outcome)
     warp.frame = &frame;
     block.live_threads += static_cast<uint32_t>(std::popcount(warp.live));
     const uint32_t entry = state.warp_entries[w];
-    if (w == leaving || entry == kEnded || warp.live == 0) continue;
+    if (w == leaving || entry == ended_entry || warp.live == 0) continue;
     Group group;
     group.mask = warp.live;
     group.frame = &frame;
-    if (entry != kStart) {
+    if (entry != start_entry) {
       const uint32_t b = (entry - barrier_entry(0)) / 2;
       for (const SavedRegister& saved : entries_[entry_of_[begin_of_[b]] - 1].barrier_registers)
         bring_home(frame.registers, saved, warp.live);
@@ -243,7 +243,7 @@ void CompiledBody::stopped(State& state, Warp& warp, uint32_t outcome) const {
   Frame& frame = state.frames[warp.index];
   warp.branch_budget = context.budget;
   warp.group_mask = 0;
-  if (outcome != kFinished) {
+  if (outcome != outcome_finished) {
     for (const SavedRegister& saved : exits_[context.exit_table])
       bring_home(frame.registers, saved, context.owned);
   }
@@ -259,7 +259,7 @@ void CompiledBody::stopped(State& state, Warp& warp, uint32_t outcome) const {
     if (state.masks[b] != 0) push(state.masks[b], begin_of_[b]);
     state.masks[b] = 0;
   }
-  if (outcome == kInterpret && context.exit_mask != 0) push(context.exit_mask, context.exit_pc);
+  if (outcome == outcome_interpret && context.exit_mask != 0) push(context.exit_mask, context.exit_pc);
   warp.frame = &frame;
   retire(warp, context.exited);
 }
@@ -325,8 +325,8 @@ bool CompiledBody::enter(State& state, Warp& warp, bool& turn_over) const {
   const uint32_t outcome = body_(&context, general_entry(entry.block));
   warp.clock += context.executed;
   stopped(state, warp, outcome);
-  turn_over = outcome == kTurnOver;
-  if (outcome == kInterpret) {
+  turn_over = outcome == outcome_turn_over;
+  if (outcome == outcome_interpret) {
     // The instruction at which it stopped is the interpreter's.
     if (warp.live == 0 || !select_group(warp, false)) {
       turn_over = true;

@@ -12,45 +12,45 @@
 namespace {
 
 int idle_milliseconds() {
-  constexpr long kSeconds = 30, kMostSeconds = 86'400;
+  constexpr long default_seconds = 30, most_seconds = 86'400;
   const char* const text = std::getenv("GPUPOOL_SOFTGPU_JIT_IDLE_SECONDS");
   char* end = nullptr;
   const long given = text == nullptr ? 0 : std::strtol(text, &end, 10);
-  const bool valid = text != nullptr && end != text && *end == '\0' && given > 0 && given <= kMostSeconds;
-  return static_cast<int>(1000 * (valid ? given : kSeconds));
+  const bool valid = text != nullptr && end != text && *end == '\0' && given > 0 && given <= most_seconds;
+  return static_cast<int>(1000 * (valid ? given : default_seconds));
 }
 
 }  // namespace
 
 int main() {
   using softgpu::jit::MessageKind;
-  constexpr int kSocket = 0, kNiceness = 5;
+  constexpr int socket_number = 0, niceness = 5;
   int type = 0;
   socklen_t size = sizeof type;
-  if (getsockopt(kSocket, SOL_SOCKET, SO_TYPE, &type, &size) != 0) {
+  if (getsockopt(socket_number, SOL_SOCKET, SO_TYPE, &type, &size) != 0) {
     std::fputs("gpupool-softgpu-jit is started by the software GPU; it is no command\n", stderr);
     return 2;
   }
   // Launches go on meanwhile, in the interpreter.
-  setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kNiceness);
+  setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + niceness);
   std::string why;
   const softgpu::jit::Llvm* const llvm = softgpu::jit::Llvm::get(why);
   if (llvm == nullptr) {
-    softgpu::jit::send_message(kSocket, MessageKind::problem, why);
+    softgpu::jit::send_message(socket_number, MessageKind::problem, why);
     return 1;
   }
-  if (!softgpu::jit::send_message(kSocket, MessageKind::ready, llvm->identity())) return 1;
+  if (!softgpu::jit::send_message(socket_number, MessageKind::ready, llvm->identity())) return 1;
   const int idle = idle_milliseconds();
   MessageKind kind{};
   std::string text;
-  while (softgpu::jit::receive_message(kSocket, kind, text, idle) && kind == MessageKind::text) {
+  while (softgpu::jit::receive_message(socket_number, kind, text, idle) && kind == MessageKind::text) {
     std::string error;
     const auto object = llvm->compile(text, error);
     const bool sent =
         object ? softgpu::jit::send_message(
-                     kSocket, MessageKind::object,
+                     socket_number, MessageKind::object,
                      std::string_view(reinterpret_cast<const char*>(object->data()), object->size()))
-               : softgpu::jit::send_message(kSocket, MessageKind::problem, error);
+               : softgpu::jit::send_message(socket_number, MessageKind::problem, error);
     if (!sent) break;
   }
   // Without destructors: there is nothing to put in order.

@@ -23,14 +23,14 @@ namespace softgpu::jit {
 namespace {
 
 // Of the compiler's processor time: on a busy machine it takes many times as long by the clock.
-constexpr int kStartMilliseconds = 20'000;    // LLVM is large
-constexpr int kCompileMilliseconds = 60'000;  // a kernel that takes longer stays interpreted
+constexpr int start_milliseconds = 20'000;    // LLVM is large
+constexpr int compile_milliseconds = 60'000;  // a kernel that takes longer stays interpreted
 // By the clock, for a compiler that computes nothing: it is looked at so often, and given up after so many
 // looks.
-constexpr int kLookMilliseconds = 250;
-constexpr int kMostLooks = 2'400;
+constexpr int look_milliseconds = 250;
+constexpr int most_looks = 2'400;
 // For the rest of an answer that has begun to arrive.
-constexpr int kTransferMilliseconds = 60'000;
+constexpr int transfer_milliseconds = 60'000;
 
 // What a process has computed so far; negative: it is not there.
 std::int64_t processor_milliseconds(pid_t process) {
@@ -51,10 +51,10 @@ std::string path_of_compiler() {
   char resolved[PATH_MAX];
   if (realpath(place.dli_fname, resolved) == nullptr) return "";
   const std::string file = resolved;
-  return file.substr(0, file.rfind('/') + 1) + std::string(kCompilerName);
+  return file.substr(0, file.rfind('/') + 1) + std::string(compiler_name);
 }
 
-// What a person has preloaded for the program is not for the compiler.
+// Libraries that a person has preloaded for the program are not for the compiler.
 std::vector<char*> environment_without_preload() {
   std::vector<char*> made;
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
@@ -83,7 +83,7 @@ bool CompilerProcess::start(std::string& problem) {
     if (path.empty() || access(path.c_str(), X_OK) != 0 ||
         socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
       hopeless_ = true;
-      problem_ = problem = "there is no program " + (path.empty() ? std::string(kCompilerName) : path);
+      problem_ = problem = "there is no program " + (path.empty() ? std::string(compiler_name) : path);
       return false;
     }
     posix_spawn_file_actions_t files;
@@ -104,7 +104,7 @@ bool CompilerProcess::start(std::string& problem) {
     posix_spawnattr_setpgroup(&attributes, 0);
     posix_spawnattr_setflags(&attributes,
                              POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
-    std::string name(kCompilerName);
+    std::string name(compiler_name);
     char* const arguments[] = {name.data(), nullptr};
     std::vector<char*> environment = environment_without_preload();
     const int failed =
@@ -124,7 +124,7 @@ bool CompilerProcess::start(std::string& problem) {
   MessageKind kind{};
   std::string text;
   const bool answered =
-      answers(kStartMilliseconds) && receive_message(socket(), kind, text, kTransferMilliseconds);
+      answers(start_milliseconds) && receive_message(socket(), kind, text, transfer_milliseconds);
   if (answered && kind == MessageKind::ready) {
     identity_ = text;
     return true;
@@ -147,15 +147,15 @@ std::optional<std::vector<std::byte>> CompilerProcess::compile(const std::string
   MessageKind kind{};
   std::string answer;
   const auto answered = [&] {
-    return send_message(socket(), MessageKind::text, text) && answers(kCompileMilliseconds) &&
-           receive_message(socket(), kind, answer, kTransferMilliseconds);
+    return send_message(socket(), MessageKind::text, text) && answers(compile_milliseconds) &&
+           receive_message(socket(), kind, answer, transfer_milliseconds);
   };
   // One that had nothing to do for long has ended by itself.
   if (!answered() && !(end() == Ending::by_itself && start(error) && answered())) {
     // The next kernel gets a new one.
     end();
     if (error.empty()) {
-      error = "LLVM ended over it, or took more than " + std::to_string(kCompileMilliseconds / 1000) +
+      error = "LLVM ended over it, or took more than " + std::to_string(compile_milliseconds / 1000) +
               " s of processor time";
     }
     return std::nullopt;
@@ -172,8 +172,8 @@ bool CompilerProcess::answers(int most_milliseconds) {
   const pid_t compiler = process();
   const std::int64_t before = processor_milliseconds(compiler);
   pollfd watched{socket(), POLLIN, 0};
-  for (int look = 0; look < kMostLooks; ++look) {
-    const int ready = poll(&watched, 1, kLookMilliseconds);
+  for (int look = 0; look < most_looks; ++look) {
+    const int ready = poll(&watched, 1, look_milliseconds);
     if (ready > 0) return true;  // an answer, or its end
     if (ready < 0 && errno != EINTR) return false;
     const std::int64_t now = processor_milliseconds(compiler);
@@ -205,7 +205,7 @@ CompilerProcess::Ending CompilerProcess::end() {
 void CompilerProcess::abandon() {
   const gpupool::MutexLock lock(process_mutex_);
   abandoned_ = true;
-  // Who waits for an answer finds the end of the stream, and puts things in order.
+  // The thread that waits for an answer finds the end of the stream, and puts things in order.
   if (process_ > 0) ::kill(process_, SIGKILL);
   if (socket_ >= 0) shutdown(socket_, SHUT_RDWR);
 }

@@ -16,7 +16,7 @@
 namespace softgpu::jit {
 
 // The program that compiles, beside this library; GPUPOOL_SOFTGPU_JIT_COMPILER names another one.
-inline constexpr std::string_view kCompilerName = "gpupool-softgpu-jit";
+inline constexpr std::string_view compiler_name = "gpupool-softgpu-jit";
 
 class CompilerProcess {
  public:

@@ -14,7 +14,7 @@ using softgpu::jit::CompilerProcess;
 
 namespace {
 
-constexpr const char* kText = "define i32 @answer() {\n  ret i32 42\n}\n";
+constexpr const char* answer_text = "define i32 @answer() {\n  ret i32 42\n}\n";
 
 // An environment variable that has another value meanwhile.
 class Setting {
@@ -48,7 +48,7 @@ TEST_CASE("text comes back as an object, and nonsense as a sentence") {
   std::string error;
   CHECK_FALSE(compiler.compile("this is no function", error));
   CHECK(error.find("expected top-level entity") != std::string::npos);
-  const auto object = compiler.compile(kText, error);
+  const auto object = compiler.compile(answer_text, error);
   REQUIRE(object);
   CHECK(std::string(reinterpret_cast<const char*>(object->data()), 4) == "\177ELF");
 }
@@ -60,9 +60,9 @@ TEST_CASE("a compiler that dies costs one kernel, and the next one has a new com
   REQUIRE(first > 0);
   REQUIRE(kill(first, SIGKILL) == 0);
   std::string error;
-  CHECK_FALSE(compiler.compile(kText, error));
+  CHECK_FALSE(compiler.compile(answer_text, error));
   CHECK(error.find("LLVM ended over it") != std::string::npos);
-  CHECK(compiler.compile(kText, error));
+  CHECK(compiler.compile(answer_text, error));
   CHECK(compiler.process() != first);
 }
 
@@ -77,7 +77,7 @@ TEST_CASE("a compiler that had nothing to do ends by itself, and the next kernel
   REQUIRE(waitid(P_PID, static_cast<id_t>(first), &ended, WEXITED | WNOWAIT) == 0);
   CHECK(ended.si_code == CLD_EXITED);
   std::string error;
-  CHECK(compiler.compile(kText, error));
+  CHECK(compiler.compile(answer_text, error));
   CHECK(error.empty());
   CHECK(compiler.process() != first);
 }
@@ -89,7 +89,7 @@ TEST_CASE("without a compiler there is a reason, and nothing is tried again") {
     std::string problem, again;
     CHECK(compiler.identity(problem).empty());
     CHECK_FALSE(problem.empty());
-    CHECK_FALSE(compiler.compile(kText, again));
+    CHECK_FALSE(compiler.compile(answer_text, again));
     CHECK(again == problem);
   }
 }
@@ -103,13 +103,13 @@ TEST_CASE("it is gone when nobody needs it any more") {
     REQUIRE(process > 0);
     compiler.abandon();
     std::string error;
-    CHECK_FALSE(compiler.compile(kText, error));
+    CHECK_FALSE(compiler.compile(answer_text, error));
   }
   CHECK(kill(process, 0) == -1);
 }
 
 TEST_CASE("machine code has the instructions that the interpreter was told to use") {
-  constexpr const char* kSum =
+  constexpr const char* sum_text =
       "define <8 x float> @sum(<8 x float> %a, <8 x float> %b) {\n  %c = fadd <8 x float> %a, %b\n"
       "  ret <8 x float> %c\n}\n";
   const auto code_for = [&](const char* instructions) {
@@ -117,7 +117,7 @@ TEST_CASE("machine code has the instructions that the interpreter was told to us
     CompilerProcess compiler;
     if (!has_llvm(compiler)) return std::string();
     std::string error;
-    const auto object = compiler.compile(kSum, error);
+    const auto object = compiler.compile(sum_text, error);
     REQUIRE(object);
     return std::string(reinterpret_cast<const char*>(object->data()), object->size());
   };

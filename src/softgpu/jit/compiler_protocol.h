@@ -25,7 +25,7 @@ struct MessageHead {
   uint32_t reserved = 0;
   uint64_t bytes;
 };
-inline constexpr uint64_t kMostMessageBytes = uint64_t{256} << 20;
+inline constexpr uint64_t most_message_bytes = uint64_t{256} << 20;
 
 // Without SIGPIPE: the program's own signals are its own.
 inline bool send_all(int socket, const void* data, size_t size) {
@@ -64,7 +64,7 @@ inline bool receive_all(int socket, void* data, size_t size, int patience_ms) {
 
 inline bool receive_message(int socket, MessageKind& kind, std::string& body, int patience_ms) {
   MessageHead head{};
-  if (!receive_all(socket, &head, sizeof head, patience_ms) || head.bytes > kMostMessageBytes) return false;
+  if (!receive_all(socket, &head, sizeof head, patience_ms) || head.bytes > most_message_bytes) return false;
   kind = head.kind;
   body.resize(head.bytes);
   return receive_all(socket, body.data(), body.size(), patience_ms);

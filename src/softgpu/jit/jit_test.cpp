@@ -14,9 +14,9 @@
 #include "softgpu/jit/emit/kernel_compiler.h"
 
 using namespace softgpu;
-using softgpu::testing::kHeader;
 using softgpu::testing::Machine;
 using softgpu::testing::Parameters;
+using softgpu::testing::ptx_header;
 
 namespace {
 
@@ -39,7 +39,7 @@ class InTier {
 };
 
 std::string kernel(const std::string& body) {
-  return kHeader +
+  return ptx_header +
          ".visible .entry k(.param .u64 p, .param .u32 n)\n{\n.reg .pred %p<8>; .reg .b16 %h<8>; .reg .b32 "
          "%r<40>, "
          "%tid, %gid, %n; .reg .b64 %x<20>, %out, %slot; .reg .f32 %f<8>; .reg .f64 %d<8>;\n"
@@ -62,11 +62,11 @@ Run run(const std::string& text, const Shape& shape, bool compiled) {
   Machine machine(text, 1);
   INFO(machine.compiled.log);
   REQUIRE(machine.image != nullptr);
-  for (uint32_t i = 0; i < Machine::kArenaBytes / 4; ++i) machine.at<uint32_t>(0)[i] = i * 2654435761u;
+  for (uint32_t i = 0; i < Machine::arena_bytes / 4; ++i) machine.at<uint32_t>(0)[i] = i * 2654435761u;
   Run made;
   made.result =
       machine.run(shape.grid, shape.block, Parameters().add(machine.address(0x40000)).add(uint32_t{1000}));
-  made.memory.assign(machine.arena, machine.arena + Machine::kArenaBytes);
+  made.memory.assign(machine.arena, machine.arena + Machine::arena_bytes);
   return made;
 }
 

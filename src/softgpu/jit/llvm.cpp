@@ -13,16 +13,16 @@ namespace softgpu::jit {
 namespace {
 
 // LLVM-C's enumerations, of which these values have never changed.
-constexpr int kCodeGenerationNone = 0, kCodeGenerationDefault = 2, kPositionIndependent = 2, kSmallCode = 3,
-              kObjectFile = 1;
+constexpr int code_generation_none = 0, code_generation_default = 2, position_independent = 2, small_code = 3,
+              object_file = 1;
 
 // What the passes are: registers become values, then what 32-wide straight code gains from. The vectorisers
 // of the standard pipeline have nothing to do and would cost most of its time.
-constexpr char kPasses[] =
+constexpr char usual_passes[] =
     "function(sroa,early-cse<memssa>,simplifycfg,instcombine,jump-threading,simplifycfg,"
     "loop-mssa(licm),gvn,instcombine,dse,adce,simplifycfg)";
 // For tests of many kernels that run once: what makes selecting instructions, the longest part then, quicker.
-constexpr char kQuickPasses[] = "function(sroa,early-cse)";
+constexpr char quick_passes[] = "function(sroa,early-cse)";
 
 bool quick_is_wanted() {
   const char* const effort = std::getenv("GPUPOOL_SOFTGPU_JIT_EFFORT");
@@ -176,7 +176,7 @@ bool Llvm::open(std::string& why) {
   struct stat file{};
   quick_ = quick_is_wanted();
   if (quick_) features_ += ",-vzeroupper";  // whose pass takes a seventh of the time
-  identity_ = processor_ + "|" + features_ + "|" + (quick_ ? kQuickPasses : kPasses);
+  identity_ = processor_ + "|" + features_ + "|" + (quick_ ? quick_passes : usual_passes);
   if (dladdr(reinterpret_cast<void*>(interface.ContextCreate), &place) != 0 && place.dli_fname != nullptr &&
       stat(place.dli_fname, &file) == 0) {
     identity_ = std::string(place.dli_fname) + "|" + std::to_string(file.st_size) + "|" +
@@ -185,8 +185,8 @@ bool Llvm::open(std::string& why) {
   return true;
 }
 
-// What the interpreter is told to leave out, compiled kernels do not have either. LLVM takes away with a
-// feature what builds upon it.
+// Compiled kernels leave out the instructions that the interpreter is told to leave out. LLVM takes away with
+// a feature what builds upon it.
 void Llvm::leave_out_instructions() {
   const std::string_view wish = wished_instructions();
   if (wish == "baseline") {
@@ -227,17 +227,17 @@ std::optional<std::vector<std::byte>> Llvm::compile(const std::string& text, std
   }
   void* const machine = llvm.CreateTargetMachine(
       target_, triple_.c_str(), processor_.c_str(), features_.c_str(),
-      quick_ ? kCodeGenerationNone : kCodeGenerationDefault, kPositionIndependent, kSmallCode);
+      quick_ ? code_generation_none : code_generation_default, position_independent, small_code);
   void* const layout = llvm.CreateTargetDataLayout(machine);
   llvm.SetModuleDataLayout(module, layout);
   llvm.SetTarget(module, triple_.c_str());
   llvm.DisposeTargetData(layout);
   void* const options = llvm.CreatePassBuilderOptions();
   const bool failed =
-      llvm.failed(llvm.RunPasses(module, quick_ ? kQuickPasses : kPasses, machine, options), error);
+      llvm.failed(llvm.RunPasses(module, quick_ ? quick_passes : usual_passes, machine, options), error);
   llvm.DisposePassBuilderOptions(options);
   if (!failed) {
-    if (llvm.TargetMachineEmitToMemoryBuffer(machine, module, kObjectFile, &message, &object) != 0) {
+    if (llvm.TargetMachineEmitToMemoryBuffer(machine, module, object_file, &message, &object) != 0) {
       error = llvm.taken(message);
     } else {
       const auto* const bytes = reinterpret_cast<const std::byte*>(llvm.GetBufferStart(object));

@@ -11,7 +11,7 @@
 namespace softgpu::jit {
 namespace {
 
-constexpr size_t kPage = 4096, kMostBytes = size_t{1} << 28;
+constexpr size_t page_bytes = 4096, most_object_bytes = size_t{1} << 28;
 
 class Loader {
  public:
@@ -69,15 +69,15 @@ class Loader {
       if (section.sh_type == SHT_RELA) externals += section.sh_size / sizeof(Elf64_Rela);
       if (!(section.sh_flags & SHF_ALLOC)) continue;
       const uint64_t alignment = section.sh_addralign == 0 ? 1 : section.sh_addralign;
-      if (alignment > kPage || (alignment & (alignment - 1)) != 0 || section.sh_size > kMostBytes)
+      if (alignment > page_bytes || (alignment & (alignment - 1)) != 0 || section.sh_size > most_object_bytes)
         return false;
       bytes = (bytes + alignment - 1) / alignment * alignment;
       offsets_[i] = bytes;
       bytes += section.sh_size;
-      if (bytes > kMostBytes) return false;
+      if (bytes > most_object_bytes) return false;
     }
     stubs_ = (bytes + 15) / 16 * 16;
-    mapped_ = (stubs_ + externals * kStub + kPage - 1) / kPage * kPage;
+    mapped_ = (stubs_ + externals * stub_bytes + page_bytes - 1) / page_bytes * page_bytes;
     void* const pages = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) {
       error_ = "out of memory for machine code";
@@ -130,11 +130,11 @@ class Loader {
 
   // Sixteen bytes: the address of something outside, after a jump to it.
   uint64_t stub_for(uint64_t address, bool only_address) {
-    std::byte* const stub = region_ + stubs_ + used_stubs_++ * kStub;
-    constexpr unsigned char kJump[] = {0xff, 0x25, 0x02, 0x00, 0x00, 0x00, 0x90, 0x90};  // jmp [rip + 2]
-    std::memcpy(stub, kJump, sizeof(kJump));
-    std::memcpy(stub + sizeof(kJump), &address, sizeof(address));
-    return reinterpret_cast<uint64_t>(stub) + (only_address ? sizeof(kJump) : 0);
+    std::byte* const stub = region_ + stubs_ + used_stubs_++ * stub_bytes;
+    constexpr unsigned char jump_code[] = {0xff, 0x25, 0x02, 0x00, 0x00, 0x00, 0x90, 0x90};  // jmp [rip + 2]
+    std::memcpy(stub, jump_code, sizeof(jump_code));
+    std::memcpy(stub + sizeof(jump_code), &address, sizeof(address));
+    return reinterpret_cast<uint64_t>(stub) + (only_address ? sizeof(jump_code) : 0);
   }
 
   bool relocate() {
@@ -186,7 +186,7 @@ class Loader {
     return true;
   }
 
-  static constexpr size_t kStub = 16;
+  static constexpr size_t stub_bytes = 16;
   std::span<const std::byte> object_;
   std::string& error_;
   std::vector<Elf64_Shdr> sections_;

@@ -9,7 +9,7 @@
 namespace softgpu::jit {
 
 // Of the memory that compiled code accesses by itself: no access is wider.
-inline constexpr uint64_t kWindowAlignment = 32;
+inline constexpr uint64_t window_alignment = 32;
 
 struct RunContext {
   std::byte* registers = nullptr;  // of warp 0; the other warps' follow
@@ -37,11 +37,11 @@ struct RunContext {
   int32_t budget = 0;                    // backward branches left
 };
 
-// Entry kAllWarps: every warp of the block where `entries` says, until all have ended or one has to be looked
-// after, and then the next block. Otherwise an entry of the warp `warp_index`, with lanes in `masks`.
+// Entry all_warps_entry: every warp of the block where `entries` says, until all have ended or one has to be
+// looked after, and then the next block. Otherwise an entry of the warp `warp_index`, with lanes in `masks`.
 using Body = uint32_t (*)(RunContext*, uint32_t entry);
 
-inline constexpr uint32_t kAllWarps = ~0u, kStart = 0, kEnded = ~0u - 1;
+inline constexpr uint32_t all_warps_entry = ~0u, start_entry = 0, ended_entry = ~0u - 1;
 constexpr uint32_t general_entry(uint32_t block) {
   return 1 + 2 * block;
 }
@@ -50,10 +50,10 @@ constexpr uint32_t barrier_entry(uint32_t block) {  // after a barrier that the 
 }
 
 enum Outcome : uint32_t {
-  kFinished = 0,   // no lane is left to run; of all warps: neither are blocks
-  kInterpret = 1,  // lanes in exit_mask stopped at exit_pc; others wait in `masks`
-  kTurnOver = 2,   // the budget is used up; all lanes wait in `masks`
-  kRoundsOver = 3,
+  outcome_finished = 0,   // no lane is left to run; of all warps: neither are blocks
+  outcome_interpret = 1,  // lanes in exit_mask stopped at exit_pc; others wait in `masks`
+  outcome_turn_over = 2,  // the budget is used up; all lanes wait in `masks`
+  outcome_rounds_over = 3,
 };
 
 }  // namespace softgpu::jit

@@ -16,7 +16,7 @@ std::string text_of_kernel_with(unsigned values) {
     body += "ld.global.u32 %r" + number + ", [%x+" + number + "];\n";
   }
   for (unsigned k = 1; k < values; ++k) body += "add.u32 %r0, %r0, %r" + std::to_string(k) + ";\n";
-  const std::string source = testing::kHeader + ".visible .entry k(.param .u64 p)\n{\n.reg .b32 %r<" +
+  const std::string source = testing::ptx_header + ".visible .entry k(.param .u64 p)\n{\n.reg .b32 %r<" +
                              std::to_string(values) +
                              ">, %tid; .reg .b64 %x;\nld.param.u64 %x, [p]; mov.u32 %tid, %tid.x;\n"
                              "mad.wide.u32 %x, %tid, 4, %x;\n" +

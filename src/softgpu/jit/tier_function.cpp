@@ -7,7 +7,7 @@
 namespace softgpu::jit {
 
 TierFunction::TierFunction(const LoweredFunction& lowered, const Function& original) {
-  constexpr uint32_t kAlignment = 64;
+  constexpr uint32_t place_alignment = 64;
   function.name = original.name;
   function.is_entry = original.is_entry;
   function.call_sites = original.call_sites;
@@ -15,7 +15,7 @@ TierFunction::TierFunction(const LoweredFunction& lowered, const Function& origi
   function.registers = original.registers;
   uint32_t bytes = 0;
   auto reserve = [&](uint32_t size) {
-    const uint32_t at = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    const uint32_t at = (bytes + place_alignment - 1) / place_alignment * place_alignment;
     bytes = at + size;
     return at;
   };
@@ -27,12 +27,12 @@ TierFunction::TierFunction(const LoweredFunction& lowered, const Function& origi
     bytes += 4;
   }
   for (size_t r = 0; r < home.size(); ++r) {
-    if (lowered.registers[r] != 'p') home[r] = reserve(kLanes * lane_bytes(lowered.registers[r]));
+    if (lowered.registers[r] != 'p') home[r] = reserve(warp_lanes * lane_bytes(lowered.registers[r]));
   }
   const uint32_t stages = reserve(static_cast<uint32_t>(8 * home.size()));
   for (size_t r = 0; r < home.size(); ++r) stage.push_back(stages + static_cast<uint32_t>(8 * r));
   function.constants = lowered.constants;
-  for (Constant& constant : function.constants) constant.offset = reserve(kLanes * constant.lane_bytes);
+  for (Constant& constant : function.constants) constant.offset = reserve(warp_lanes * constant.lane_bytes);
   for (const Constant& constant : function.constants) {
     if (constant.kind == Constant::Kind::special && changes_with_block(constant.special))
       function.block_constants.push_back(constant);
@@ -42,8 +42,9 @@ TierFunction::TierFunction(const LoweredFunction& lowered, const Function& origi
     longest = std::max(longest, instruction.list.size());
     total += instruction.list.size();
   }
-  scratch = reserve(static_cast<uint32_t>((kOperands + longest) * kPlace));
-  function.register_bytes = (std::max(bytes, kAlignment) + kAlignment - 1) / kAlignment * kAlignment;
+  scratch = reserve(static_cast<uint32_t>((operand_places + longest) * place_bytes));
+  function.register_bytes =
+      (std::max(bytes, place_alignment) + place_alignment - 1) / place_alignment * place_alignment;
 
   function.lists.reserve(total);  // pointers into them must stay
   call_lists_.reserve(total);

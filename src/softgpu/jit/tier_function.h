@@ -20,11 +20,11 @@ struct TierFunction {
   uint32_t scratch = 0;            // byte offset
 
   // Scratch place of operand k of an instruction; of element k of its list.
-  [[nodiscard]] uint32_t operand_place(uint32_t k) const { return scratch + k * kPlace; }
-  [[nodiscard]] uint32_t list_place(uint32_t k) const { return scratch + (kOperands + k) * kPlace; }
+  [[nodiscard]] uint32_t operand_place(uint32_t k) const { return scratch + k * place_bytes; }
+  [[nodiscard]] uint32_t list_place(uint32_t k) const { return scratch + (operand_places + k) * place_bytes; }
 
  private:
-  static constexpr uint32_t kPlace = 512, kOperands = 6;  // 32 lanes of 128 bits
+  static constexpr uint32_t place_bytes = 512, operand_places = 6;  // 32 lanes of 128 bits
   std::vector<uint32_t> call_lists_;
 };
 

@@ -13,7 +13,7 @@ namespace softgpu::jit {
 
 // What is added for each lane to a scalar, known when code is made: thread indices are such values, and so
 // are the addresses that most kernels compute from them.
-using Offsets = std::array<int64_t, kLanes>;
+using Offsets = std::array<int64_t, warp_lanes>;
 
 // A value is a scalar (the same for all lanes), a scalar plus offsets, or a vector of 32 lanes. Predicates
 // are scalars (i1) or one i32 with a bit for each lane.

@@ -12,9 +12,9 @@ namespace {
 
 namespace ptx = softgpu::ptx;
 
-constexpr std::uint64_t kMaxParameterBytes = 32764;
-constexpr std::uint64_t kMaxVariable = std::uint64_t{1} << 40;
-constexpr std::uint32_t kNominalRegisters = 32;  // per thread; nobody allocates any
+constexpr std::uint64_t max_parameter_bytes = 32764;
+constexpr std::uint64_t max_variable_bytes = std::uint64_t{1} << 40;
+constexpr std::uint32_t nominal_registers = 32;  // per thread; nobody allocates any
 
 std::uint64_t aligned(std::uint64_t offset, const ptx::Variable& variable) {
   const std::uint64_t alignment = std::max<std::uint64_t>(variable.alignment, 1);
@@ -51,14 +51,14 @@ void describe_kernel(const ptx::Module& module, const ptx::Function& function,
   for (const ptx::Variable& parameter : function.parameters) {
     const std::uint64_t offset = aligned(end, parameter);
     end = offset + parameter.bytes;
-    if (end > kMaxParameterBytes) {
+    if (end > max_parameter_bytes) {
       softgpu::syntax_error(function.line, "more than 32764 bytes of kernel parameters");
     }
     info.parameters.push_back({offset, parameter.bytes});
   }
   info.parameter_bytes = end;
   info.static_shared_bytes = shared_bytes(module, function);
-  info.registers = kNominalRegisters;
+  info.registers = nominal_registers;
   info.required_block = function.required_block;
   info.max_threads_per_block = block_limit(function.max_block, function.required_block);
   add_kernel(program, std::move(info));
@@ -68,7 +68,7 @@ void describe_variable(const ptx::Variable& variable, softgpu::ProgramParts& pro
   const bool is_constant = variable.space == ptx::Space::constant;
   if ((variable.space != ptx::Space::global && !is_constant) || variable.linkage == ptx::Linkage::external)
     return;
-  if (variable.bytes > kMaxVariable) softgpu::syntax_error(variable.line, "the variable is too large");
+  if (variable.bytes > max_variable_bytes) softgpu::syntax_error(variable.line, "the variable is too large");
   softgpu::GlobalVariable global;
   global.info = {std::string(variable.name), variable.bytes, std::max<std::uint64_t>(variable.alignment, 1),
                  is_constant};

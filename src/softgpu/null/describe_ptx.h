@@ -12,7 +12,7 @@ struct PtxHeader {
   int target = 0;   // e.g. 120
 };
 
-// Adds to `program`. What instructions mean is not looked at: any opcode is taken. Throws
+// Adds to `program`. The meaning of instructions is not looked at: any opcode is taken. Throws
 // softgpu::CompileError for what does not parse.
 PtxHeader describe_ptx(std::string_view text, softgpu::ProgramParts& program);
 

@@ -2,7 +2,7 @@
 
 namespace softgpu::driver {
 
-const Identity kIdentity{
+const Identity driver_identity{
     .device_name = "null driver (executes nothing)",
     .log_name = "null driver",
     .uuid_name = {'n', 'u', 'l', 'l'},

@@ -13,7 +13,7 @@ using gpupool::image::TestCubin;
 
 namespace {
 
-constexpr const char* kPtx = R"(
+constexpr const char* module_ptx = R"(
 .version 8.7
 .target sm_90a
 .address_size 64
@@ -91,7 +91,7 @@ TEST_CASE_FIXTURE(Fixture, "machine code tells its kernels, parameters and varia
 }
 
 TEST_CASE_FIXTURE(Fixture, "PTX is taken with opcodes that nobody knows") {
-  const CUfunction mystery = load(kPtx, "mystery");
+  const CUfunction mystery = load(module_ptx, "mystery");
   std::size_t offset = 0, size = 0;
   REQUIRE(cuFuncGetParamInfo(mystery, 2, &offset, &size) == CUDA_SUCCESS);
   CHECK(offset == 16);

@@ -7,7 +7,7 @@
 namespace softgpu::ptx {
 namespace {
 
-constexpr int kMaxDepth = 64;  // bounds recursion on hostile input
+constexpr int max_nesting = 64;  // bounds recursion on hostile input
 
 bool is(const Token& token, char c) {
   return token.kind == TokenKind::punctuation && token.text.size() == 1 && token.text[0] == c;
@@ -40,7 +40,7 @@ int precedence(const Token& token) {
 uint64_t parse_binary(Lexer& lexer, int least, int depth);
 
 uint64_t parse_unary(Lexer& lexer, int depth) {
-  if (depth > kMaxDepth) syntax_error(lexer.peek().line, "constant expression is nested too deeply");
+  if (depth > max_nesting) syntax_error(lexer.peek().line, "constant expression is nested too deeply");
   const Token token = lexer.next();
   if (token.kind == TokenKind::integer) return token.bits;
   if (token.kind == TokenKind::word && token.text == "WARP_SZ") return 32;
@@ -85,7 +85,7 @@ uint64_t apply(char op, uint64_t a, uint64_t b, int line) {
 }
 
 uint64_t parse_binary(Lexer& lexer, int least, int depth) {
-  if (depth > kMaxDepth) syntax_error(lexer.peek().line, "constant expression is nested too deeply");
+  if (depth > max_nesting) syntax_error(lexer.peek().line, "constant expression is nested too deeply");
   uint64_t value = parse_unary(lexer, depth + 1);
   for (;;) {
     const Token op = lexer.peek();

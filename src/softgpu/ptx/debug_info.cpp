@@ -5,7 +5,7 @@
 namespace softgpu::ptx {
 namespace {
 
-constexpr size_t kMaxStringBytes = 4096;  // a mangled name; hostile input may have more
+constexpr size_t max_string_bytes = 4096;  // a mangled name; hostile input may have more
 
 // Reads numbers that stand on `line`; false if there are fewer than wanted.
 bool read_numbers(TokenReader& in, int line, std::vector<uint64_t>& numbers, size_t wanted) {
@@ -97,15 +97,15 @@ void read_section(TokenReader& in, DebugInfo& debug) {
       open = true;
     } else if (token.kind == TokenKind::integer && open) {
       std::string& text = debug.strings[label];
-      open = token.bits != 0 && text.size() < kMaxStringBytes;
+      open = token.bits != 0 && text.size() < max_string_bytes;
       if (open) text.push_back(static_cast<char>(token.bits));
     }
   }
 }
 
 void end_locations(int ptx_line, DebugInfo& debug) {
-  if (debug.starts.empty() || debug.starts.back().location == kNoLocation) return;
-  debug.starts.push_back({ptx_line, kNoLocation});
+  if (debug.starts.empty() || debug.starts.back().location == no_location) return;
+  debug.starts.push_back({ptx_line, no_location});
 }
 
 }  // namespace softgpu::ptx

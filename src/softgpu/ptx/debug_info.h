@@ -13,20 +13,20 @@ namespace softgpu::ptx {
 
 class TokenReader;
 
-inline constexpr uint32_t kNoLocation = ~0u;
+inline constexpr uint32_t no_location = ~0u;
 
 // A place in the source that the compiler read, not in the PTX.
 struct Location {
   uint64_t file = 0;  // the number that `.file` gives it
   uint32_t line = 0, column = 0;
-  uint32_t inlined_at = kNoLocation;  // index of the location of the call, if the code was inlined
+  uint32_t inlined_at = no_location;  // index of the location of the call, if the code was inlined
   std::string_view function;          // label of the inlined function's name in .debug_str, or empty
 };
 
 // From this line of the PTX on (up to the next entry) instructions belong to the location.
 struct LocationStart {
   int ptx_line;
-  uint32_t location;  // index, or kNoLocation
+  uint32_t location;  // index, or no_location
 };
 
 struct DebugInfo {
@@ -37,7 +37,7 @@ struct DebugInfo {
   std::map<std::array<uint64_t, 3>, uint32_t> latest;  // file, line, column -> the newest such location
 };
 
-// Each reads one directive, its name included. What is malformed is passed over: no program fails to load
+// Each reads one directive, its name included. A malformed one is passed over: no program fails to load
 // for its debug information.
 void read_file_directive(TokenReader& in, DebugInfo& debug);
 void read_location_directive(TokenReader& in, DebugInfo& debug);

@@ -7,7 +7,7 @@
 namespace softgpu::ptx {
 namespace {
 
-constexpr uint64_t kMaxVariableBytes = uint64_t{1} << 40;
+constexpr uint64_t max_variable_bytes = uint64_t{1} << 40;
 
 std::optional<Space> space_from_directive(std::string_view name) {
   if (name == ".global") return Space::global;
@@ -63,7 +63,7 @@ void TokenReader::parse_array_bounds(Variable& variable) {
     } else {
       const uint64_t count = parse_constant_expression(lexer_);
       expect(']');
-      if (count != 0 && variable.bytes > kMaxVariableBytes / count) {
+      if (count != 0 && variable.bytes > max_variable_bytes / count) {
         syntax_error(variable.line, "variable '" + std::string(variable.name) + "' is too large");
       }
       variable.bytes *= count;

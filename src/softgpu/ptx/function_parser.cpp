@@ -8,8 +8,8 @@
 namespace softgpu::ptx {
 namespace {
 
-constexpr size_t kMaxScopeDepth = 256;
-constexpr size_t kMaxVectorElements = 64;
+constexpr size_t max_scope_depth = 256;
+constexpr size_t max_vector_elements = 64;
 
 class BodyParser {
  public:
@@ -34,7 +34,7 @@ class BodyParser {
   };
 
   void open_scope() {
-    if (open_.size() >= kMaxScopeDepth) in_.fail("scopes are nested too deeply");
+    if (open_.size() >= max_scope_depth) in_.fail("scopes are nested too deeply");
     const auto id = static_cast<uint32_t>(function_.scope_parent.size());
     function_.scope_parent.push_back(open_.empty() ? 0 : open_.back().id);
     open_.push_back(Scope{id, {}, {}});
@@ -181,7 +181,7 @@ class BodyParser {
     std::vector<Operand> elements;
     if (in_.accept(close)) return elements;
     do {
-      if (elements.size() == kMaxVectorElements) in_.fail("too many operands");
+      if (elements.size() == max_vector_elements) in_.fail("too many operands");
       elements.push_back(parse_operand(depth + 1));
     } while (in_.accept(','));
     in_.expect(close);

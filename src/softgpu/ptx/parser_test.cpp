@@ -8,16 +8,16 @@
 
 using namespace softgpu;
 using softgpu::testing::compile_one;
-using softgpu::testing::kHeader;
+using softgpu::testing::ptx_header;
 
 namespace {
 std::string entry(const std::string& body) {
-  return kHeader + ".visible .entry k() {\n" + body + "\nret;\n}\n";
+  return ptx_header + ".visible .entry k() {\n" + body + "\nret;\n}\n";
 }
 }  // namespace
 
 TEST_CASE("a kernel's description comes from its declaration") {
-  const CompileResult r = compile_one(kHeader + R"(
+  const CompileResult r = compile_one(ptx_header + R"(
 .visible .entry first(.param .u8 a, .param .align 8 .b8 b[12], .param .u64 .ptr .global .align 16 c)
 .maxntid 128, 2, 1
 .minnctapersm 1
@@ -44,7 +44,7 @@ TEST_CASE("a kernel's description comes from its declaration") {
 }
 
 TEST_CASE("debug information and pragmas are skipped") {
-  const CompileResult r = compile_one(kHeader + R"(
+  const CompileResult r = compile_one(ptx_header + R"(
 .file 1 "a.cu"
 .section .debug_str { .b8 1, 2, 3; lbl: .b8 0 }
 .visible .entry k() {
@@ -96,11 +96,11 @@ TEST_CASE("what is not in the table is refused by name and line") {
 
 TEST_CASE("several sources are linked") {
   const std::string main =
-      kHeader +
+      ptx_header +
       ".extern .func (.param .b32 r) helper (.param .b32 a);\n.extern .global .u32 counter;\n"
       ".visible .entry k() { .reg .b32 %r; ld.global.u32 %r, [counter]; { .param .b32 a; .param .b32 r; "
       "st.param.b32 [a], %r; call (r), helper, (a); } ret; }";
-  const std::string library = kHeader +
+  const std::string library = ptx_header +
                               ".visible .global .u32 counter;\n.visible .func (.param .b32 r) helper (.param "
                               ".b32 a) { .reg .b32 %r; ld.param.b32 %r, [a]; st.param.b32 [r], %r; ret; }";
   const std::string_view both[] = {main, library}, twice[] = {library, library};
@@ -109,12 +109,12 @@ TEST_CASE("several sources are linked") {
   CHECK(compile(twice).status == CompileStatus::duplicate_symbol);
   // As real linkers do, a declaration's result is not held against the definition.
   const std::string void_library =
-      kHeader + ".visible .global .u32 counter;\n.visible .func helper (.param .b32 a) { ret; }";
+      ptx_header + ".visible .global .u32 counter;\n.visible .func helper (.param .b32 a) { ret; }";
   const std::string_view other[] = {main, void_library};
   CHECK(compile(other).program);
   const std::string weak =
-      kHeader + ".weak .func w() { ret; } .weak .global .u32 g; .visible .entry k() { call w; ret; }";
-  const std::string strong = kHeader + ".visible .func w() { trap; } .visible .global .u32 g = 5;";
+      ptx_header + ".weak .func w() { ret; } .weak .global .u32 g; .visible .entry k() { call w; ret; }";
+  const std::string strong = ptx_header + ".visible .func w() { trap; } .visible .global .u32 g = 5;";
   const std::string_view mixed[] = {weak, strong}, weak_twice[] = {weak, strong, strong};
   CHECK(compile(mixed).program);
   CHECK(compile(weak_twice).status == CompileStatus::duplicate_symbol);
@@ -122,7 +122,7 @@ TEST_CASE("several sources are linked") {
 
 TEST_CASE("damaged sources give errors, never crashes") {
   std::vector<std::string> seeds;
-  seeds.push_back(kHeader + R"(
+  seeds.push_back(ptx_header + R"(
 .extern .shared .align 16 .b8 dyn[];
 .global .align 4 .u32 values[3] = {1, 2, 0xFF(values)};
 .func (.param .b32 r) f(.param .b32 a) { .reg .b32 %x; ld.param.b32 %x, [a]; st.param.b32 [r], %x; ret; }

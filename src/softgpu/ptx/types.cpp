@@ -6,7 +6,7 @@
 namespace softgpu::ptx {
 
 std::optional<Type> type_from_name(std::string_view name) {
-  static constexpr std::array<std::pair<std::string_view, Type>, 22> kTypes{{
+  static constexpr std::array<std::pair<std::string_view, Type>, 22> known_types{{
       {"pred", {Kind::predicate, 1}},
       {"b8", {Kind::bits, 1}},
       {"b16", {Kind::bits, 2}},
@@ -30,7 +30,7 @@ std::optional<Type> type_from_name(std::string_view name) {
       {"tf32", {Kind::bits, 4}},
       {"f32x2", {Kind::bits, 8}},
   }};
-  for (const auto& [known, type] : kTypes) {
+  for (const auto& [known, type] : known_types) {
     if (known == name) return type;
   }
   return std::nullopt;

@@ -17,10 +17,11 @@ struct FloatFormat {
   int low_zero_bits = 0;  // tf32: 19 bits at the top of a 32-bit register
   [[nodiscard]] constexpr int total_bits() const { return 1 + exponent_bits + fraction_bits + low_zero_bits; }
 };
-inline constexpr FloatFormat kF16{10, 5}, kBf16{7, 8}, kF32{23, 8}, kF64{52, 11};
-inline constexpr FloatFormat kTf32{10, 8, true, true, 13};
-inline constexpr FloatFormat kE5m2{2, 5}, kE4m3{3, 4, false};
-inline constexpr FloatFormat kE2m3{3, 2, false, false}, kE3m2{2, 3, false, false}, kE2m1{1, 2, false, false};
+inline constexpr FloatFormat f16_format{10, 5}, bf16_format{7, 8}, f32_format{23, 8}, f64_format{52, 11};
+inline constexpr FloatFormat tf32_format{10, 8, true, true, 13};
+inline constexpr FloatFormat e5m2_format{2, 5}, e4m3_format{3, 4, false};
+inline constexpr FloatFormat e2m3_format{3, 2, false, false}, e3m2_format{2, 3, false, false},
+    e2m1_format{1, 2, false, false};
 
 enum class Rounding : uint8_t { nearest_even, zero, down, up, nearest_away };
 

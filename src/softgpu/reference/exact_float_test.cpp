@@ -15,34 +15,34 @@ struct Traits;
 template <>
 struct Traits<float> {
   using Word = uint32_t;
-  static constexpr const FloatFormat& kFormat = kF32;
+  static constexpr const FloatFormat& format = f32_format;
 };
 template <>
 struct Traits<double> {
   using Word = uint64_t;
-  static constexpr const FloatFormat& kFormat = kF64;
+  static constexpr const FloatFormat& format = f64_format;
 };
 
 template <class T>
 Number number(T value) {
   typename Traits<T>::Word bits;
   std::memcpy(&bits, &value, sizeof(bits));
-  return unpack(bits, Traits<T>::kFormat);
+  return unpack(bits, Traits<T>::format);
 }
 
 // Values near each other in size, so that sums cancel and round, with specials among them.
 template <class T>
 T any(std::mt19937_64& random) {
   using Word = typename Traits<T>::Word;
-  constexpr int kFraction = Traits<T>::kFormat.fraction_bits;
-  const Word bias = (Word{1} << (Traits<T>::kFormat.exponent_bits - 1)) - 1;
+  constexpr int fraction_bits = Traits<T>::format.fraction_bits;
+  const Word bias = (Word{1} << (Traits<T>::format.exponent_bits - 1)) - 1;
   Word bits = static_cast<Word>(random());
   if (random() % 4 != 0) {
     const Word exponent = random() % 8 == 0 ? random() % 3 : bias - 8 + static_cast<Word>(random() % 16);
-    bits = (bits & ((Word{1} << kFraction) - 1)) | exponent << kFraction |
+    bits = (bits & ((Word{1} << fraction_bits) - 1)) | exponent << fraction_bits |
            (static_cast<Word>(random() & 1) << (8 * sizeof(T) - 1));
   }
-  if (random() % 4 == 0) bits &= ~((Word{1} << (kFraction - 3)) - 1);
+  if (random() % 4 == 0) bits &= ~((Word{1} << (fraction_bits - 3)) - 1);
   T value;
   std::memcpy(&value, &bits, sizeof(value));
   return value;
@@ -56,7 +56,7 @@ void agree(const Number& exact, T computed, Rounding rounding) {
   }
   typename Traits<T>::Word bits;
   std::memcpy(&bits, &computed, sizeof(bits));
-  CHECK(pack(exact, Traits<T>::kFormat, rounding) == bits);
+  CHECK(pack(exact, Traits<T>::format, rounding) == bits);
 }
 
 template <class T>
@@ -93,7 +93,8 @@ TEST_CASE("reference arithmetic agrees with the processor in double precision") 
 }
 
 TEST_CASE("a small format's value survives unpacking and packing, and NaN is one") {
-  for (const FloatFormat* const format : {&kF16, &kBf16, &kE4m3, &kE5m2, &kE2m3, &kE3m2, &kE2m1}) {
+  for (const FloatFormat* const format :
+       {&f16_format, &bf16_format, &e4m3_format, &e5m2_format, &e2m3_format, &e3m2_format, &e2m1_format}) {
     for (uint64_t bits = 0; bits < uint64_t{1} << format->total_bits(); ++bits) {
       const Number value = unpack(bits, *format);
       CHECK(pack(value, *format, Rounding::nearest_even) == (value.is_nan() ? canonical_nan(*format) : bits));
@@ -103,11 +104,11 @@ TEST_CASE("a small format's value survives unpacking and packing, and NaN is one
 
 TEST_CASE("what is too large becomes infinity or the largest number, as the rounding says") {
   const Number huge = multiply(from_integer(1 << 20), from_integer(1));
-  CHECK(pack(huge, kF16, Rounding::nearest_even) == 0x7c00);
-  CHECK(pack(huge, kF16, Rounding::zero) == 0x7bff);
-  CHECK(pack(huge, kF16, Rounding::nearest_even, true) == 0x7bff);
-  CHECK(pack(negate(huge), kF16, Rounding::up) == 0xfbff);
-  CHECK(pack(huge, kE4m3, Rounding::nearest_even, true) == 0x7e);
+  CHECK(pack(huge, f16_format, Rounding::nearest_even) == 0x7c00);
+  CHECK(pack(huge, f16_format, Rounding::zero) == 0x7bff);
+  CHECK(pack(huge, f16_format, Rounding::nearest_even, true) == 0x7bff);
+  CHECK(pack(negate(huge), f16_format, Rounding::up) == 0xfbff);
+  CHECK(pack(huge, e4m3_format, Rounding::nearest_even, true) == 0x7e);
 }
 
 }  // namespace

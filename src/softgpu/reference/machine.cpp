@@ -105,12 +105,13 @@ void Machine::do_call(Thread& thread, const Step& step) {
   size_t next = operands[0].kind == OperandKind::list ? 1 : 0;
   if (next >= operands.size()) refuse(step, "function expected");
   const Operand& target = operands[next++];
-  static const std::vector<Operand> kNone;
-  const std::vector<Operand>& arguments =
-      next < operands.size() && operands[next].kind == OperandKind::list ? operands[next].elements : kNone;
+  static const std::vector<Operand> no_operands;
+  const std::vector<Operand>& arguments = next < operands.size() && operands[next].kind == OperandKind::list
+                                              ? operands[next].elements
+                                              : no_operands;
   uint64_t number;
   if (target.kind == OperandKind::reg) {
-    number = static_cast<uint64_t>(value(thread, target, 64)) - kFunctionWindow;
+    number = static_cast<uint64_t>(value(thread, target, 64)) - function_window;
   } else {
     const auto found = function_by_name_.find(target.text);
     number = found == function_by_name_.end() ? ~uint64_t{0} : found->second;

@@ -32,9 +32,9 @@ struct Shape {
 };
 
 // Where each space lies among the generic addresses. Global memory lies at its host address.
-inline constexpr uint64_t kSharedWindow = uint64_t{1} << 60, kLocalWindow = uint64_t{1} << 61,
-                          kParameterWindow = uint64_t{1} << 62, kVariableWindow = uint64_t{1} << 59,
-                          kFunctionWindow = uint64_t{1} << 58, kWindowBytes = uint64_t{1} << 32;
+inline constexpr uint64_t shared_window = uint64_t{1} << 60, local_window = uint64_t{1} << 61,
+                          parameter_window = uint64_t{1} << 62, variable_window = uint64_t{1} << 59,
+                          function_window = uint64_t{1} << 58, window_bytes = uint64_t{1} << 32;
 
 struct Variable {
   ptx::Space space = ptx::Space::generic;  // param: in the frame (of an entry: in the launch's parameters)

@@ -15,23 +15,23 @@ namespace {
 
 // Sums are formed on integers in units of 2^-80 from elements and scales in units of 2^-20, which are small
 // enough for that.
-constexpr int kUnit = -20, kMostBits = 30;
+constexpr int unit_exponent = -20, most_bits = 30;
 
 using Matrix = std::vector<std::vector<__int128>>;
 
 std::optional<__int128> in_units(const Number& value) {
   if (value.kind == Number::Kind::zero) return 0;
   if (value.kind != Number::Kind::finite) return std::nullopt;
-  const int shift = value.exponent - kUnit;
+  const int shift = value.exponent - unit_exponent;
   Bits magnitude = value.significand;
   if (shift < 0) {
     if (shift < -100 || low_bits(magnitude, -shift) != 0) return std::nullopt;
     magnitude >>= -shift;
   } else {
-    if (shift > kMostBits) return std::nullopt;
+    if (shift > most_bits) return std::nullopt;
     magnitude <<= shift;
   }
-  if (magnitude >> kMostBits != 0) return std::nullopt;
+  if (magnitude >> most_bits != 0) return std::nullopt;
   const auto number = static_cast<__int128>(magnitude);
   return value.negative ? -number : number;
 }
@@ -88,7 +88,7 @@ void Machine::complete_mma(const Step& step, std::span<Thread> warp) {
   each_element(2, form.b, [&](int lane, int r, int along, int stride, __int128 value) {
     b[static_cast<size_t>(along + stride * r)][static_cast<size_t>(lane / 4)] = value;
   });
-  const bool packed = form.sum == &kF16;
+  const bool packed = form.sum == &f16_format;
   const MatrixElement sum_element{packed ? 16 : register_bits, form.sum, 0, true};
   for (int lane = 0; lane < 32; ++lane) {
     Thread& thread = warp[static_cast<size_t>(lane)];
@@ -117,10 +117,10 @@ void Machine::complete_mma(const Step& step, std::span<Thread> warp) {
 
 // Operands after d, a, b, c: the scales of A, {byte, thread} of them, those of B, {byte, thread}. In each
 // four lanes, lane 2 * thread has the scales of row g of A and the one behind it those of row g + 8; lane
-// thread has those of column g of B. In units of kUnit, twice.
+// thread has those of column g of B. In units of unit_exponent, twice.
 __int128 Machine::scale_of_product(const Step& step, const MatrixForm& form, std::span<Thread> warp,
                                    size_t row, size_t column, size_t k) {
-  if (form.scales == 0) return __int128{1} << -2 * kUnit;
+  if (form.scales == 0) return __int128{1} << -2 * unit_exponent;
   const std::vector<Operand>& operands = step.syntax->operands;
   const auto selected = [&](size_t operand, size_t which) {
     return static_cast<size_t>(value(warp[0], operands.at(operand).elements.at(which), 16));
@@ -140,7 +140,7 @@ __int128 Machine::scale_of_product(const Step& step, const MatrixForm& form, std
       number.exponent = static_cast<int>(bits) - 127;
       number.significand = 1;
     } else {
-      number = unpack(static_cast<uint64_t>(low_bits(bits, 7)), kE4m3);
+      number = unpack(static_cast<uint64_t>(low_bits(bits, 7)), e4m3_format);
     }
     const auto made = in_units(number);
     if (!made) refuse(step, "a scale that makes the sum depend on its order");
@@ -151,7 +151,7 @@ __int128 Machine::scale_of_product(const Step& step, const MatrixForm& form, std
 
 Bits Machine::sum_of_products(const Step& step, const MatrixForm& form, const std::vector<__int128>& products,
                               __int128 given) {
-  __int128 sum = form.sum != nullptr ? given << -3 * kUnit : given;
+  __int128 sum = form.sum != nullptr ? given << -3 * unit_exponent : given;
   __int128 magnitude = sum < 0 ? -sum : sum, all = magnitude;
   for (const __int128 product : products) {
     sum += product;
@@ -173,7 +173,7 @@ Bits Machine::sum_of_products(const Step& step, const MatrixForm& form, const st
   Number result;
   result.kind = sum == 0 ? Number::Kind::zero : Number::Kind::finite;
   result.negative = sum < 0 || (sum == 0 && form.rounding == Rounding::down);
-  result.exponent = 4 * kUnit;
+  result.exponent = 4 * unit_exponent;
   result.significand = static_cast<Bits>(sum < 0 ? -sum : sum);
   return pack(result, *form.sum, form.rounding);
 }

@@ -40,13 +40,13 @@ bool take_kind(Words& words, Kind& kind, MatrixForm& form) {
 std::optional<MatrixElement> element(std::string_view word, Kind kind) {
   const bool padded = kind == Kind::padded;
   if (kind == Kind::packed_four)
-    return word == "e2m1" ? std::optional(MatrixElement{4, &kE2m1, 0, true}) : std::nullopt;
+    return word == "e2m1" ? std::optional(MatrixElement{4, &e2m1_format, 0, true}) : std::nullopt;
   if (word == "b1") return MatrixElement{1, nullptr, 0, false};
-  if (word == "e2m3" && padded) return MatrixElement{8, &kE2m3, 0, true};
-  if (word == "e3m2" && padded) return MatrixElement{8, &kE3m2, 0, true};
-  if (word == "e2m1" && padded) return MatrixElement{8, &kE2m1, 2, true};
-  if (word == "e4m3") return MatrixElement{8, &kE4m3, 0, true};
-  if (word == "e5m2") return MatrixElement{8, &kE5m2, 0, true};
+  if (word == "e2m3" && padded) return MatrixElement{8, &e2m3_format, 0, true};
+  if (word == "e3m2" && padded) return MatrixElement{8, &e3m2_format, 0, true};
+  if (word == "e2m1" && padded) return MatrixElement{8, &e2m1_format, 2, true};
+  if (word == "e4m3") return MatrixElement{8, &e4m3_format, 0, true};
+  if (word == "e5m2") return MatrixElement{8, &e5m2_format, 0, true};
   const auto type = number_type(word);
   if (!type || type->parts != 1) return std::nullopt;
   if (!type->is_float() && type->bits != 4 && type->bits != 8) return std::nullopt;
@@ -71,10 +71,10 @@ std::optional<MatrixForm> matrix_form(std::string_view opcode) {
   const std::string_view sum = words.take_one_of({"f16", "f32", "f64", "s32"});
   if (sum.empty()) return std::nullopt;
   form.sum = number_type(sum)->format;
-  static constexpr std::string_view kElements[] = {"f16",  "bf16", "tf32", "f64", "e4m3", "e5m2", "e2m3",
-                                                   "e3m2", "e2m1", "s8",   "u8",  "s4",   "u4",   "b1"};
+  static constexpr std::string_view element_names[] = {"f16",  "bf16", "tf32", "f64", "e4m3", "e5m2", "e2m3",
+                                                       "e3m2", "e2m1", "s8",   "u8",  "s4",   "u4",   "b1"};
   for (MatrixElement* const of : {&form.a, &form.b}) {
-    for (const std::string_view word : kElements) {
+    for (const std::string_view word : element_names) {
       if (of->bits != 0 || !words.take(word)) continue;
       const auto known = element(word, kind);
       if (!known) return std::nullopt;

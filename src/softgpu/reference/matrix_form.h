@@ -29,8 +29,8 @@ struct MatrixForm {
 
   [[nodiscard]] int a_registers() const { return registers(rows * depth, a.bits); }
   [[nodiscard]] int b_registers() const { return registers(depth * 8, b.bits); }
-  [[nodiscard]] int sum_registers() const { return registers(rows * 8, sum == &kF16 ? 16 : 32); }
-  [[nodiscard]] bool has_wide_registers() const { return sum == &kF64; }
+  [[nodiscard]] int sum_registers() const { return registers(rows * 8, sum == &f16_format ? 16 : 32); }
+  [[nodiscard]] bool has_wide_registers() const { return sum == &f64_format; }
 
  private:
   [[nodiscard]] int registers(int elements, int bits) const {

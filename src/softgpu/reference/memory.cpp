@@ -23,11 +23,12 @@ std::optional<Space> space_named(std::string_view s) {
 
 // Says nothing about the value: order (one thread runs at a time), scope, caching.
 bool is_immaterial(std::string_view s) {
-  static constexpr std::string_view kWords[] = {
+  static constexpr std::string_view immaterial_words[] = {
       "weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "cta", "cluster", "gpu",
       "sys",  "nc",       "ca",      "cg",      "cs",      "lu",      "cv",  "wb",      "wt"};
-  return std::find(std::begin(kWords), std::end(kWords), s) != std::end(kWords) || s.starts_with("L1::") ||
-         s.starts_with("L2::");
+  return std::find(std::begin(immaterial_words), std::end(immaterial_words), s) !=
+             std::end(immaterial_words) ||
+         s.starts_with("L1::") || s.starts_with("L2::");
 }
 
 }  // namespace
@@ -61,12 +62,12 @@ Machine::Place Machine::locate(Thread& thread, uint64_t address, uint64_t bytes,
     const uint64_t at = address - window;
     return {memory.bytes.data() + at, &memory.written, at};
   };
-  if (inside(kSharedWindow, shared_.bytes.size())) return in_memory(kSharedWindow, shared_);
-  if (inside(kLocalWindow, thread.local.bytes.size())) return in_memory(kLocalWindow, thread.local);
-  if (inside(kVariableWindow, global_variables_.bytes.size()))
-    return in_memory(kVariableWindow, global_variables_);
-  if (!writes && inside(kParameterWindow, parameters_.size())) {
-    return {const_cast<std::byte*>(parameters_.data()) + (address - kParameterWindow), nullptr, 0};
+  if (inside(shared_window, shared_.bytes.size())) return in_memory(shared_window, shared_);
+  if (inside(local_window, thread.local.bytes.size())) return in_memory(local_window, thread.local);
+  if (inside(variable_window, global_variables_.bytes.size()))
+    return in_memory(variable_window, global_variables_);
+  if (!writes && inside(parameter_window, parameters_.size())) {
+    return {const_cast<std::byte*>(parameters_.data()) + (address - parameter_window), nullptr, 0};
   }
   throw Undefined("access outside of the program's memory");
 }
@@ -208,7 +209,7 @@ void Machine::do_convert_address(Thread& thread, const Step& step) {
     if (s == "to") to_space = true;
     if (const auto named = space_named(s)) space = *named;
   }
-  const uint64_t window = space == Space::shared ? kSharedWindow : space == Space::local ? kLocalWindow : 0;
+  const uint64_t window = space == Space::shared ? shared_window : space == Space::local ? local_window : 0;
   const auto from = static_cast<uint64_t>(value(thread, step.syntax->operands.at(1), 64));
   set(thread, step.syntax->operands[0], to_space ? from - window : from + window);
 }
@@ -216,11 +217,11 @@ void Machine::do_convert_address(Thread& thread, const Step& step) {
 void Machine::do_is_in_space(Thread& thread, const Step& step) {
   const auto space = space_named(step.suffixes.at(0));
   const auto at = static_cast<uint64_t>(value(thread, step.syntax->operands.at(1), 64));
-  const auto in = [&](uint64_t window) { return at >= window && at - window < kWindowBytes; };
+  const auto in = [&](uint64_t window) { return at >= window && at - window < window_bytes; };
   bool result = false;
-  if (space == Space::shared) result = in(kSharedWindow);
-  if (space == Space::local) result = in(kLocalWindow);
-  if (space == Space::global) result = !in(kSharedWindow) && !in(kLocalWindow) && !in(kParameterWindow);
+  if (space == Space::shared) result = in(shared_window);
+  if (space == Space::local) result = in(local_window);
+  if (space == Space::global) result = !in(shared_window) && !in(local_window) && !in(parameter_window);
   if (space == Space::constant || space == Space::param) refuse(step, "is not in the reference");
   set(thread, step.syntax->operands[0], result);
 }

@@ -108,11 +108,11 @@ Bits Machine::named_value(const Thread& thread, const Operand& operand) const {
     return thread.frames.back().base + variable->offset + static_cast<uint64_t>(operand.offset);
   }
   if (const auto found = variables_.find(name); found != variables_.end()) {
-    const uint64_t base = found->second.space == Space::shared ? 0 : kVariableWindow;
+    const uint64_t base = found->second.space == Space::shared ? 0 : variable_window;
     return base + found->second.offset + static_cast<uint64_t>(operand.offset);
   }
   if (const auto found = function_by_name_.find(name); found != function_by_name_.end()) {
-    return kFunctionWindow + found->second;
+    return function_window + found->second;
   }
   throw Undefined("'" + std::string(name) + "' is not known");
 }
@@ -126,18 +126,18 @@ uint64_t Machine::address(const Thread& thread, const Operand& operand, Space sp
   if (base.kind == OperandKind::name && !base.text.starts_with('%')) {
     if (const Variable* const variable = find_variable(*frame.plan, base.text, base.scope)) {
       const bool launch = variable->space == Space::param && frame.plan->syntax->is_entry;
-      return (launch ? kParameterWindow : kLocalWindow + frame.base) + variable->offset + offset;
+      return (launch ? parameter_window : local_window + frame.base) + variable->offset + offset;
     }
     const auto found = variables_.find(base.text);
     if (found == variables_.end()) throw Undefined("'" + std::string(base.text) + "' is no variable");
-    const uint64_t window = found->second.space == Space::shared ? kSharedWindow : kVariableWindow;
+    const uint64_t window = found->second.space == Space::shared ? shared_window : variable_window;
     return window + found->second.offset + offset;
   }
   const int bits = width(thread, base, 64);
   uint64_t sum = static_cast<uint64_t>(value(thread, base, bits)) + offset;
   if (bits == 32) sum = static_cast<uint32_t>(sum);
-  if (space == Space::shared) return kSharedWindow + sum;
-  if (space == Space::local) return kLocalWindow + sum;
+  if (space == Space::shared) return shared_window + sum;
+  if (space == Space::local) return local_window + sum;
   return sum;
 }
 

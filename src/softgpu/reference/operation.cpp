@@ -56,7 +56,7 @@ std::optional<Rounding> Words::take_rounding() {
 
 std::optional<NumberType> number_type(std::string_view name) {
   using D = NumberType::Domain;
-  static const std::unordered_map<std::string_view, NumberType> kTypes{
+  static const std::unordered_map<std::string_view, NumberType> number_types{
       {"b8", {D::bits, 8, 1, nullptr}},
       {"b16", {D::bits, 16, 1, nullptr}},
       {"b32", {D::bits, 32, 1, nullptr}},
@@ -78,23 +78,23 @@ std::optional<NumberType> number_type(std::string_view name) {
       {"s4", {D::signed_integer, 4, 1, nullptr}},
       {"u2", {D::unsigned_integer, 2, 1, nullptr}},
       {"s2", {D::signed_integer, 2, 1, nullptr}},
-      {"f16", {D::floating, 16, 1, &kF16}},
-      {"bf16", {D::floating, 16, 1, &kBf16}},
-      {"f32", {D::floating, 32, 1, &kF32}},
-      {"f64", {D::floating, 64, 1, &kF64}},
-      {"tf32", {D::floating, 32, 1, &kTf32}},
-      {"f16x2", {D::floating, 16, 2, &kF16}},
-      {"bf16x2", {D::floating, 16, 2, &kBf16}},
-      {"f32x2", {D::floating, 32, 2, &kF32}},
-      {"e4m3x2", {D::floating, 8, 2, &kE4m3}},
-      {"e5m2x2", {D::floating, 8, 2, &kE5m2}},
-      {"e2m3x2", {D::floating, 8, 2, &kE2m3}},  // six bits each, in bytes
-      {"e3m2x2", {D::floating, 8, 2, &kE3m2}},
-      {"e2m1x2", {D::floating, 4, 2, &kE2m1}},
+      {"f16", {D::floating, 16, 1, &f16_format}},
+      {"bf16", {D::floating, 16, 1, &bf16_format}},
+      {"f32", {D::floating, 32, 1, &f32_format}},
+      {"f64", {D::floating, 64, 1, &f64_format}},
+      {"tf32", {D::floating, 32, 1, &tf32_format}},
+      {"f16x2", {D::floating, 16, 2, &f16_format}},
+      {"bf16x2", {D::floating, 16, 2, &bf16_format}},
+      {"f32x2", {D::floating, 32, 2, &f32_format}},
+      {"e4m3x2", {D::floating, 8, 2, &e4m3_format}},
+      {"e5m2x2", {D::floating, 8, 2, &e5m2_format}},
+      {"e2m3x2", {D::floating, 8, 2, &e2m3_format}},  // six bits each, in bytes
+      {"e3m2x2", {D::floating, 8, 2, &e3m2_format}},
+      {"e2m1x2", {D::floating, 4, 2, &e2m1_format}},
       {"pred", {D::predicate, 1, 1, nullptr}},
   };
-  const auto found = kTypes.find(name);
-  return found == kTypes.end() ? std::nullopt : std::optional(found->second);
+  const auto found = number_types.find(name);
+  return found == number_types.end() ? std::nullopt : std::optional(found->second);
 }
 
 __int128 integer_value(Bits bits, const NumberType& type) {

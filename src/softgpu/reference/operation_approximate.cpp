@@ -65,8 +65,8 @@ std::optional<Approximation> approximation(std::string_view base, std::string_vi
                          }};
   }
   if (base == "ex2") {
-    const auto bound =
-        half ? (type.format == &kF16 ? relative_bound(-10, 1.08L) : relative_bound(-7)) : relative_bound(-22);
+    const auto bound = half ? (type.format == &f16_format ? relative_bound(-10, 1.08L) : relative_bound(-7))
+                            : relative_bound(-22);
     return Approximation{1, [](const Real* s) { return std::exp2(s[0]); }, bound};
   }
   if (base == "lg2" && single) {
@@ -82,7 +82,7 @@ std::optional<Approximation> approximation(std::string_view base, std::string_vi
     };
     return Approximation{1, [](const Real* s) { return std::tanh(s[0]); },
                          single ? relative_bound(-11)
-                         : type.format == &kF16
+                         : type.format == &f16_format
                              ? std::function<bool(const Real*, Real, Real)>(absolute(0x1p-10L))
                              : absolute(0x1p-8L)};
   }

@@ -164,18 +164,18 @@ std::optional<Operation> permute(Words& words) {
   const std::string_view mode = words.take_one_of({"f4e", "b4e", "rc8", "ecl", "ecr", "rc16"});
   if (!words.empty()) return std::nullopt;
   using Rows = std::array<std::array<int, 4>, 4>;  // by selector; the bytes d.b0 .. d.b3
-  static constexpr Rows kForward{{{0, 1, 2, 3}, {1, 2, 3, 4}, {2, 3, 4, 5}, {3, 4, 5, 6}}};
-  static constexpr Rows kBackward{{{0, 7, 6, 5}, {1, 0, 7, 6}, {2, 1, 0, 7}, {3, 2, 1, 0}}};
-  static constexpr Rows kReplicate8{{{0, 0, 0, 0}, {1, 1, 1, 1}, {2, 2, 2, 2}, {3, 3, 3, 3}}};
-  static constexpr Rows kClampLeft{{{0, 1, 2, 3}, {1, 1, 2, 3}, {2, 2, 2, 3}, {3, 3, 3, 3}}};
-  static constexpr Rows kClampRight{{{0, 0, 0, 0}, {0, 1, 1, 1}, {0, 1, 2, 2}, {0, 1, 2, 3}}};
-  static constexpr Rows kReplicate16{{{0, 1, 0, 1}, {2, 3, 2, 3}, {0, 1, 0, 1}, {2, 3, 2, 3}}};
-  const Rows* const rows = mode == "f4e"   ? &kForward
-                           : mode == "b4e" ? &kBackward
-                           : mode == "rc8" ? &kReplicate8
-                           : mode == "ecl" ? &kClampLeft
-                           : mode == "ecr" ? &kClampRight
-                                           : &kReplicate16;
+  static constexpr Rows forward_rows{{{0, 1, 2, 3}, {1, 2, 3, 4}, {2, 3, 4, 5}, {3, 4, 5, 6}}};
+  static constexpr Rows backward_rows{{{0, 7, 6, 5}, {1, 0, 7, 6}, {2, 1, 0, 7}, {3, 2, 1, 0}}};
+  static constexpr Rows replicate8_rows{{{0, 0, 0, 0}, {1, 1, 1, 1}, {2, 2, 2, 2}, {3, 3, 3, 3}}};
+  static constexpr Rows clamp_left_rows{{{0, 1, 2, 3}, {1, 1, 2, 3}, {2, 2, 2, 3}, {3, 3, 3, 3}}};
+  static constexpr Rows clamp_right_rows{{{0, 0, 0, 0}, {0, 1, 1, 1}, {0, 1, 2, 2}, {0, 1, 2, 3}}};
+  static constexpr Rows replicate16_rows{{{0, 1, 0, 1}, {2, 3, 2, 3}, {0, 1, 0, 1}, {2, 3, 2, 3}}};
+  const Rows* const rows = mode == "f4e"   ? &forward_rows
+                           : mode == "b4e" ? &backward_rows
+                           : mode == "rc8" ? &replicate8_rows
+                           : mode == "ecl" ? &clamp_left_rows
+                           : mode == "ecr" ? &clamp_right_rows
+                                           : &replicate16_rows;
   return with_widths({32}, {32, 32, 32}, [=](const Bits* s) {
     const Bits bytes = s[1] << 32 | s[0];
     Bits result = 0;

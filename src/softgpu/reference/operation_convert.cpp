@@ -24,7 +24,7 @@ std::optional<Rounding> take_integral_rounding(Words& words) {
 
 // Single-precision subnormals only, as the manual says.
 Number flushed(const Number& value, uint64_t bits, const FloatFormat& format) {
-  if (&format != &kF32 || !is_subnormal(bits, format)) return value;
+  if (&format != &f32_format || !is_subnormal(bits, format)) return value;
   Number zero;
   zero.negative = value.negative;
   return zero;
@@ -80,7 +80,7 @@ Bits float_to_float(Bits source, const Conversion& how) {
     value.negative = negative;  // also a zero's
   }
   const uint64_t result = packed_limited(value, how);
-  const bool flush_result = how.flushes && how.to.format == &kF32 && is_subnormal(result, kF32);
+  const bool flush_result = how.flushes && how.to.format == &f32_format && is_subnormal(result, f32_format);
   return flush_result ? result & (uint64_t{1} << 31) : result;
 }
 
@@ -128,7 +128,7 @@ bool is_legal(const Conversion& how) {
   if (how.from.domain == NumberType::Domain::predicate || how.to.domain == NumberType::Domain::predicate)
     return false;
   // .ftz is said of f32 only.
-  if (how.flushes && how.from.format != &kF32 && how.to.format != &kF32) return false;
+  if (how.flushes && how.from.format != &f32_format && how.to.format != &f32_format) return false;
   if (!from_float && !to_float) return !how.rounding && !how.to_integral;
   if (!from_float) return how.rounding.has_value();
   if (!to_float) return how.to_integral.has_value();

@@ -109,7 +109,7 @@ void Machine::plan_instruction(FunctionPlan& plan, const ptx::Instruction& instr
     rest.remove_prefix(step.suffixes.back().size());
   }
   using Execute = void (Machine::*)(Thread&, const Step&);
-  static const std::unordered_map<std::string_view, Execute> kIrregular{
+  static const std::unordered_map<std::string_view, Execute> irregular_operations{
       {"mov", &Machine::do_mov},
       {"ld", &Machine::do_load},
       {"ldu", &Machine::do_load},
@@ -142,12 +142,12 @@ void Machine::plan_instruction(FunctionPlan& plan, const ptx::Instruction& instr
       {"nanosleep", &Machine::do_nothing},
       {"prefetch", &Machine::do_nothing},
   };
-  const auto known = kIrregular.find(base);
+  const auto known = irregular_operations.find(base);
   if (name == "bar.warp.sync") {
     step.execute = &Machine::do_with_warp;
   } else if (base == "mma" && matrix_form(name)) {
     step.execute = &Machine::do_with_whole_warp;
-  } else if (known != kIrregular.end()) {
+  } else if (known != irregular_operations.end()) {
     step.execute = known->second;
   } else {
     step.operation = find_operation(name);

@@ -23,17 +23,17 @@ class Writing {
 };
 
 void keep(CardUsage& card, std::int64_t at) {
-  const std::uint32_t next = card.next_sample.load(relaxed) % kSamples;
+  const std::uint32_t next = card.next_sample.load(relaxed) % sample_count;
   card.samples[next].at.store(at, relaxed);
   card.samples[next].busy.store(card.busy.load(relaxed), relaxed);
-  card.next_sample.store((next + 1) % kSamples, relaxed);
+  card.next_sample.store((next + 1) % sample_count, relaxed);
 }
 
 // Keeps a point of the curve, unless the last one is young.
 void take_sample(CardUsage& card, std::int64_t now) {
-  const std::uint32_t next = card.next_sample.load(relaxed) % kSamples;
-  const std::int64_t last = card.samples[(next + kSamples - 1) % kSamples].at.load(relaxed);
-  if (last == 0 || now - last >= kSampleNs) keep(card, now);
+  const std::uint32_t next = card.next_sample.load(relaxed) % sample_count;
+  const std::int64_t last = card.samples[(next + sample_count - 1) % sample_count].at.load(relaxed);
+  if (last == 0 || now - last >= sample_ns) keep(card, now);
 }
 
 // How long kernels had run until `when`.
@@ -63,7 +63,7 @@ void begin_busy(CardUsage& card, std::int64_t now) {
   // Where a long pause began is a point of its own: between two points the curve is taken for a straight
   // line.
   const std::int64_t idle_since = card.idle_since.load(relaxed);
-  if (idle_since != 0 && now - idle_since >= kSampleNs) keep(card, idle_since);
+  if (idle_since != 0 && now - idle_since >= sample_ns) keep(card, idle_since);
   take_sample(card, now);
   card.busy_since.store(now, relaxed);
 }
@@ -82,7 +82,7 @@ std::optional<BusyHistory> read_history(const CardUsage& card) {
     const std::uint32_t before = card.sequence.load(std::memory_order_acquire);
     if (before % 2 != 0) continue;
     BusyHistory history;
-    for (std::size_t n = 0; n < kSamples; ++n)
+    for (std::size_t n = 0; n < sample_count; ++n)
       history.points[n] = {card.samples[n].at.load(relaxed), card.samples[n].busy.load(relaxed)};
     history.busy = card.busy.load(relaxed);
     history.busy_since = card.busy_since.load(relaxed);

@@ -16,7 +16,7 @@ struct BusyHistory {
   struct Point {
     std::int64_t at, busy;
   };
-  std::array<Point, kSamples> points{};  // at 0: none
+  std::array<Point, sample_count> points{};  // at 0: none
   std::int64_t busy = 0, busy_since = 0;
 };
 

@@ -89,7 +89,7 @@ std::unique_ptr<MappedRecord> UsageFolder::create() const {
   auto record = map(file.get(), PROT_READ | PROT_WRITE);
   if (record == nullptr) return nullptr;
   (*record)->start_ticks = *ticks;
-  (*record)->magic.store(kMagic, std::memory_order_release);
+  (*record)->magic.store(record_magic, std::memory_order_release);
   return record;
 }
 
@@ -113,7 +113,8 @@ std::vector<ProcessRecord> UsageFolder::read() const {
     const Descriptor file(openat(folder, entry->d_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
     if (file.get() < 0) continue;
     auto record = map(file.get(), PROT_READ);
-    const bool written = record != nullptr && (*record)->magic.load(std::memory_order_acquire) == kMagic;
+    const bool written =
+        record != nullptr && (*record)->magic.load(std::memory_order_acquire) == record_magic;
     if (written && ticks && (*record)->start_ticks == *ticks) {
       found.push_back({*pid, std::move(record)});
     } else if (!ticks || written) {

@@ -9,11 +9,11 @@
 
 namespace softgpu::usage {
 
-inline constexpr std::uint64_t kMagic = 0x31305355'55504753ULL;  // "SGPUUS01", the layout below
-inline constexpr std::size_t kMaxCards = 16;
-inline constexpr std::size_t kSamples = 16;
+inline constexpr std::uint64_t record_magic = 0x31305355'55504753ULL;  // "SGPUUS01", the layout below
+inline constexpr std::size_t max_cards = 16;
+inline constexpr std::size_t sample_count = 16;
 // The youngest samples of a device that works all the time reach back for about two seconds.
-inline constexpr std::int64_t kSampleNs = 125'000'000;
+inline constexpr std::int64_t sample_ns = 125'000'000;
 
 // All times: CLOCK_MONOTONIC, nanoseconds.
 struct Sample {
@@ -30,13 +30,13 @@ struct CardUsage {
   std::atomic<std::int64_t> busy{0};  // time in which at least one kernel ran, without the one under way
   std::atomic<std::int64_t> busy_since{0};  // 0: no kernel runs
   std::atomic<std::int64_t> idle_since{0};  // when the last kernel ended
-  std::array<Sample, kSamples> samples;
+  std::array<Sample, sample_count> samples;
 };
 
 struct Record {
   std::atomic<std::uint64_t> magic{0};  // written last
   std::uint64_t start_ticks = 0;        // of the process, so that a later one of its number is told from it
-  std::array<CardUsage, kMaxCards> cards;
+  std::array<CardUsage, max_cards> cards;
 };
 
 static_assert(std::atomic<std::int64_t>::is_always_lock_free);

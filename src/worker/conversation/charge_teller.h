@@ -1,7 +1,7 @@
 // Tells the client how much of its share is taken by what it does not count itself: modules, arrays, memory
 // of graphs, the heap of kernels. So an allocation that does not fit is refused when it is asked for, and
-// cuMemGetInfo is right, without a question. What of these finds no room it tells with its size, which only
-// the worker knows.
+// cuMemGetInfo is right, without a question. If one of these finds no room, the client hears its size, which
+// only the worker knows.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ class ChargeTeller {
   }
   /// Another client knows of nothing.
   void forget() { begin(0); }
-  /// What the client was told, by another worker, is not known here.
+  /// Another worker told the client a size that is not known here.
   void doubt() { begin(unknown); }
 
  private:

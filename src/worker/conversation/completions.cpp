@@ -308,7 +308,7 @@ Completions::Left Completions::look() {
   std::vector<Announcement> announcements;
   Left left = Left::nothing;
   {
-    // Before the mutex: who holds it must not wait for memory.
+    // Before the mutex: its holder must not wait for memory.
     const Residence::Visit visit(residence_);
     const std::lock_guard lock(items_mutex_);
     std::optional<RelaxedCapture> relaxed;

@@ -28,7 +28,7 @@ struct Deferred {
   std::uint16_t message = 0;
 };
 
-/// A thread of its own asks the driver while there is something to ask. What it promises the client: when it
+/// A thread of its own asks the driver while there is something to ask. Its promise to the client: when it
 /// reads that something has completed, by a push or by a reply, the bytes of every copy that had completed
 /// before have been read already. That is why watches are asked about before copies, and copies are sent
 /// first; and why a reply is preceded by deliver().
@@ -51,8 +51,8 @@ class Completions {
   /// A conversation begins; copies are staged in memory of `home`.
   /// `send_prints` sends what kernels have printed.
   void open(CUcontext home, std::function<void()> send_prints);
-  /// The conversation has ended: nothing more is sent. What copies still write to stays theirs until they
-  /// have ended.
+  /// The conversation has ended: nothing more is sent. Memory that copies still write to stays theirs
+  /// until they have ended.
   void close();
   /// There is something to say that the executing thread must not wait for: the outlet's, or what `nudged`
   /// says.

@@ -103,7 +103,7 @@ bool Conversation::greet(wire::Stream& stream, const wire::FrameHeader& header,
   try {
     const std::lock_guard lock(executing_);
     if (known && !goes_on) begin(hello);
-    // Who goes on needs no driver yet, and is not kept waiting for memory that is away.
+    // A client that goes on needs no driver yet, and is not kept waiting for memory that is away.
     if (const Residence::Visit visit(&equipment_.parking.residence); visit)
       api_.cuCtxSetCurrent_(session_->current());  // of this thread
   } catch (const std::exception& failure) {
@@ -178,7 +178,7 @@ void Conversation::begin(const wire::HelloBody& hello) {
   conversing_ = true;
 }
 
-/// What tells of the old session's objects lets go of them before they end.
+/// The parts that tell of the old session's objects let go of them before they end.
 void Conversation::renew_session() {
   for (const CUcontext context : session_->contexts()) {
     session_->in_use.wait_unused(context);
@@ -251,7 +251,7 @@ void Conversation::shares_decided() {
   completions.nudge();
 }
 
-/// What has been written down must not change behind the image's back,
+/// The written state must not change behind the image's back,
 /// and no frame may be acknowledged that the image does not know of. The next lease shows that this worker
 /// keeps the session.
 bool Conversation::may_go_on(Hold& lock) {
@@ -286,7 +286,7 @@ Conversation::Hold Conversation::stand_still() {
 }
 
 void Conversation::publish_obstacle(bool thorough) {
-  // Not longer than a short call takes: who asks has other things to do.
+  // Not longer than a short call takes: the one that asks has other things to do.
   const Hold lock(executing_, std::chrono::milliseconds(1));
   if (lock.owns_lock()) move_obstacle_.store(session_->obstacle_to_moving(thorough));
 }

@@ -43,7 +43,7 @@ enum class Refused : std::uint8_t;  // dispatch.h
 /// The session belongs to the process that the conversation is with: when another one comes, both begin anew.
 class Conversation {
  public:
-  /// What `host_calls` announces goes to `completions`.
+  /// The announcements of `host_calls` go to `completions`.
   Conversation(Equipment& equipment, DeviceWork& work, HostCalls& host_calls);
   ~Conversation();
   Conversation(const Conversation&) = delete;

@@ -224,7 +224,7 @@ void Conversation::refuse(WaitingCall& call) {
 
 void Conversation::reply(const wire::FrameHeader& header, CUresult result, wire::Status status,
                          Answer& answer, const ReplyKeeping& keeping) {
-  // What the lease and the counters are is asked with a time limit: then nobody may be reading any more.
+  // The lease and the counters are asked for with a time limit: then nobody may be reading any more.
   if (!wire::answered_alone(static_cast<wire::Control>(header.message))) {
     completions.deliver();
     send_driver_log();

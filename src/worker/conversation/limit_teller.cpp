@@ -45,7 +45,7 @@ void LimitTeller::tell(const std::deque<MemoryAccount>& accounts, Outlet& outlet
   const std::lock_guard telling(telling_);
   while (const auto limit = next(accounts)) {
     if (outlet.push(wire::Control::share_limit, wire::packed(*limit).bytes())) continue;
-    const std::lock_guard lock(mutex_);  // nobody is there; who connects next is told everything anew
+    const std::lock_guard lock(mutex_);  // nobody is there; the next client is told everything anew
     if (limit->device >= told_.size()) return;
     told_[limit->device].room.reset();
     told_[limit->device].number = 0;

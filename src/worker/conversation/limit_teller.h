@@ -25,7 +25,7 @@ class LimitTeller {
  public:
   /// A client that was told `rooms` when it connected, by device.
   void begin(std::vector<std::uint64_t> rooms);
-  /// What the client was told, by another worker, is not known here.
+  /// Another worker told the client rooms that are not known here.
   void doubt();
 
   /// Says what there is to say. Before every answer, and on a thread that may wait for the client to read.

@@ -37,7 +37,7 @@ struct ReplyKeeping {
 };
 
 /// Frames go out whole, one after the other: a lock is held while one is sent, however long the client takes.
-/// After a failure the stream is shut down, so that who reads from it learns of it; what is said then is
+/// After a failure the stream is shut down, so that the reader learns of it; what is said then is
 /// kept.
 class Outlet {
  public:

@@ -11,17 +11,17 @@
 namespace gpupool::worker {
 namespace {
 
-constexpr int kSuccess = 0;
-constexpr int kNotReady = 600;
-constexpr unsigned kEventDefault = 0;  // timing on
-constexpr int kRelaxed = 2;            // CU_STREAM_CAPTURE_MODE_RELAXED
-constexpr std::int64_t kMaxBurstNs =
+constexpr int driver_success = 0;
+constexpr int driver_not_ready = 600;
+constexpr unsigned event_default = 0;  // timing on
+constexpr int relaxed_capture = 2;     // CU_STREAM_CAPTURE_MODE_RELAXED
+constexpr std::int64_t max_burst_ns =
     20'000'000;  // split long bursts, so that figures move while work goes on
-constexpr std::int64_t kMaxTimelineNs =
+constexpr std::int64_t max_timeline_ns =
     10'000'000'000;  // elapsed times are floats in ms: past 10 s they lose microseconds
-constexpr std::int64_t kLongNs =
-    20'000'000;  // what is younger will soon be measured: nobody asks the driver whether it runs
-constexpr std::size_t kMaxUnresolved = 256;
+constexpr std::int64_t long_burst_ns =
+    20'000'000;  // a younger burst will soon be measured: nobody asks the driver whether it runs
+constexpr std::size_t max_unresolved = 256;
 
 }  // namespace
 
@@ -61,8 +61,8 @@ struct DeviceTimer::State {
     void* event;
   };
 
-  State(EventFunctions functions_, Usage& usage_, Clock clock_)
-      : functions(functions_), usage(usage_), clock(std::move(clock_)) {}
+  State(EventFunctions driver_functions, Usage& session_usage, Clock own_clock)
+      : functions(driver_functions), usage(session_usage), clock(std::move(own_clock)) {}
 
   EventFunctions functions;
   Usage& usage;
@@ -80,7 +80,7 @@ struct DeviceTimer::State {
   bool capturing(void* stream) const {
     int status = 0;
     return functions.stream_is_capturing != nullptr &&
-           (functions.stream_is_capturing(stream, &status) != kSuccess || status != 0);
+           (functions.stream_is_capturing(stream, &status) != driver_success || status != 0);
   }
 
   void* take_event(void* context) {
@@ -92,7 +92,7 @@ struct DeviceTimer::State {
       return event;
     }
     void* event = nullptr;
-    return functions.event_create(&event, kEventDefault) == kSuccess ? event : nullptr;
+    return functions.event_create(&event, event_default) == driver_success ? event : nullptr;
   }
 
   void give_event(void* context, void* event) {
@@ -122,7 +122,7 @@ struct DeviceTimer::State {
     const auto found = std::find_if(timelines.begin(), timelines.end(),
                                     [&](const auto& t) { return t->context == context; });
     if (found != timelines.end()) {
-      if (now - (*found)->opened_ns <= kMaxTimelineNs) return *found;
+      if (now - (*found)->opened_ns <= max_timeline_ns) return *found;
       before = *found;
       ++before->bursts;
       timelines.erase(found);
@@ -133,12 +133,12 @@ struct DeviceTimer::State {
   }
 
   void begin(void* context, void* stream, DeviceMeter* meter) {
-    if (closed.size() >= kMaxUnresolved)
+    if (closed.size() >= max_unresolved)
       return;  // a stream that never completes must not cost memory without end
     if (capturing(stream)) return;
     void* start = take_event(context);
     if (start == nullptr) return;
-    if (functions.event_record(start, stream) != kSuccess) {
+    if (functions.event_record(start, stream) != driver_success) {
       give_event(context, start);
       return;
     }
@@ -153,7 +153,7 @@ struct DeviceTimer::State {
   void end(Burst burst) {
     burst.end = take_event(burst.timeline->context);
     if (burst.end == nullptr || capturing(burst.stream) ||
-        functions.event_record(burst.end, burst.stream) != kSuccess) {
+        functions.event_record(burst.end, burst.stream) != driver_success) {
       drop(burst);
       return;
     }
@@ -163,7 +163,7 @@ struct DeviceTimer::State {
   /// Whether the base has its place in the period: it may itself wait for what was there before it.
   bool placed(Timeline& timeline) {
     if (!timeline.before) return true;
-    if (functions.event_query(timeline.base) == kNotReady || !placed(*timeline.before)) return false;
+    if (functions.event_query(timeline.base) == driver_not_ready || !placed(*timeline.before)) return false;
     timeline.offset_ms = time_of(*timeline.before, timeline.base).value_or(timeline.before->offset_ms);
     leave(*std::exchange(timeline.before, nullptr));
     return true;
@@ -172,7 +172,7 @@ struct DeviceTimer::State {
   /// The event's time in the busy period; none: the driver does not say. Precondition: placed.
   std::optional<double> time_of(const Timeline& timeline, void* event) const {
     float ms = 0;
-    if (event != timeline.base && functions.event_elapsed(&ms, timeline.base, event) != kSuccess)
+    if (event != timeline.base && functions.event_elapsed(&ms, timeline.base, event) != driver_success)
       return std::nullopt;
     return timeline.offset_ms + static_cast<double>(ms);
   }
@@ -189,7 +189,7 @@ struct DeviceTimer::State {
   /// thread of the software GPU that gets no processor. A driver that tells an event's time tells when.
   void place_period(BusyPeriod& period, void* event, double event_ms) const {
     std::int64_t event_ns = 0;
-    if (functions.event_ns == nullptr || functions.event_ns(event, &event_ns) != kSuccess) return;
+    if (functions.event_ns == nullptr || functions.event_ns(event, &event_ns) != driver_success) return;
     period.began_ns = event_ns - static_cast<std::int64_t>(event_ms * 1e6);
   }
 
@@ -206,8 +206,8 @@ struct DeviceTimer::State {
   /// True when the burst needs no more attention.
   bool settle(Burst& burst) {
     const int ready = functions.event_query(burst.end);
-    if (ready == kNotReady) return false;
-    if (ready == kSuccess) {
+    if (ready == driver_not_ready) return false;
+    if (ready == driver_success) {
       if (!placed(*burst.timeline)) return false;
       const auto start = time_of(*burst.timeline, burst.start);
       const auto end = time_of(*burst.timeline, burst.end);
@@ -229,12 +229,12 @@ struct DeviceTimer::State {
     const auto look_at = [&](Burst& burst) {
       Timeline& timeline = *burst.timeline;
       const std::pair<void*, void*> place{timeline.context, burst.stream};
-      if (now - burst.opened_ns < kLongNs || std::ranges::find(seen, place) != seen.end()) return;
+      if (now - burst.opened_ns < long_burst_ns || std::ranges::find(seen, place) != seen.end()) return;
       seen.push_back(place);
       if (!burst.start_ms) {
         void* context = timeline.context;
-        if (functions.context_push(context) != kSuccess) return;
-        if (functions.event_query(burst.start) == kSuccess && placed(timeline))
+        if (functions.context_push(context) != driver_success) return;
+        if (functions.event_query(burst.start) == driver_success && placed(timeline))
           burst.start_ms = time_of(timeline, burst.start);
         if (burst.start_ms) place_period(*timeline.period, burst.start, *burst.start_ms);
         functions.context_pop(&context);
@@ -269,12 +269,12 @@ struct DeviceTimer::State {
     told_ns = all;
   }
 
-  /// What is asked here has nothing to do with a capture that is under way somewhere: a driver would refuse
-  /// it otherwise, and declare the capture invalid.
+  /// The questions asked here have nothing to do with a capture that is under way somewhere: a driver would
+  /// refuse them otherwise, and declare the capture invalid.
   void settle_all() {
-    int mode = kRelaxed;
-    const bool exchanged =
-        functions.exchange_capture_mode != nullptr && functions.exchange_capture_mode(&mode) == kSuccess;
+    int mode = relaxed_capture;
+    const bool exchanged = functions.exchange_capture_mode != nullptr &&
+                           functions.exchange_capture_mode(&mode) == driver_success;
     settle_closed();
     look_at_running();
     if (exchanged) functions.exchange_capture_mode(&mode);
@@ -283,7 +283,7 @@ struct DeviceTimer::State {
   void settle_closed() {
     for (auto burst = closed.begin(); burst != closed.end();) {
       void* context = burst->timeline->context;
-      if (functions.context_push(context) != kSuccess) {
+      if (functions.context_push(context) != driver_success) {
         charge_until_now(*burst);
         drop(*burst);
         burst = closed.erase(burst);
@@ -309,7 +309,7 @@ void DeviceTimer::work(void* context, void* stream, DeviceMeter* meter, std::str
     return burst.stream == stream && burst.timeline->context == context;
   };
   auto burst = std::ranges::find_if(open, is_it);
-  if (burst != open.end() && state_->clock() - burst->opened_ns >= kMaxBurstNs) {
+  if (burst != open.end() && state_->clock() - burst->opened_ns >= max_burst_ns) {
     auto finished = std::move(*burst);
     open.erase(burst);
     state_->end(std::move(finished));
@@ -330,7 +330,7 @@ std::uint64_t DeviceTimer::pause() {
   if (state_->open.empty() && state_->closed.empty()) return piece;
   for (auto& burst : state_->open) {
     void* context = burst.timeline->context;
-    if (state_->functions.context_push(context) != kSuccess) {
+    if (state_->functions.context_push(context) != driver_success) {
       state_->drop(burst);
       continue;
     }
@@ -374,8 +374,8 @@ DeviceFailure DeviceTimer::failure() const {
 
 void DeviceTimer::forget(void* context, void* stream, bool whole_context) {
   const std::lock_guard lock(mutex_);
-  // What is complete by now is still charged; of the rest only the open bursts of a living context can be
-  // closed.
+  // Bursts that are complete by now are still charged; of the rest only the open bursts of a living context
+  // can be closed.
   state_->settle_all();
   for (std::size_t i = state_->open.size(); i-- > 0;) {
     State::Burst& burst = state_->open[i];

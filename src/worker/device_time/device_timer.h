@@ -8,10 +8,10 @@
 //
 // 1. A burst whose first event is complete and whose last is not is running: it counts up to now, by the
 //    timer's clock from the moment at which its busy period began: the time of its first event where the
-//    driver tells that, else the moment at which that was recorded. What events measure later takes the
-//    place of it.
-// 2. What has been told (`usage.device_ns`, DeviceProgress::busy_ns) never goes back: if the estimate was too
-//    high nothing is added until events have measured as much.
+//    driver tells that, else the moment at which that was recorded. A later measurement by events takes
+//    its place.
+// 2. A time that has been told (`usage.device_ns`, DeviceProgress::busy_ns) never goes back: if the estimate
+//    was too high nothing is added until events have measured as much.
 // 3. Work that ends in an error, or with its context, stays charged for as long as it is known to have run.
 #pragma once
 

@@ -52,7 +52,7 @@ void DeviceTurns::open(std::size_t ordinal) {
 
 bool DeviceTurns::before_work(std::size_t ordinal, std::uint64_t key) {
   if (ordinal != last_) {
-    // Who waits for a device while it keeps another could wait for somebody who does the reverse.
+    // A session that waits for a device while it keeps another could wait for somebody who does the reverse.
     paused(timer_.pause());
     last_ = ordinal;
   }

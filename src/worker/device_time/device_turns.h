@@ -42,8 +42,8 @@ class DeviceTurns {
 
  private:
   struct Device final : enforcer::Gauge {
-    Device(DeviceTimer& timer_, Residence& residence_, SoftwareWork* work_)
-        : timer(timer_), residence(residence_), work(work_) {}
+    Device(DeviceTimer& device_timer, Residence& session_residence, SoftwareWork* software_work)
+        : timer(device_timer), residence(session_residence), work(software_work) {}
     std::uint64_t cut() override { return timer.pause(); }
     Reading look() override;
     bool stop() override { return work != nullptr && work->stop(StopReason::no_turn); }
@@ -51,7 +51,7 @@ class DeviceTurns {
 
     DeviceTimer& timer;
     Residence& residence;
-    SoftwareWork* work;  // null: what runs cannot be stopped
+    SoftwareWork* work;  // null: a running kernel cannot be stopped
     DeviceMeter meter;
     std::atomic<std::uint64_t> known_ns{0};      // of what the meter says
     std::string uuid;                            // of the device that the turn is on

@@ -34,8 +34,8 @@ CUresult DeviceWork::submits(CUstream stream, bool captured, std::uint64_t kerne
                              std::string_view kernel) {
   busy_.work(current_, stream);
   if (timer_ && current_ != nullptr && !captured) {
-    // What frees, and what a session is made of anew, cannot be put off and is no load: it goes without a
-    // turn.
+    // Calls that free, and calls that make a session anew, cannot be put off and are no load: they go without
+    // a turn.
     if (call_epoch_.load(std::memory_order_relaxed) != 0 && !turns_->before_work(ordinal_, key)) {
       return CUDA_ERROR_DEVICE_UNAVAILABLE;
     }

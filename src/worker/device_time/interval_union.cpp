@@ -18,7 +18,7 @@ double IntervalUnion::add(double start, double end) {
   }
   const auto place = pieces_.erase(first, last);
   pieces_.insert(place, merged);
-  if (pieces_.size() > kMaxPieces) {
+  if (pieces_.size() > max_pieces) {
     pieces_[1].start = pieces_[0].start;
     pieces_.erase(pieces_.begin());
   }

@@ -5,11 +5,11 @@
 
 namespace gpupool::worker {
 
-/// Times are in any unit with any origin. Memory is bounded: beyond `kMaxPieces` disjoint pieces the two
+/// Times are in any unit with any origin. Memory is bounded: beyond `max_pieces` disjoint pieces the two
 /// earliest are joined, which can only charge less, never twice.
 class IntervalUnion {
  public:
-  static constexpr unsigned kMaxPieces = 64;
+  static constexpr unsigned max_pieces = 64;
 
   /// Adds [start, end] and returns how much longer the union became; an empty or reversed interval adds
   /// nothing.

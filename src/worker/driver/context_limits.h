@@ -12,7 +12,7 @@
 
 namespace gpupool::worker {
 
-/// What is usual belongs to the context's own overhead. A driver need not give back what a context had once,
+/// The usual size belongs to the context's own overhead. A driver need not give back what a context had once,
 /// so the most that was asked for counts until the context goes. The executing thread alone uses it.
 class ContextLimits {
  public:

@@ -251,7 +251,7 @@ CUresult run_LaunchHostFunction(Call& x, const messages::LaunchHostFunction& m,
                                 replies::LaunchHostFunction&) {
   CUstream stream = nullptr;
   if (!x.handles.find(Kind::stream, m.stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
-  // What a graph calls it calls at each launch.
+  // A graph calls its functions at each launch.
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   const bool can_capture = stream != nullptr && stream != CU_STREAM_LEGACY;
   if (can_capture) {

@@ -15,7 +15,7 @@ class ChunkSource {
   virtual ~ChunkSource() = default;
   /// The chunks that will be read, in this order and each once.
   virtual void announce(const std::vector<std::uint32_t>& numbers) = 0;
-  /// Fills `into`, which has the size of the chunk. Throws std::runtime_error. What it gives is not to be
+  /// Fills `into`, which has the size of the chunk. Throws std::runtime_error. The bytes are not to be
   /// believed: the reader compares the digest.
   virtual void read(const SessionImage::Chunk& chunk, std::uint32_t number, std::span<std::byte> into) = 0;
 };

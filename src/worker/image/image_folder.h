@@ -12,7 +12,7 @@
 
 namespace gpupool::worker {
 
-/// Writes one. What is there before finish() has returned is no image: the manifest appears last and whole.
+/// Writes one. A folder before finish() has returned is no image: the manifest appears last and whole.
 class ImageFolderWriter {
  public:
   /// Makes the folder if there is none, mode 0700. Throws std::runtime_error, also when it holds an image.

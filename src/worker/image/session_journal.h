@@ -13,8 +13,8 @@
 namespace gpupool::worker {
 
 /// Written by the executing thread after each call that the protocol table says is to be repeated, or stands
-/// in the way of moving. What has lost its object is forgotten now and then, so that a program which makes
-/// and destroys streams for ever costs no more than one that does not.
+/// in the way of moving. A call that has lost its object is forgotten now and then, so that a program which
+/// makes and destroys streams for ever costs no more than one that does not.
 class SessionJournal {
  public:
   struct Call {

@@ -21,19 +21,19 @@
 namespace gpupool::worker {
 namespace {
 
-constexpr std::uint32_t kDoorMagic = 0x44455047;  // "GPED"
-constexpr std::uint32_t kDoorVersion = 1;
-constexpr int kPatienceSeconds = 3;
+constexpr std::uint32_t door_magic = 0x44455047;  // "GPED"
+constexpr std::uint32_t door_version = 1;
+constexpr int patience_seconds = 3;
 
 struct Question {
-  std::uint32_t magic = kDoorMagic;
-  std::uint32_t version = kDoorVersion;
+  std::uint32_t magic = door_magic;
+  std::uint32_t version = door_version;
   UserKey user{};
   ExportTicket ticket;
 };
 
 struct Reply {
-  std::uint32_t magic = kDoorMagic;
+  std::uint32_t magic = door_magic;
   std::int32_t result = CUDA_ERROR_INVALID_HANDLE;
   std::uint32_t kind = 0;
   std::uint32_t has_descriptor = 0;
@@ -61,7 +61,7 @@ bool same_system_user(int fd) {
 }
 
 void limit_waiting(int fd) {
-  const timeval limit{kPatienceSeconds, 0};
+  const timeval limit{patience_seconds, 0};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 }
@@ -120,7 +120,7 @@ void ExportDoor::answer(const wire::Socket& visitor) {
   wire::Socket unwanted;
   if (!wire::receive_with_descriptor(visitor.fd(), std::as_writable_bytes(std::span(&question, 1)), unwanted))
     return;
-  if (question.magic != kDoorMagic || question.version != kDoorVersion) return;
+  if (question.magic != door_magic || question.version != door_version) return;
   Reply reply;
   std::shared_ptr<PhysicalMemory> memory;
   const auto ticket = ExportTicket::read(question.ticket.as_bytes());
@@ -162,7 +162,7 @@ CUresult fetch_export(const ExportTicket& ticket, const UserKey& user, FetchedEx
   if (!wire::send_with_descriptor(door.fd(), std::as_bytes(std::span(&question, 1)), -1) ||
       !wire::receive_with_descriptor(door.fd(), std::as_writable_bytes(std::span(&reply, 1)), out.descriptor))
     return CUDA_ERROR_INVALID_HANDLE;
-  if (reply.magic != kDoorMagic || reply.result != CUDA_SUCCESS || reply.kind != ticket.kind)
+  if (reply.magic != door_magic || reply.result != CUDA_SUCCESS || reply.kind != ticket.kind)
     return CUDA_ERROR_INVALID_HANDLE;
   const bool needs_memory = static_cast<ExportKind>(reply.kind) == ExportKind::memory ||
                             static_cast<ExportKind>(reply.kind) == ExportKind::physical;

@@ -89,7 +89,7 @@ class HandleTable {
     for (const auto& [value, owner] : values_[static_cast<std::size_t>(kind)]) use(value);
   }
 
-  /// What is bound or adopted from now on goes with this context.
+  /// Handles that are bound or adopted from now on go with this context.
   void owned_by(const void* context) { owner_ = context; }
   /// Forgets the handles of a kind that go with a context. Their objects are the driver's to end.
   void forget_owned_by(wire::Kind kind, const void* context) {

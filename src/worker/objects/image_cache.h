@@ -1,8 +1,8 @@
 // Module images that were sent once, kept on the node under their SHA-256 for later sessions of the same
 // user.
 //
-// A folder of its own per user, mode 0700: who can name a digest there has a right to its content. The
-// content is checked against the digest whenever it is read, so a damaged file is a miss, never a wrong
+// A folder of its own per user, mode 0700: a client that can name a digest there has a right to its content.
+// The content is checked against the digest whenever it is read, so a damaged file is a miss, never a wrong
 // image. Files appear by rename, complete or not at all; several workers use one folder at a time.
 #pragma once
 

@@ -66,7 +66,7 @@ class JitOptions {
   static bool is_log_size(CUjit_option option) {
     return option == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES || option == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES;
   }
-  /// Options whose value the driver takes as a number. What is not here may be an address.
+  /// Options whose value the driver takes as a number. The value of another option may be an address.
   static bool is_number(CUjit_option option) {
     switch (option) {
       case CU_JIT_MAX_REGISTERS:

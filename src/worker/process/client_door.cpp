@@ -46,14 +46,14 @@ void ClientDoor::accept_one(const wire::Socket& listener, bool local) {
     return;
   }
   if (!local) wire::tune(socket.fd());
-  if (visitors_.size() == kMaxPending) visitors_.pop_front();
+  if (visitors_.size() == max_pending) visitors_.pop_front();
   Visitor visitor{std::move(socket),
                   local,
                   nullptr,
                   false,
                   POLLIN,
                   Handshake(state_.token, state_.session_id),
-                  boottime_ns() + kHandshakeMs * 1'000'000};
+                  boottime_ns() + handshake_ms * 1'000'000};
   if (identity_ && !local) {
     visitor.tls = wire::TlsStream::accept(visitor.socket, *identity_);
     if (visitor.tls == nullptr) return;

@@ -23,11 +23,11 @@ namespace gpupool::worker {
 /// Whether connections over TCP are encrypted. automatic: unless only this machine can reach the door.
 enum class TlsUse { automatic, on, off };
 
-/// Strangers cost at most kMaxPending sockets and 4 KiB each, for at most kHandshakeMs.
+/// Strangers cost at most max_pending sockets and 4 KiB each, for at most handshake_ms.
 class ClientDoor {
  public:
-  static constexpr std::size_t kMaxPending = 32;
-  static constexpr std::int64_t kHandshakeMs = 5000;
+  static constexpr std::size_t max_pending = 32;
+  static constexpr std::int64_t handshake_ms = 5000;
 
   /// Listens on `address` (host:port), and for clients of this machine on a Unix socket at `local` unless
   /// that is empty. Throws std::runtime_error.

@@ -23,8 +23,8 @@ std::optional<std::vector<ShareGrant>> parse_shares(std::string_view text) {
     const auto ordinal = parse_number<std::uint32_t>(next_field(entry, ':'));
     const auto milli = parse_number<std::uint32_t>(next_field(entry, ':'));
     const auto mib = parse_number<std::uint64_t>(entry);
-    if (!ordinal || *ordinal >= kMaxDevices || !milli || *milli < 1 || *milli > 1000 || !mib || *mib < 1 ||
-        *mib > kMaxMib || !ordinals.insert(*ordinal).second) {
+    if (!ordinal || *ordinal >= max_devices || !milli || *milli < 1 || *milli > 1000 || !mib || *mib < 1 ||
+        *mib > max_mib || !ordinals.insert(*ordinal).second) {
       return std::nullopt;
     }
     shares.push_back({*ordinal, *milli, *mib});
@@ -40,7 +40,7 @@ std::optional<std::vector<DeviceChange>> parse_devices(std::string_view text) {
     std::string_view entry = next_field(text, ',');
     const auto ordinal = parse_number<std::uint32_t>(next_field(entry, ':'));
     std::array<std::uint8_t, 16> uuid{};
-    if (!ordinal || *ordinal >= kMaxDevices || !parse_hex(entry, uuid) || !ordinals.insert(*ordinal).second) {
+    if (!ordinal || *ordinal >= max_devices || !parse_hex(entry, uuid) || !ordinals.insert(*ordinal).second) {
       return std::nullopt;
     }
     std::string lower(entry);
@@ -142,7 +142,7 @@ std::string_view name_of(WorkState state) {
 }  // namespace
 
 ControlCommand parse_control_line(std::string_view line) {
-  if (line.size() > kMaxControlLine) return bad("line too long");
+  if (line.size() > max_control_line) return bad("line too long");
   const std::string_view verb = next_field(line, ' ');
   if (verb == "lease") return parse_lease(line);
   if (verb == "revoke") return parse_with_epoch<RevokeCommand>("revoke", line);

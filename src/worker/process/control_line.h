@@ -48,7 +48,7 @@ struct BadCommand {
 using ControlCommand = std::variant<LeaseCommand, RevokeCommand, ParkCommand, ExportCommand, StatsCommand,
                                     StopCommand, BadCommand>;
 
-inline constexpr std::size_t kMaxControlLine = 8192;
+inline constexpr std::size_t max_control_line = 8192;
 
 /// Never throws; a line that cannot be read gives BadCommand. `line` is without its newline.
 [[nodiscard]] ControlCommand parse_control_line(std::string_view line);

@@ -78,7 +78,7 @@ TEST_CASE("what cannot be read is named") {
     CHECK(reason_of("lease epoch=8 deadline_ns=1 share=" + std::string(share)) == "lease: bad share");
   }
   CHECK(reason_of("revoke") == "revoke: no epoch");
-  CHECK(reason_of(std::string(kMaxControlLine + 1, 'x')) == "line too long");
+  CHECK(reason_of(std::string(max_control_line + 1, 'x')) == "line too long");
 }
 
 TEST_CASE("no line of random bytes breaks the parser") {

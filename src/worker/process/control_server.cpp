@@ -23,15 +23,15 @@
 namespace gpupool::worker {
 namespace {
 
-constexpr std::int64_t kMs = 1'000'000;
-constexpr std::size_t kMaxConnections = 8;
+constexpr std::int64_t ns_per_ms = 1'000'000;
+constexpr std::size_t max_connections = 8;
 /// A client that is asked to give memory back and does not answer, or whose device works for longer, keeps
 /// it.
 constexpr int client_answer_ms = 3000;
 /// How often the end of a lease is looked at: at first as often as short work needs, then less.
 constexpr std::int64_t look_at_end_ms = 1, look_at_long_end_ms = 20;
-constexpr std::int64_t short_end_ns = 200 * kMs;
-/// What runs is looked at so often, so that whoever asks hears of it soon.
+constexpr std::int64_t short_end_ns = 200 * ns_per_ms;
+/// The running work is looked at so often, so that anybody that asks hears of it soon.
 constexpr std::int64_t look_at_work_ms = 250;
 
 }  // namespace
@@ -64,7 +64,7 @@ void ControlServer::accept_one() {
   if (!socket) return;
   const auto peer = wire::peer_user(socket.fd());
   if (peer != ::geteuid() && peer != uid_t{0}) return;
-  if (connections_.size() == kMaxConnections) connections_.pop_front();
+  if (connections_.size() == max_connections) connections_.pop_front();
   connections_.push_back({std::move(socket), ++last_connection_, {}, {}, false});
   // A client may have come before this agent did.
   if (reported_connected_) send_line(connections_.back(), "client connected=1");
@@ -92,7 +92,8 @@ void ControlServer::grant(Connection& connection, const LeaseCommand& command, S
   const bool in_host = session.memory_report().in_host;
   const LeaseGate::View held = state_.gate.view(now);
   const bool resizes = held.state == LeaseState::attached && held.epoch == command.epoch;
-  // Who holds no lease allocates nothing meanwhile: asked only for what it keeps beyond the new size.
+  // A client without a lease allocates nothing meanwhile: it is asked only for what it keeps beyond the new
+  // size.
   const bool asks_client =
       !in_host && seat.view().connected &&
       (resizes ? !shrunk_shares(state_, command).empty() : exceeds_shares(state_, command));
@@ -171,7 +172,7 @@ bool ControlServer::look_at_lease_end(SessionHost& session, std::int64_t now_ns)
                      "gpupool-worker: the lease of epoch %u has ended and the device still works (%s, for "
                      "%lld ms): %s\n",
                      lease_end_->epoch(), work.kernel.empty() ? "no kernel known" : work.kernel.c_str(),
-                     work.since_ns == 0 ? 0LL : static_cast<long long>((now_ns - work.since_ns) / kMs),
+                     work.since_ns == 0 ? 0LL : static_cast<long long>((now_ns - work.since_ns) / ns_per_ms),
                      stopped ? "stopped; it goes on under the next lease"
                              : "this driver cannot stop it, so the session ends");
         if (!stopped) return false;
@@ -285,7 +286,7 @@ bool ControlServer::read_from(Connection& connection, SessionHost& session, cons
     connection.input.erase(0, end + 1);
     if (!execute(connection, line, session, seat)) return false;
   }
-  if (connection.input.size() > kMaxControlLine) {
+  if (connection.input.size() > max_control_line) {
     send_line(connection, "error line too long");
     connection.broken = true;
   }
@@ -301,7 +302,8 @@ void ControlServer::report_client(const ClientSeat::View& client, std::int64_t n
   reported_connections_ = client.connections;
   bool connected = client.connected;
   if (!connected && reported_connected_ && !client.said_goodbye) {
-    connected = now_ns < client.gone_since_ns + timers_.client_grace_ms * kMs;  // it may still come back
+    connected =
+        now_ns < client.gone_since_ns + timers_.client_grace_ms * ns_per_ms;  // it may still come back
   }
   if (connected == reported_connected_) return;
   reported_connected_ = connected;
@@ -335,7 +337,7 @@ bool ControlServer::orphaned(std::int64_t now_ns) {
   } else if (alone_since_ns_ == 0) {
     alone_since_ns_ = now_ns;
   }
-  return alone && now_ns - alone_since_ns_ >= timers_.orphan_exit_ms * kMs;
+  return alone && now_ns - alone_since_ns_ >= timers_.orphan_exit_ms * ns_per_ms;
 }
 
 int ControlServer::next_timeout_ms(std::int64_t now_ns, const ClientSeat::View& client) const {
@@ -343,7 +345,7 @@ int ControlServer::next_timeout_ms(std::int64_t now_ns, const ClientSeat::View& 
   const LeaseGate::View lease = state_.gate.view(now_ns);
   if (lease.state == LeaseState::attached) next = std::min(next, lease.deadline_ns);
   if (!client.connected && reported_connected_) {
-    next = std::min(next, client.gone_since_ns + timers_.client_grace_ms * kMs);
+    next = std::min(next, client.gone_since_ns + timers_.client_grace_ms * ns_per_ms);
   }
   std::int64_t most = timers_.stats_ms;
   if (state_.usage.in_flight.load(std::memory_order_relaxed)) most = std::min(most, look_at_work_ms);
@@ -351,7 +353,7 @@ int ControlServer::next_timeout_ms(std::int64_t now_ns, const ClientSeat::View& 
     const bool is_long = now_ns - lease_end_->began_ns() > short_end_ns;
     most = std::min(most, is_long ? look_at_long_end_ms : look_at_end_ms);
   }
-  return static_cast<int>(std::clamp<std::int64_t>((next - now_ns + kMs - 1) / kMs, 0, most));
+  return static_cast<int>(std::clamp<std::int64_t>((next - now_ns + ns_per_ms - 1) / ns_per_ms, 0, most));
 }
 
 void ControlServer::end(int status) noexcept {
@@ -381,14 +383,15 @@ int ControlServer::serve(SessionHost& session, const ClientSeat& seat) {
     if (was_connected && !reported_connected_) session.client_is_gone();
     report_fence(now);
     if (!look_at_lease_end(session, now)) return exit_computes_on;
-    if (state_.usage.in_flight.load(std::memory_order_relaxed) && now - looked_ns >= look_at_work_ms * kMs) {
+    if (state_.usage.in_flight.load(std::memory_order_relaxed) &&
+        now - looked_ns >= look_at_work_ms * ns_per_ms) {
       session.look_at_work();
       looked_ns = now;
     }
     if (now >= next_stats_ns_) {
       session.tick();
       push_stats(session, client, now);
-      next_stats_ns_ = now + timers_.stats_ms * kMs;
+      next_stats_ns_ = now + timers_.stats_ms * ns_per_ms;
     }
     connections_.remove_if([](const Connection& connection) { return connection.broken; });
     if (orphaned(now)) {

@@ -9,7 +9,7 @@
 namespace gpupool::worker {
 namespace {
 
-constexpr std::int32_t kDeviceUnavailable = 46;  // CUDA_ERROR_DEVICE_UNAVAILABLE
+constexpr std::int32_t device_unavailable = 46;  // CUDA_ERROR_DEVICE_UNAVAILABLE
 
 /// Nothing has been sent on the stream yet, so there is room for a few hundred bytes and this does not wait.
 template <class Encode>
@@ -29,12 +29,12 @@ void reply(wire::Stream& stream, wire::Control message, std::uint64_t sequence,
   (void)stream.send(frame.bytes());  // who hangs up does not want to know
 }
 
-constexpr wire::ReplyHeader kDone{0, 0, 0, wire::Status::ok};
+constexpr wire::ReplyHeader done_header{0, 0, 0, wire::Status::ok};
 
 }  // namespace
 
 void refuse_seat(wire::Stream& stream, std::uint64_t sequence) {
-  reply(stream, wire::Control::hello, sequence, {kDeviceUnavailable, 0, 0, wire::Status::closed},
+  reply(stream, wire::Control::hello, sequence, {device_unavailable, 0, 0, wire::Status::closed},
         [](wire::Writer&) {});
 }
 
@@ -52,11 +52,12 @@ void answer_inquiry(wire::Stream& stream, std::uint64_t sequence, const WorkUnde
   }
   answer.failure = failure.error;
   answer.failed_kernel = failure.kernel;
-  reply(stream, wire::Control::inquire, sequence, kDone, [&](wire::Writer& out) { answer.encode(out); });
+  reply(stream, wire::Control::inquire, sequence, done_header,
+        [&](wire::Writer& out) { answer.encode(out); });
 }
 
 void confirm_end(wire::Stream& stream, std::uint64_t sequence) {
-  reply(stream, wire::Control::end_session, sequence, kDone, [](wire::Writer&) {});
+  reply(stream, wire::Control::end_session, sequence, done_header, [](wire::Writer&) {});
 }
 
 }  // namespace gpupool::worker

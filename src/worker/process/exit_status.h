@@ -4,6 +4,6 @@
 namespace gpupool::worker {
 
 /// Somebody who knows the session's token has ended the session (Control::end_session).
-inline constexpr int kResetExit = 10;
+inline constexpr int reset_exit = 10;
 
 }  // namespace gpupool::worker

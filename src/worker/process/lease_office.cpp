@@ -5,7 +5,7 @@
 namespace gpupool::worker {
 namespace {
 
-constexpr std::uint64_t kMib = 1ULL << 20;
+constexpr std::uint64_t bytes_per_mib = 1ULL << 20;
 
 std::string ok(std::uint32_t epoch) {
   return "ok epoch=" + std::to_string(epoch);
@@ -36,7 +36,7 @@ std::string answer(LeaseAnswer result, std::uint32_t epoch) {
 }
 
 std::string in_use(std::uint32_t epoch, std::uint64_t used) {
-  return refused(epoch, "in-use used_mib=" + std::to_string((used + kMib - 1) / kMib));
+  return refused(epoch, "in-use used_mib=" + std::to_string((used + bytes_per_mib - 1) / bytes_per_mib));
 }
 
 }  // namespace
@@ -59,15 +59,16 @@ std::vector<ShareWish> shrunk_shares(const WorkerState& state, const LeaseComman
   for (const ShareGrant& share : command.shares) {
     if (share.ordinal >= state.memory.size()) continue;
     const MemoryAccount& account = state.memory[share.ordinal];
-    if (share.mib * kMib < account.limit())
-      wishes.push_back({share.ordinal, account.room_of(share.mib * kMib)});
+    if (share.mib * bytes_per_mib < account.limit())
+      wishes.push_back({share.ordinal, account.room_of(share.mib * bytes_per_mib)});
   }
   return wishes;
 }
 
 bool exceeds_shares(const WorkerState& state, const LeaseCommand& command) {
   return std::ranges::any_of(command.shares, [&](const ShareGrant& share) {
-    return share.ordinal < state.memory.size() && share.mib * kMib < state.memory[share.ordinal].used();
+    return share.ordinal < state.memory.size() &&
+           share.mib * bytes_per_mib < state.memory[share.ordinal].used();
   });
 }
 
@@ -76,7 +77,7 @@ std::optional<std::string> foresee_refusal(WorkerState& state, const LeaseComman
   if (auto refusal = foresee_gate_refusal(state, command, now_ns)) return refusal;
   for (const ShareGrant& share : command.shares) {
     const std::uint64_t used = state.memory[share.ordinal].used();
-    if (share.mib * kMib < used) return in_use(command.epoch, used);
+    if (share.mib * bytes_per_mib < used) return in_use(command.epoch, used);
   }
   return std::nullopt;
 }
@@ -87,7 +88,7 @@ std::string apply_lease(WorkerState& state, const LeaseCommand& command, std::in
   for (const MemoryAccount& account : state.memory) limits.push_back(account.limit());
   for (const ShareGrant& share : command.shares) {
     MemoryAccount& account = state.memory[share.ordinal];
-    if (account.resize(share.mib * kMib)) continue;
+    if (account.resize(share.mib * bytes_per_mib)) continue;
     const std::uint64_t used = account.used();
     // Only growth back to the old limit: it cannot fail, for the use is within it.
     for (const ShareGrant& undo : command.shares)

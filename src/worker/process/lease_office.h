@@ -50,7 +50,7 @@ namespace gpupool::worker {
 [[nodiscard]] std::string conclude_export(const WorkerState& state, const MoveResult& exported,
                                           std::int64_t now_ns);
 
-/// Shuts the gate. What the lease left behind is seen to before (lease_end.h).
+/// Shuts the gate. lease_end.h sees before to all that the lease left behind.
 [[nodiscard]] std::string apply_revoke(WorkerState& state, const RevokeCommand& command);
 
 /// One `stats` line of this moment.

@@ -31,11 +31,11 @@
 namespace gpupool::worker {
 namespace {
 
-constexpr int kStartRecordMs = 10'000;
+constexpr int start_record_ms = 10'000;
 /// How long the end of a session waits for what the worker says last.
 constexpr std::chrono::milliseconds last_words{300};
 
-constexpr const char* kUsage =
+constexpr const char* usage_text =
     "usage: gpupool-worker --driver PATH --control SOCKET [--listen HOST:PORT|HOST:FIRST-LAST] [--local "
     "SOCKET]   start "
     "record on stdin\n"
@@ -158,7 +158,7 @@ int serve(const Options& options, int answer) {
     await_start_record(STDIN_FILENO);
   }
   ControlTimers timers = options.timers;
-  fill(state, parse_start_record(read_start_record(STDIN_FILENO, kStartRecordMs)), timers);
+  fill(state, parse_start_record(read_start_record(STDIN_FILENO, start_record_ms)), timers);
   release_stdin();
 
   auto& control = *new ControlServer(options.control, timers, state);
@@ -211,11 +211,11 @@ int serve(const Options& options, int answer) {
   // The node agent hears of the device time first. But whoever says it asks the session and the driver, and
   // both may be stuck; what they hold goes with the process.
   door.on_end([&] {
-    control.end(kResetExit);
+    control.end(reset_exit);
     std::this_thread::sleep_for(last_words);
     control.remove_socket();
     if (!options.local.empty()) ::unlink(options.local.c_str());
-    std::_Exit(kResetExit);
+    std::_Exit(reset_exit);
   });
   std::thread([&door] { door.run(); }).detach();
   say(answer, "ready port=" + std::to_string(door.port()) + " pid=" + std::to_string(::getpid()) +
@@ -231,7 +231,7 @@ int main(int argc, char** argv) {
   using namespace gpupool::worker;
   const auto options = parse_options(argc, argv);
   if (!options) {
-    std::fputs(kUsage, stderr);
+    std::fputs(usage_text, stderr);
     return 2;
   }
   if (options->probe) return probe_main(options->driver);

@@ -14,7 +14,7 @@
 namespace gpupool::worker {
 namespace {
 
-constexpr std::int64_t kMostDrainMs = 600'000;
+constexpr std::int64_t most_drain_ms = 600'000;
 
 [[noreturn]] void bad(std::string_view key) {
   throw std::runtime_error("start record: bad value for `" + std::string(key) + "`");
@@ -27,7 +27,7 @@ DeviceShare parse_device(std::string_view value) {
   const auto mib = parse_number<std::uint64_t>(value);
   std::array<std::uint8_t, 16> uuid_bytes{};
   if (!ordinal || *ordinal < 0 || !parse_hex(uuid, uuid_bytes) || !milli || *milli < 1 || *milli > 1000 ||
-      !mib || *mib < 1 || *mib > kMaxMib) {
+      !mib || *mib < 1 || *mib > max_mib) {
     bad("device");
   }
   DeviceShare share{*ordinal, std::string(uuid), *milli, *mib};
@@ -69,10 +69,10 @@ void set_field(StartRecord& record, std::string_view key, std::string_view value
     record.deadline_ns = *deadline;
   } else if (key == "drain_ms") {
     const auto drain = parse_number<std::int64_t>(value);
-    if (!drain || *drain <= 0 || *drain > kMostDrainMs) bad(key);
+    if (!drain || *drain <= 0 || *drain > most_drain_ms) bad(key);
     record.drain_ms = *drain;
   } else if (key == "device") {
-    if (record.devices.size() == kMaxDevices) bad(key);
+    if (record.devices.size() == max_devices) bad(key);
     record.devices.push_back(parse_device(value));
   } else if (key == "user") {
     if (!parse_hex(value, record.user.emplace())) bad(key);
@@ -81,11 +81,11 @@ void set_field(StartRecord& record, std::string_view key, std::string_view value
     record.image_cache = value;
   } else if (key == "image_cache_mib") {
     const auto mib = parse_number<std::uint64_t>(value);
-    if (!mib || *mib > kMaxMib) bad(key);
+    if (!mib || *mib > max_mib) bad(key);
     record.image_cache_mib = *mib;
   } else if (key == "context_reserve_mib") {
     const auto mib = parse_number<std::uint64_t>(value);
-    if (!mib || *mib > kMaxMib) bad(key);
+    if (!mib || *mib > max_mib) bad(key);
     record.context_reserve_mib = *mib;
   } else if (key == "mps") {
     if (value != "beside" && value != "partition") bad(key);
@@ -103,7 +103,7 @@ void set_field(StartRecord& record, std::string_view key, std::string_view value
 }  // namespace
 
 StartRecord parse_start_record(std::string_view text) {
-  if (text.size() > kMaxStartRecord) throw std::runtime_error("start record: longer than 64 KiB");
+  if (text.size() > max_start_record) throw std::runtime_error("start record: longer than 64 KiB");
   if (text.find('\0') != std::string_view::npos) throw std::runtime_error("start record: not text");
   StartRecord record;
   PerDevice per_device;
@@ -166,7 +166,7 @@ std::string read_start_record(int fd, int timeout_ms) {
     text.append(chunk.data(), static_cast<std::size_t>(got));
     if (text.starts_with('\n')) return {};
     if (const std::size_t end = text.find("\n\n"); end != std::string::npos) return text.substr(0, end + 1);
-    if (text.size() > kMaxStartRecord) throw std::runtime_error("start record: longer than 64 KiB");
+    if (text.size() > max_start_record) throw std::runtime_error("start record: longer than 64 KiB");
   }
 }
 

@@ -17,7 +17,7 @@ struct StartRecord {
   std::array<std::uint8_t, 32> token{};
   std::uint32_t epoch = 0;
   std::int64_t deadline_ns = 0;                      ///< CLOCK_BOOTTIME
-  std::vector<DeviceShare> devices;                  ///< 1..kMaxDevices
+  std::vector<DeviceShare> devices;                  ///< 1..max_devices
   std::optional<std::array<std::uint8_t, 32>> user;  ///< stands for whom the session belongs to
   std::string image_cache;                           ///< path; empty = none
   std::uint64_t image_cache_mib = 0;
@@ -28,9 +28,9 @@ struct StartRecord {
   std::string image_from;                 ///< address of the worker to fetch one from; empty = none
 };
 
-inline constexpr std::size_t kMaxStartRecord = 64 * 1024;
-inline constexpr std::size_t kMaxDevices = 64;
-inline constexpr std::uint64_t kMaxMib = 1ULL << 40;  // so that bytes fit 64 bits
+inline constexpr std::size_t max_start_record = 64 * 1024;
+inline constexpr std::size_t max_devices = 64;
+inline constexpr std::uint64_t max_mib = 1ULL << 40;  // so that bytes fit 64 bits
 
 /// Parses the lines before the empty one. Throws std::runtime_error that names the key, never its value: a
 /// token is among them.
@@ -40,7 +40,7 @@ inline constexpr std::uint64_t kMaxMib = 1ULL << 40;  // so that bytes fit 64 bi
 void await_start_record(int fd);
 
 /// Reads from `fd` until an empty line or the end of the stream. Throws std::runtime_error when the record is
-/// larger than kMaxStartRecord or not complete within `timeout_ms`.
+/// larger than max_start_record or not complete within `timeout_ms`.
 [[nodiscard]] std::string read_start_record(int fd, int timeout_ms);
 
 }  // namespace gpupool::worker

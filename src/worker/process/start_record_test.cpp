@@ -135,9 +135,9 @@ TEST_CASE("who was started ahead waits until there is something to read, or noth
 
 TEST_CASE("binary and oversized records are refused") {
   CHECK(error_of(good + std::string("x \0\n", 4)) == "start record: not text");
-  CHECK(error_of(good + "x " + std::string(kMaxStartRecord, 'y')) == "start record: longer than 64 KiB");
+  CHECK(error_of(good + "x " + std::string(max_start_record, 'y')) == "start record: longer than 64 KiB");
   std::string many = good;
-  for (std::size_t i = 0; i < kMaxDevices; ++i) many += "device 1 " + uuid + " 200 1638\n";
+  for (std::size_t i = 0; i < max_devices; ++i) many += "device 1 " + uuid + " 200 1638\n";
   CHECK(error_of(many) == "start record: bad value for `device`");
 }
 

@@ -11,7 +11,8 @@
 
 namespace gpupool::worker {
 
-/// The executing thread alone uses it. Bounded by what a client can have to free; who frees more waits.
+/// The executing thread alone uses it. Bounded by what a client can have to free; a client that frees more
+/// waits.
 class KeptFrames {
  public:
   static constexpr std::size_t most_frames = 1u << 17;

@@ -10,8 +10,8 @@
 // 1. Between a close() that returned true and open() no visit is inside: enter() counts itself before it
 //    looks at closed_, close() sets closed_ before it looks at the count, all sequentially consistent.
 // 2. A visit inside a visit of the same thread never waits and never fails: depth_ is counted per thread.
-// 3. Whoever leaves, or is turned away, while this is closing tells close().
-// 4. Who speaks with the driver is inside a visit, except the thread that moves memory.
+// 3. A thread that leaves, or is turned away, while this is closing tells close().
+// 4. A thread that speaks with the driver is inside a visit, except the thread that moves memory.
 //
 // Order of locks: Parking::moving (who moves) before mutex_ and before Parking::identity, which are never
 // held together. mutex_ is held for nothing but waiting and telling. Nobody waits for a visit with a lock

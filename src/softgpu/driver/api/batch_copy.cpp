@@ -1,5 +1,5 @@
 // Batches of copies: one copy after the other, which is an order that CUDA allows.
-// Comes first: who reads cuda.h before it exports nothing.
+// Comes first: a source that reads cuda.h before it exports nothing.
 #include "softgpu/driver/base/cuda_api.h"
 
 #include <vector>

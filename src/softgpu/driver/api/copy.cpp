@@ -17,7 +17,7 @@ using namespace softgpu::driver;
 namespace {
 
 // Small pageable sources are copied aside, so that the call need not wait for the work before it.
-constexpr std::size_t kStagingLimit = std::size_t{64} << 10;
+constexpr std::size_t staging_limit = std::size_t{64} << 10;
 
 std::uint64_t address_of(const void* pointer) {
   return reinterpret_cast<std::uint64_t>(pointer);
@@ -53,7 +53,7 @@ void copy_in_stream(CUstream handle, std::uint64_t destination, std::uint64_t so
   const bool pageable = pageable_source || !is_known_memory(destination, size);
   if (!pageable || is_capturing(*stream)) {
     issue(stream, std::move(operation));
-  } else if (pageable_source && size <= kStagingLimit) {
+  } else if (pageable_source && size <= staging_limit) {
     auto staged = std::make_shared<std::vector<char>>(size);
     std::memcpy(staged->data(), reinterpret_cast<const void*>(source), size);
     operation.run = [staged, destination] {

@@ -98,9 +98,9 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* nbGrou
                                      unsigned int minCount) {
   return entry([&] {
     require(nbGroups && input && input->type == CU_DEV_RESOURCE_TYPE_SM && minCount > 0);
-    constexpr unsigned kFlags =
+    constexpr unsigned known_flags =
         CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING | CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
-    require((flags & ~kFlags) == 0);
+    require((flags & ~known_flags) == 0);
     const unsigned each =
         rounded_up(std::max(minCount, input->sm.minSmPartitionSize), input->sm.smCoscheduledAlignment);
     const unsigned most = input->sm.smCount / each;

@@ -23,7 +23,7 @@ void launch(CUfunction handle, const LaunchShape& shape, CUstream stream_handle,
   stream->context().check_usable();
 }
 
-// What a launch attribute changes here. Hints for hardware that is not there have no effect; what would
+// What a launch attribute changes here. Hints for hardware that is not there have no effect; one that would
 // change the result of the kernel is refused.
 void apply(const CUlaunchAttribute& attribute, LaunchShape& shape) {
   switch (attribute.id) {

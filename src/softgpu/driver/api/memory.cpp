@@ -11,7 +11,7 @@ using namespace softgpu::driver;
 
 namespace {
 
-constexpr std::size_t kPitchAlignment = 512;
+constexpr std::size_t pitch_alignment = 512;
 
 void require_usable_pointer(const Allocation& allocation) {
   require(allocation.kind == MemoryKind::device || allocation.kind == MemoryKind::managed);
@@ -41,7 +41,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
     require(dptr && pPitch && WidthInBytes > 0 && Height > 0);
     require(ElementSizeBytes == 4 || ElementSizeBytes == 8 || ElementSizeBytes == 16);
     require(WidthInBytes <= (std::size_t{1} << 40), CUDA_ERROR_OUT_OF_MEMORY);
-    const std::size_t pitch = (WidthInBytes + kPitchAlignment - 1) / kPitchAlignment * kPitchAlignment;
+    const std::size_t pitch = (WidthInBytes + pitch_alignment - 1) / pitch_alignment * pitch_alignment;
     std::size_t size = 0;
     require(!__builtin_mul_overflow(pitch, Height, &size), CUDA_ERROR_OUT_OF_MEMORY);
     *dptr = allocate_device(*current_context(), size, MemoryKind::device);

@@ -15,14 +15,14 @@ using namespace softgpu::driver;
 
 namespace {
 
-constexpr int kGreatestPriority = -5;
+constexpr int greatest_priority = -5;
 
 CUresult create_stream(CUstream* handle, unsigned flags, int priority) {
   return entry([&] {
     require(handle != nullptr && (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) == 0);
     const auto context = current_context();
     // Priorities outside the range are moved to its ends, as documented.
-    auto stream = context->create_stream(flags, std::clamp(priority, kGreatestPriority, 0));
+    auto stream = context->create_stream(flags, std::clamp(priority, greatest_priority, 0));
     *handle = registry<Stream>().add<CUstream>(std::move(stream));
   });
 }

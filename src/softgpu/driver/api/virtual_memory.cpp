@@ -25,7 +25,7 @@ CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocatio
     require(granularity != nullptr &&
             (option == CU_MEM_ALLOC_GRANULARITY_MINIMUM || option == CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
     device_for(prop);
-    *granularity = kChunk;
+    *granularity = chunk_bytes;
   });
 }
 

@@ -5,7 +5,7 @@
 namespace softgpu::driver {
 namespace {
 
-constexpr std::size_t kRememberedFrees = 1024;
+constexpr std::size_t remembered_frees = 1024;
 
 // The last range a thread found. Kernels touch the same array many times in a row.
 struct LastHit {
@@ -48,7 +48,7 @@ std::optional<Allocation> AllocationTable::remove(std::uint64_t base) {
   const Allocation allocation = found->second;
   ranges_.erase(found);
   freed_.push_back(allocation);
-  if (freed_.size() > kRememberedFrees) freed_.pop_front();
+  if (freed_.size() > remembered_frees) freed_.pop_front();
   generation_.fetch_add(1, std::memory_order_release);
   return allocation;
 }

@@ -17,19 +17,19 @@
 
 namespace softgpu::driver {
 
-inline constexpr std::size_t kChunk = std::size_t{2} << 20;  // also the VMM granularity
-inline constexpr std::size_t kAllocationAlignment = 512;     // what NVIDIA's allocator gives
+inline constexpr std::size_t chunk_bytes = std::size_t{2} << 20;  // also the VMM granularity
+inline constexpr std::size_t allocation_alignment = 512;          // what NVIDIA's allocator gives
 
 class Arena {
  public:
-  // Reserves `span` bytes of address space (a multiple of kChunk). Throws Error(OUT_OF_MEMORY).
+  // Reserves `span` bytes of address space (a multiple of chunk_bytes). Throws Error(OUT_OF_MEMORY).
   explicit Arena(std::size_t span);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
   // Returns an address, or 0 if no gap is large enough. `alignment` is a power of two.
-  std::uint64_t allocate(std::size_t size, std::size_t alignment = kAllocationAlignment);
+  std::uint64_t allocate(std::size_t size, std::size_t alignment = allocation_alignment);
   // Size of the block given back (rounded to the alignment), or 0 if address is not the start of one.
   std::size_t free(std::uint64_t address);
 

@@ -10,7 +10,7 @@
 namespace softgpu::driver {
 namespace {
 
-constexpr int kReserved = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+constexpr int reserved_mapping = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
 void* at(std::uint64_t address) {
   return reinterpret_cast<void*>(address);
@@ -22,14 +22,14 @@ bool move_pages(void* from, void* to, std::size_t size) {
 }
 
 bool close_place(void* place, std::size_t size) {
-  return mmap(place, size, PROT_NONE, kReserved | MAP_FIXED, -1, 0) == place;
+  return mmap(place, size, PROT_NONE, reserved_mapping | MAP_FIXED, -1, 0) == place;
 }
 
 }  // namespace
 
 HostStore::HostStore(std::size_t size) : size_(size) {
   if (size_ == 0) return;
-  void* const place = mmap(nullptr, size_, PROT_NONE, kReserved, -1, 0);
+  void* const place = mmap(nullptr, size_, PROT_NONE, reserved_mapping, -1, 0);
   if (place == MAP_FAILED) fail(CUDA_ERROR_OUT_OF_MEMORY);
   place_ = static_cast<char*>(place);
 }

@@ -21,8 +21,8 @@ class HostStore {
   // Room for `size` bytes. Throws Error(OUT_OF_MEMORY).
   explicit HostStore(std::size_t size);
 
-  // Takes the contents of private memory away from its addresses, which cannot be touched afterwards. What
-  // has been taken stays in the store when a call throws Error(OUT_OF_MEMORY).
+  // Takes the contents of private memory away from its addresses, which cannot be touched afterwards. Memory
+  // that has been taken stays in the store when a call throws Error(OUT_OF_MEMORY).
   void take(std::uint64_t address, std::size_t size);
   // Gives everything back to the addresses that it was taken from. Throws Error(OPERATING_SYSTEM); may be
   // tried again.

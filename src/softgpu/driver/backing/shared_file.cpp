@@ -19,8 +19,8 @@ namespace softgpu::driver {
 namespace {
 
 // Its length never changes: memory that is mapped is there.
-constexpr int kMemorySeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-constexpr std::string_view kMemoryName = "softgpu-shared-memory-";  // the card's number follows
+constexpr int memory_seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+constexpr std::string_view memory_name = "softgpu-shared-memory-";  // the card's number follows
 
 // A quarter of the descriptors is for everything else that the process does.
 bool many_in_use(int descriptor) {
@@ -35,7 +35,7 @@ int card_of(int descriptor) {
   const ssize_t length = readlink(link.c_str(), target.data(), target.size() - 1);
   if (length <= 0) return -1;
   std::string_view name(target.data(), static_cast<std::size_t>(length));
-  const std::string prefix = "/memfd:" + std::string(kMemoryName);
+  const std::string prefix = "/memfd:" + std::string(memory_name);
   if (!name.starts_with(prefix)) return -1;
   name.remove_prefix(prefix.size());
   int card = -1;
@@ -46,12 +46,12 @@ int card_of(int descriptor) {
 }  // namespace
 
 std::optional<SharedFile> SharedFile::make(int card, std::size_t size) {
-  const std::string name = std::string(kMemoryName) + std::to_string(card);
+  const std::string name = std::string(memory_name) + std::to_string(card);
   const int descriptor = memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor < 0) return std::nullopt;
   SharedFile made(descriptor, card, size);
   if (many_in_use(descriptor) || ftruncate(descriptor, static_cast<off_t>(size)) != 0 ||
-      fcntl(descriptor, F_ADD_SEALS, kMemorySeals) != 0) {
+      fcntl(descriptor, F_ADD_SEALS, memory_seals) != 0) {
     return std::nullopt;
   }
   return made;
@@ -61,9 +61,9 @@ SharedFile SharedFile::adopt(int descriptor) {
   struct stat status{};
   const int seals = fcntl(descriptor, F_GET_SEALS);
   const int card = card_of(descriptor);
-  require(seals >= 0 && (seals & kMemorySeals) == kMemorySeals && card >= 0 &&
+  require(seals >= 0 && (seals & memory_seals) == memory_seals && card >= 0 &&
               fstat(descriptor, &status) == 0 && status.st_size > 0 &&
-              static_cast<std::size_t>(status.st_size) % kChunk == 0,
+              static_cast<std::size_t>(status.st_size) % chunk_bytes == 0,
           CUDA_ERROR_INVALID_HANDLE);
   const int own = fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
   require(own >= 0, CUDA_ERROR_OUT_OF_MEMORY);

@@ -28,7 +28,7 @@ const char* known_sentence(CUresult code) {
     case CUDA_ERROR_INVALID_CONTEXT:
       return "invalid device context";
     case CUDA_ERROR_NO_BINARY_FOR_GPU:
-      return kIdentity.no_binary_text;
+      return driver_identity.no_binary_text;
     case CUDA_ERROR_INVALID_PTX:
       return "a PTX compilation failed";
     case CUDA_ERROR_INVALID_HANDLE:

@@ -9,7 +9,7 @@
 namespace softgpu::driver {
 
 void report_fault(CUresult code, const std::string& detail) {
-  const std::string line = std::string(kIdentity.log_name) + ": " + error_text(code) + ": " + detail;
+  const std::string line = std::string(driver_identity.log_name) + ": " + error_text(code) + ": " + detail;
   std::fprintf(stderr, "%s\n", line.c_str());
   gpupool::error_log().add(line);
 }

@@ -15,7 +15,7 @@ CUresult not_supported(const char* function) noexcept {
     static std::set<std::string> told;
     const gpupool::MutexLock lock(mutex);
     if (told.insert(function).second) {
-      std::fprintf(stderr, "%s: %s is not supported\n", kIdentity.log_name, function);
+      std::fprintf(stderr, "%s: %s is not supported\n", driver_identity.log_name, function);
     }
   } catch (...) {
     // Out of memory for a log line: the result still says it.

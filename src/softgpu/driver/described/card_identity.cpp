@@ -11,7 +11,7 @@ CUuuid uuid_of_card(int card) {
   // RFC 4122 version 8 (custom): a fixed name of the product, and the card's number. Stable across processes
   // and hosts.
   unsigned char bytes[16] = {0x67, 0x70, 0x75, 0x70, 0x6f, 0x6f, 0x80, 0x6c, 0x80};
-  std::memcpy(bytes + 9, kIdentity.uuid_name, sizeof kIdentity.uuid_name);
+  std::memcpy(bytes + 9, driver_identity.uuid_name, sizeof driver_identity.uuid_name);
   bytes[15] = static_cast<unsigned char>(card);
   CUuuid uuid{};
   std::memcpy(uuid.bytes, bytes, sizeof bytes);

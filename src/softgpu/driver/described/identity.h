@@ -12,6 +12,6 @@ struct Identity {
   const char* no_binary_text;  // cuGetErrorString of NO_BINARY_FOR_GPU
 };
 
-extern const Identity kIdentity;
+extern const Identity driver_identity;
 
 }  // namespace softgpu::driver

@@ -5,7 +5,7 @@
 namespace softgpu::driver {
 namespace {
 
-constexpr int kWarp = 32;
+constexpr int warp_threads = 32;
 
 constexpr int round_up(int value, int unit) {
   return (value + unit - 1) / unit * unit;
@@ -13,7 +13,7 @@ constexpr int round_up(int value, int unit) {
 
 // Registers are handed out to warps, in units.
 int registers_per_warp(const DeviceLimits& limits, int registers) {
-  return round_up(registers * kWarp, limits.register_unit);
+  return round_up(registers * warp_threads, limits.register_unit);
 }
 
 int blocks_by_registers(const DeviceLimits& limits, int registers, int warps) {
@@ -42,8 +42,8 @@ int blocks_by_shared_memory(const DeviceLimits& limits, const KernelNeeds& kerne
 int active_blocks(const DeviceLimits& limits, const KernelNeeds& kernel, unsigned threads_per_block,
                   std::size_t dynamic_shared) {
   if (threads_per_block == 0 || threads_per_block > kernel.threads_per_block) return 0;
-  const int warps = static_cast<int>((threads_per_block + kWarp - 1) / kWarp);
-  return std::min({limits.blocks_per_multiprocessor, limits.threads_per_multiprocessor / kWarp / warps,
+  const int warps = static_cast<int>((threads_per_block + warp_threads - 1) / warp_threads);
+  return std::min({limits.blocks_per_multiprocessor, limits.threads_per_multiprocessor / warp_threads / warps,
                    blocks_by_registers(limits, kernel.registers, warps),
                    blocks_by_shared_memory(limits, kernel, dynamic_shared)});
 }
@@ -59,11 +59,11 @@ std::optional<std::size_t> available_dynamic_shared(const DeviceLimits& limits, 
 }
 
 int most_registers(const DeviceLimits& limits, unsigned threads_per_block) {
-  const int warps =
-      round_up(static_cast<int>((threads_per_block + kWarp - 1) / kWarp), limits.sub_partitions);
+  const int warps = round_up(static_cast<int>((threads_per_block + warp_threads - 1) / warp_threads),
+                             limits.sub_partitions);
   const int per_warp =
       limits.registers_per_block / std::max(1, warps) / limits.register_unit * limits.register_unit;
-  return std::min(limits.registers_per_thread, per_warp / kWarp);
+  return std::min(limits.registers_per_thread, per_warp / warp_threads);
 }
 
 }  // namespace softgpu::driver

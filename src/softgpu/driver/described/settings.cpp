@@ -85,8 +85,8 @@ void read_checks(Settings& settings) {
 
 // Seconds, also parts of them.
 void read_watchdog(Settings& settings) {
-  constexpr const char* kName = "GPUPOOL_SOFTGPU_WATCHDOG_SECONDS";
-  const char* const text = std::getenv(kName);
+  constexpr const char* variable = "GPUPOOL_SOFTGPU_WATCHDOG_SECONDS";
+  const char* const text = std::getenv(variable);
   if (!text || !*text) return;
   double seconds = 0;
   const char* const end = text + std::strlen(text);
@@ -96,7 +96,7 @@ void read_watchdog(Settings& settings) {
     settings.watchdog = std::chrono::milliseconds(seconds > 0 && whole == 0 ? 1 : whole);
     return;
   }
-  complain(kName, text);
+  complain(variable, text);
 }
 
 void read_visible(Settings& settings) {

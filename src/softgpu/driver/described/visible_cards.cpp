@@ -32,8 +32,8 @@ int card_with_uuid(std::string_view begins, int cards) {
 
 // -1 when it names none.
 int card_of(std::string_view entry, int cards) {
-  constexpr std::string_view kUuid = "GPU-";
-  if (entry.starts_with(kUuid)) return card_with_uuid(entry.substr(kUuid.size()), cards);
+  constexpr std::string_view uuid_prefix = "GPU-";
+  if (entry.starts_with(uuid_prefix)) return card_with_uuid(entry.substr(uuid_prefix.size()), cards);
   int card = -1;
   const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), card);
   if (error != std::errc() || end != entry.data() + entry.size()) return -1;

@@ -7,7 +7,7 @@
 namespace softgpu::driver {
 namespace {
 
-constexpr int kClockKilohertz = 1'000'000;
+constexpr int clock_kilohertz = 1'000'000;
 
 }  // namespace
 
@@ -39,7 +39,7 @@ int Device::attribute(CUdevice_attribute id) const {
       return limits_.registers_per_block;
     case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
     case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
-      return kClockKilohertz;
+      return clock_kilohertz;
     case CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT:
     case CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT:
       return 512;

@@ -8,7 +8,7 @@ namespace softgpu::driver {
 namespace {
 
 // Address space is cheap: room for fragmentation, so that the budget is what limits a program.
-constexpr std::size_t kSpanFactor = 4;
+constexpr std::size_t span_factor = 4;
 
 }  // namespace
 
@@ -17,7 +17,7 @@ Device::Device(int ordinal, int card, const Settings& settings)
       settings_(settings),
       limits_(DeviceLimits::of(settings)),
       card_(card),
-      arena_(settings.memory_bytes * kSpanFactor),
+      arena_(settings.memory_bytes * span_factor),
       default_pool_(std::make_shared<MemoryPool>(*this, true)) {
   current_pool = default_pool_;
 }

@@ -29,9 +29,9 @@ class Device {
   ~Device();
 
   int ordinal() const { return ordinal_; }
-  const char* name() const { return kIdentity.device_name; }
-  // Which of the machine's cards it is: its own number, until a checkpoint is restored onto another one. What
-  // identifies a device follows the card; ordinal, handles and addresses do not.
+  const char* name() const { return driver_identity.device_name; }
+  // Which of the machine's cards it is: its own number, until a checkpoint is restored onto another one. All
+  // that identifies a device follows the card; ordinal, handles and addresses do not.
   int card() const { return card_.load(); }
   void set_card(int card) { card_ = card; }
   CUuuid uuid() const { return uuid_of_card(card()); }
@@ -49,7 +49,7 @@ class Device {
   std::size_t used_memory() const { return used_.load(); }
   void reserve(std::size_t size);
   void unreserve(std::size_t size);
-  // What is in use counts nothing during a checkpoint.
+  // Memory in use counts nothing during a checkpoint.
   void park_account();
   void unpark_account();
   std::size_t parked_memory() const { return parked_; }

@@ -24,9 +24,9 @@ void Driver::initialise() {
   require(!forked_, CUDA_ERROR_NOT_INITIALIZED);
   if (initialised_) return;
   require(!settings.visible.empty(), CUDA_ERROR_NO_DEVICE);
-  if (!settings.execute || !kIdentity.executes) {
-    std::fprintf(stderr, "%s: %skernels are not executed\n", kIdentity.log_name,
-                 kIdentity.executes ? "GPUPOOL_SOFTGPU_EXECUTE=0: " : "");
+  if (!settings.execute || !driver_identity.executes) {
+    std::fprintf(stderr, "%s: %skernels are not executed\n", driver_identity.log_name,
+                 driver_identity.executes ? "GPUPOOL_SOFTGPU_EXECUTE=0: " : "");
   }
   for (const int card : settings.visible) {
     devices_.push_back(std::make_unique<Device>(static_cast<int>(devices_.size()), card, settings));

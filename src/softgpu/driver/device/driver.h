@@ -1,5 +1,5 @@
-// The process-wide driver object: settings, devices, and the gate in front of every call. What objects a
-// program has, registry<Object>() knows.
+// The process-wide driver object: settings, devices, and the gate in front of every call. The objects
+// that a program has are in registry<Object>().
 //
 // It is made by the first call and never destroyed, so that calls and threads during process exit find it.
 #pragma once

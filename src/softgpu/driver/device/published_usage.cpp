@@ -47,7 +47,7 @@ void PublishedUsage::begin() {
 usage::CardUsage* PublishedUsage::card_of(int card) const {
   usage::Record* const record = published_.load(std::memory_order_acquire);
   const auto index = static_cast<std::size_t>(card);
-  return record != nullptr && index < usage::kMaxCards ? &record->cards[index] : nullptr;
+  return record != nullptr && index < usage::max_cards ? &record->cards[index] : nullptr;
 }
 
 void PublishedUsage::memory(int card, std::size_t bytes) {

@@ -38,7 +38,7 @@ class PublishedUsage {
     unsigned kernels GUARDED_BY(mutex) = 0;
     bool stands GUARDED_BY(mutex) = false;
   };
-  std::array<Running, usage::kMaxCards> running_;
+  std::array<Running, usage::max_cards> running_;
 };
 
 // A kernel that runs while this lives.

@@ -31,13 +31,13 @@ GraphMemory& memory() {
   return all;
 }
 
-constexpr std::size_t kAlignment = 512;
+constexpr std::size_t graph_memory_alignment = 512;
 
 }  // namespace
 
 GraphAllocation::GraphAllocation(Device& of_device, std::size_t of_size) : device(of_device), size(of_size) {
   require(size > 0);
-  address = device.allocate(size, kAlignment);
+  address = device.allocate(size, graph_memory_alignment);
   Allocation allocation;  // of no context: it lives as long as the graph
   allocation.base = address;
   allocation.size = size;

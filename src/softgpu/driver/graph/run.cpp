@@ -73,12 +73,12 @@ class BranchingRun {
   }
 
  private:
-  static constexpr std::size_t kMostThreads = 64;
+  static constexpr std::size_t most_threads = 64;
 
   [[nodiscard]] bool over() const REQUIRES(mutex_) { return unfinished_ == 0 || failure_; }
   void call_for_help() REQUIRES(mutex_) {
     const std::size_t wanted = ready_.size() > idle_ ? ready_.size() - idle_ : 0;
-    for (std::size_t n = 0; n < wanted && threads_.size() < kMostThreads; ++n) {
+    for (std::size_t n = 0; n < wanted && threads_.size() < most_threads; ++n) {
       try {
         threads_.emplace_back([this] { work(); });
       } catch (const std::system_error&) {

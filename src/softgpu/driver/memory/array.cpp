@@ -10,8 +10,8 @@
 namespace softgpu::driver {
 namespace {
 
-constexpr std::size_t kRowAlignment = 32;
-constexpr std::size_t kLevelAlignment = 512;
+constexpr std::size_t row_alignment = 32;
+constexpr std::size_t level_alignment = 512;
 
 std::size_t rounded(std::size_t size, std::size_t to) {
   return (size + to - 1) / to * to;
@@ -30,7 +30,7 @@ CUDA_ARRAY3D_DESCRIPTOR halved(CUDA_ARRAY3D_DESCRIPTOR shape) {
 ArrayStorage::ArrayStorage(std::shared_ptr<Context> context, std::size_t size)
     : context_(std::move(context)),
       size_(size),
-      address_(context_->device().allocate(size, kLevelAlignment)) {}
+      address_(context_->device().allocate(size, level_alignment)) {}
 
 ArrayStorage::~ArrayStorage() {
   context_->device().free(address_, size_);
@@ -41,13 +41,14 @@ std::size_t Array::element_bytes(const CUDA_ARRAY3D_DESCRIPTOR& shape) {
 }
 
 void Array::check_shape(const CUDA_ARRAY3D_DESCRIPTOR& shape) {
-  constexpr std::size_t kLargest = 131072;  // the widest one-dimensional array of any GPU
-  constexpr unsigned kFlags = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP |
-                              CUDA_ARRAY3D_TEXTURE_GATHER | CUDA_ARRAY3D_COLOR_ATTACHMENT;
+  constexpr std::size_t largest_extent = 131072;  // the widest one-dimensional array of any GPU
+  constexpr unsigned known_flags = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP |
+                                   CUDA_ARRAY3D_TEXTURE_GATHER | CUDA_ARRAY3D_COLOR_ATTACHMENT;
   require((shape.Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) == 0,
           CUDA_ERROR_NOT_SUPPORTED);
-  require((shape.Flags & ~kFlags) == 0);
-  require(shape.Width > 0 && shape.Width <= kLargest && shape.Height <= kLargest && shape.Depth <= kLargest);
+  require((shape.Flags & ~known_flags) == 0);
+  require(shape.Width > 0 && shape.Width <= largest_extent && shape.Height <= largest_extent &&
+          shape.Depth <= largest_extent);
   require(shape.NumChannels == 1 || shape.NumChannels == 2 || shape.NumChannels == 4);
   // Its channels are no whole bytes, which textures and surfaces do not read.
   require(element_bytes(shape) != 0 && shape.Format != CU_AD_FORMAT_UNORM_INT_101010_2,
@@ -60,7 +61,7 @@ void Array::check_shape(const CUDA_ARRAY3D_DESCRIPTOR& shape) {
 }
 
 std::size_t Array::bytes(const CUDA_ARRAY3D_DESCRIPTOR& shape) {
-  std::size_t size = rounded(shape.Width * element_bytes(shape), kRowAlignment);
+  std::size_t size = rounded(shape.Width * element_bytes(shape), row_alignment);
   require(!__builtin_mul_overflow(size, std::max<std::size_t>(shape.Height, 1), &size) &&
           !__builtin_mul_overflow(size, std::max<std::size_t>(shape.Depth, 1), &size));
   return size;
@@ -80,7 +81,7 @@ std::size_t Array::row_bytes() const {
   return shape_.Width * element_bytes(shape_);
 }
 std::size_t Array::pitch() const {
-  return rounded(row_bytes(), kRowAlignment);
+  return rounded(row_bytes(), row_alignment);
 }
 std::size_t Array::rows() const {
   return std::max<std::size_t>(shape_.Height, 1);
@@ -102,7 +103,7 @@ MipmappedArray::MipmappedArray(const std::shared_ptr<Context>& context, const CU
   CUDA_ARRAY3D_DESCRIPTOR level = shape;
   for (unsigned n = 0; n < levels; ++n) {
     parts.emplace_back(size, level);
-    size += rounded(Array::bytes(level), kLevelAlignment);
+    size += rounded(Array::bytes(level), level_alignment);
     level = halved(level);
   }
   const auto storage = std::make_shared<ArrayStorage>(context, size);

@@ -12,7 +12,7 @@
 namespace softgpu::driver {
 namespace {
 
-constexpr std::size_t kLargest = std::size_t{1} << 47;
+constexpr std::size_t largest_bytes = std::size_t{1} << 47;
 
 char* bytes_at(std::uint64_t address) {
   return reinterpret_cast<char*>(address);
@@ -28,7 +28,7 @@ struct Side {
 
 std::size_t checked_product(std::size_t a, std::size_t b) {
   std::size_t product = 0;
-  require(!__builtin_mul_overflow(a, b, &product) && product <= kLargest);
+  require(!__builtin_mul_overflow(a, b, &product) && product <= largest_bytes);
   return product;
 }
 
@@ -50,7 +50,7 @@ Side make_side(CUmemorytype type, const void* host, CUdeviceptr device, std::siz
   require(type == CU_MEMORYTYPE_HOST || type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED);
   Side side;
   side.pitch = pitch ? pitch : x + shape.WidthInBytes;
-  require(side.pitch <= kLargest && x <= kLargest && y <= kLargest && z <= kLargest);
+  require(side.pitch <= largest_bytes && x <= largest_bytes && y <= largest_bytes && z <= largest_bytes);
   require(shape.Height <= 1 || side.pitch >= shape.WidthInBytes + x);
   const std::size_t rows = height ? height : y + shape.Height;
   require(shape.Depth <= 1 || rows >= shape.Height);
@@ -92,7 +92,7 @@ Operation make_copy(std::uint64_t destination, std::uint64_t source, std::size_t
 
 Operation make_copy(const CUDA_MEMCPY3D& shape) {
   if (is_empty(shape)) return {CU_GRAPH_NODE_TYPE_MEMCPY, shape, nullptr};
-  require(shape.WidthInBytes <= kLargest && shape.srcLOD == 0 && shape.dstLOD == 0);
+  require(shape.WidthInBytes <= largest_bytes && shape.srcLOD == 0 && shape.dstLOD == 0);
   const Side source =
       make_side(shape.srcMemoryType, shape.srcHost, shape.srcDevice, shape.srcXInBytes, shape.srcY,
                 shape.srcZ, shape.srcPitch, shape.srcHeight, shape.srcArray, shape);

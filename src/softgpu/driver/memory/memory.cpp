@@ -41,7 +41,7 @@ bool is_device(const Allocation& allocation) {
 }  // namespace
 
 std::uint64_t allocate_device(Context& context, std::size_t size, MemoryKind kind, const MemoryPool* pool) {
-  const std::uint64_t address = context.device().allocate(size, kAllocationAlignment);
+  const std::uint64_t address = context.device().allocate(size, allocation_alignment);
   Allocation allocation = describe(context, address, size, kind);
   allocation.pool = pool;
   bool added = false;

@@ -8,11 +8,11 @@
 namespace softgpu::driver {
 namespace {
 
-constexpr std::uint64_t kNullPage = 4096;
+constexpr std::uint64_t null_page_bytes = 4096;
 // Farther away than this nobody has missed an array by counting wrong.
-constexpr std::uint64_t kFar = std::uint64_t{1} << 32;
+constexpr std::uint64_t far_bytes = std::uint64_t{1} << 32;
 // As near as this, a live array is named beside a freed one.
-constexpr std::uint64_t kClose = 4096;
+constexpr std::uint64_t close_bytes = 4096;
 
 std::string hexadecimal(std::uint64_t address) {
   char text[24];
@@ -48,7 +48,7 @@ std::string block_text(const Allocation& allocation) {
 }  // namespace
 
 std::string describe_neighbours(std::uint64_t address, std::size_t size) {
-  if (address < kNullPage)
+  if (address < null_page_bytes)
     return "the address is " + std::string(address == 0 ? "" : "almost ") + "a null pointer";
   const AllocationTable::Neighbours near = AllocationTable::of_process().neighbours(address);
   if (near.holds) {
@@ -65,11 +65,11 @@ std::string describe_neighbours(std::uint64_t address, std::size_t size) {
     text = "it is byte " + std::to_string(address - near.freed->base) +
            " of memory that was freed: " + block_text(*near.freed);
   }
-  const std::uint64_t behind = near.before ? address - near.before->end() : kFar;
-  const std::uint64_t ahead = near.after ? near.after->base - address : kFar;
+  const std::uint64_t behind = near.before ? address - near.before->end() : far_bytes;
+  const std::uint64_t ahead = near.after ? near.after->base - address : far_bytes;
   const std::uint64_t nearest = std::min(behind, ahead);
-  if (near.freed && nearest >= kClose) return text;
-  if (nearest >= kFar) return "no allocation is near";
+  if (near.freed && nearest >= close_bytes) return text;
+  if (nearest >= far_bytes) return "no allocation is near";
   if (near.freed) text += "; ";
   return text + "this is " + bytes_text(nearest) +
          (behind <= ahead ? " behind the end of " + block_text(*near.before)

@@ -8,7 +8,7 @@ namespace softgpu::driver {
 
 TextureResource::TextureResource(const CUDA_RESOURCE_DESC& description) : description_(description) {
   require(description.flags == 0);
-  constexpr std::uint64_t kAlignment = 512;
+  constexpr std::uint64_t address_alignment = 512;
   switch (description.resType) {
     case CU_RESOURCE_TYPE_ARRAY:
       array_ = registry<Array>().get(description.res.array.hArray);
@@ -18,19 +18,19 @@ TextureResource::TextureResource(const CUDA_RESOURCE_DESC& description) : descri
       break;
     case CU_RESOURCE_TYPE_LINEAR: {
       const auto& linear = description.res.linear;
-      require(linear.devPtr != 0 && linear.devPtr % kAlignment == 0 && linear.sizeInBytes > 0);
+      require(linear.devPtr != 0 && linear.devPtr % address_alignment == 0 && linear.sizeInBytes > 0);
       Array::check_shape({1, 0, 0, linear.format, linear.numChannels, 0});
       break;
     }
     case CU_RESOURCE_TYPE_PITCH2D: {
       const auto& rows = description.res.pitch2D;
-      constexpr std::size_t kPitchAlignment = 32;
-      constexpr std::size_t kWidest = 131072;
-      require(rows.devPtr != 0 && rows.devPtr % kAlignment == 0);
-      require(rows.width > 0 && rows.width <= kWidest && rows.height > 0 && rows.height <= kWidest);
+      constexpr std::size_t row_pitch_alignment = 32;
+      constexpr std::size_t widest = 131072;
+      require(rows.devPtr != 0 && rows.devPtr % address_alignment == 0);
+      require(rows.width > 0 && rows.width <= widest && rows.height > 0 && rows.height <= widest);
       const CUDA_ARRAY3D_DESCRIPTOR element{1, 0, 0, rows.format, rows.numChannels, 0};
       Array::check_shape(element);
-      require(rows.pitchInBytes % kPitchAlignment == 0 && rows.pitchInBytes <= (std::size_t{1} << 40));
+      require(rows.pitchInBytes % row_pitch_alignment == 0 && rows.pitchInBytes <= (std::size_t{1} << 40));
       require(rows.pitchInBytes >= rows.width * Array::element_bytes(element));
       break;
     }

@@ -14,7 +14,7 @@ namespace softgpu::driver {
 namespace {
 
 bool whole_chunks(std::uint64_t value) {
-  return value % kChunk == 0;
+  return value % chunk_bytes == 0;
 }
 
 void* pointer_to(std::uint64_t address) {
@@ -59,7 +59,7 @@ void VirtualMemory::Physical::map(std::uint64_t address, std::size_t length, std
 std::uint64_t VirtualMemory::reserve(std::size_t size, std::size_t alignment, std::uint64_t requested) {
   require(size > 0 && whole_chunks(size));
   require(alignment == 0 || std::has_single_bit(alignment));
-  alignment = std::max(alignment, kChunk);
+  alignment = std::max(alignment, chunk_bytes);
   require(size <= (std::size_t{1} << 46) && alignment <= (std::size_t{1} << 40));
   const gpupool::MutexLock lock(mutex_);
   std::uint64_t base = 0;

@@ -42,14 +42,14 @@ ImageSource read_fatbin(const void* start, std::optional<std::size_t> available,
   require(size.has_value(), CUDA_ERROR_INVALID_IMAGE);
   if (available) size = std::min(*size, *available);
   std::optional<std::string> text;
-  if (kIdentity.takes_machine_code) text = best_machine_code({bytes, *size}, capability);
+  if (driver_identity.takes_machine_code) text = best_machine_code({bytes, *size}, capability);
   if (!text) text = best_ptx({bytes, *size}, capability);
   require(text.has_value(), CUDA_ERROR_NO_BINARY_FOR_GPU);
   return {{std::move(*text)}, 0};
 }
 
 ImageSource read_machine_code(const void* start, std::optional<std::size_t> available, int capability) {
-  require(kIdentity.takes_machine_code, CUDA_ERROR_NO_BINARY_FOR_GPU);
+  require(driver_identity.takes_machine_code, CUDA_ERROR_NO_BINARY_FOR_GPU);
   const auto* const bytes = static_cast<const std::byte*>(start);
   const std::span code(bytes, available ? *available : elf_size(start));
   const auto architecture = cubin_architecture(code);

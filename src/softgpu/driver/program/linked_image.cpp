@@ -13,11 +13,11 @@ namespace softgpu::driver {
 namespace {
 
 // Types in the range that the ELF standard leaves to applications.
-constexpr std::uint32_t kPtxSection = SHT_LOUSER + 0x5350545;
-constexpr std::uint64_t kMaxText = std::uint64_t{1} << 30;
-constexpr std::uint64_t kMaxOffset = std::uint64_t{1} << 40;
-constexpr unsigned kMaxTexts = 4096;
-constexpr std::uint32_t kMaxRegisters = 65536;
+constexpr std::uint32_t ptx_section_type = SHT_LOUSER + 0x5350545;
+constexpr std::uint64_t max_text_bytes = std::uint64_t{1} << 30;
+constexpr std::uint64_t max_offset = std::uint64_t{1} << 40;
+constexpr unsigned max_texts = 4096;
+constexpr std::uint32_t max_register_limit = 65536;
 
 /// The image's bytes; with a size, never those beyond it.
 class Bytes {
@@ -26,7 +26,7 @@ class Bytes {
       : start_(static_cast<const char*>(start)), size_(size) {}
 
   bool holds(std::uint64_t offset, std::uint64_t length) const {
-    if (offset > kMaxOffset || length > kMaxText) return false;
+    if (offset > max_offset || length > max_text_bytes) return false;
     return !size_ || (offset <= *size_ && length <= *size_ - offset);
   }
 
@@ -48,7 +48,7 @@ class Bytes {
 }  // namespace
 
 std::string pack_linked_image(const ImageSource& source) {
-  require(source.texts.size() <= kMaxTexts, CUDA_ERROR_OUT_OF_MEMORY);
+  require(source.texts.size() <= max_texts, CUDA_ERROR_OUT_OF_MEMORY);
   Elf64_Ehdr header{};
   std::memcpy(header.e_ident, ELFMAG, SELFMAG);
   header.e_ident[EI_CLASS] = ELFCLASS64;
@@ -65,7 +65,7 @@ std::string pack_linked_image(const ImageSource& source) {
   std::vector<Elf64_Shdr> sections(1);
   for (const std::string& text : source.texts) {
     Elf64_Shdr section{};
-    section.sh_type = kPtxSection;
+    section.sh_type = ptx_section_type;
     section.sh_offset = packed.size();
     section.sh_size = text.size();
     sections.push_back(section);
@@ -95,12 +95,12 @@ std::optional<ImageSource> read_linked_image(const void* image, std::optional<st
   for (unsigned n = 1; n < header->e_shnum; ++n) {
     const auto section = bytes.read<Elf64_Shdr>(header->e_shoff + std::uint64_t{n} * sizeof(Elf64_Shdr));
     require(section.has_value(), CUDA_ERROR_INVALID_IMAGE);
-    if (section->sh_type != kPtxSection) return std::nullopt;
-    require(n <= kMaxTexts && bytes.holds(section->sh_offset, section->sh_size), CUDA_ERROR_INVALID_IMAGE);
+    if (section->sh_type != ptx_section_type) return std::nullopt;
+    require(n <= max_texts && bytes.holds(section->sh_offset, section->sh_size), CUDA_ERROR_INVALID_IMAGE);
     source.texts.push_back(bytes.text(section->sh_offset, section->sh_size));
   }
   if (source.texts.empty()) return std::nullopt;
-  require(header->e_flags <= kMaxRegisters, CUDA_ERROR_INVALID_IMAGE);
+  require(header->e_flags <= max_register_limit, CUDA_ERROR_INVALID_IMAGE);
   source.max_registers = static_cast<int>(header->e_flags);
   return source;
 }

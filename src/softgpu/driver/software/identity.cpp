@@ -2,7 +2,7 @@
 
 namespace softgpu::driver {
 
-const Identity kIdentity{
+const Identity driver_identity{
     .device_name = "Software GPU (gpupool)",
     .log_name = "softgpu",
     .uuid_name = {'s', 'o', 'f', 't'},

@@ -27,7 +27,7 @@ softgpu::Executor& executor() {
   return *made;
 }
 
-constexpr const char* kLongerTime =
+constexpr const char* longer_time_hint =
     " (GPUPOOL_SOFTGPU_WATCHDOG_SECONDS sets how long a kernel may take; 0: any time)";
 
 CUresult result_of(softgpu::Fault fault) {
@@ -107,7 +107,7 @@ void execute(const KernelLaunch& what) {
   if (context.cancel()) {
     detail = "kernel " + what.function->info().name + " was still running when its context ended";
   } else if (result.timed_out) {
-    detail += kLongerTime;
+    detail += longer_time_hint;
   }
   report_fault(code, detail);
   fail(code);

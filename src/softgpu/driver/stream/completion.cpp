@@ -40,7 +40,7 @@ bool Completion::work_meanwhile() const {
   // Not for long: what others do may want this core too.
   static thread_local gpupool::Patience patience(std::chrono::microseconds(10));
   const int core = core_.load(std::memory_order_acquire);
-  if (core == kNotBegun || core == sched_getcpu()) return false;
+  if (core == not_begun || core == sched_getcpu()) return false;
   if (!patience.spin([this] { return done() || help_wanted(); })) return false;
   return done() || help(worker_);
 }

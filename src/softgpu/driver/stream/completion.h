@@ -22,7 +22,7 @@ class Completion {
   std::uint64_t place() const { return place_; }
 
   bool done() const { return done_.load(std::memory_order_acquire) != 0; }
-  // Who waits works: this thread does what its stream has not begun, or helps where it has.
+  // The waiting thread works: it does what its stream has not begun, or helps where it has.
   void wait() const;
   // By the thread that does the work.
   void begin();
@@ -31,14 +31,14 @@ class Completion {
   Clock::time_point finished() const { return finished_; }
 
  private:
-  static constexpr int kNotBegun = -1;
+  static constexpr int not_begun = -1;
 
   bool work_meanwhile() const;
 
   const std::weak_ptr<Stream> stream_{};
   const std::uint64_t place_ = 0;
   std::atomic<unsigned> done_{0};
-  std::atomic<int> core_{kNotBegun};  // where the work is done
+  std::atomic<int> core_{not_begun};  // where the work is done
   std::thread::id worker_;            // by whom; valid once it has begun
   Clock::time_point finished_{};
 };

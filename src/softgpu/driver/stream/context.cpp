@@ -87,15 +87,15 @@ void Context::synchronize() {
   check_usable();
 }
 
-// What runs may end by itself for a moment; kernels that go on are then ended.
+// Running kernels may end by themselves for a moment; kernels that go on are then ended.
 void Context::end_kernels() {
-  constexpr auto kPatience = std::chrono::seconds(1);
+  constexpr auto longest_wait = std::chrono::seconds(1);
   auto pause = std::chrono::microseconds(50);
   const auto idle = [this] {
     const auto all = streams();
     return legacy_->idle() && std::all_of(all.begin(), all.end(), [](const auto& s) { return s->idle(); });
   };
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  const auto deadline = std::chrono::steady_clock::now() + longest_wait;
   while (!idle()) {
     if (std::chrono::steady_clock::now() >= deadline) {
       cancel_ = true;

@@ -1,4 +1,5 @@
-// Who waits for a launch may take part in it. Each driver that is built from these sources has its own way.
+// A thread that waits for a launch may take part in it. Each driver that is built from these sources has its
+// own way.
 #pragma once
 
 #include <functional>

@@ -20,11 +20,11 @@
 namespace softgpu::driver {
 namespace {
 
-constexpr std::uint32_t kEventMagic = 0x54455653;  // "SVET"
-constexpr std::size_t kPageBytes = 4096;
-constexpr std::size_t kRecords = 128;  // as many records may be under way at once
-constexpr int kEventSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-constexpr long kLookAfterNs = 50'000'000;  // how often a waiter looks whether the recorder still lives
+constexpr std::uint32_t event_magic = 0x54455653;  // "SVET"
+constexpr std::size_t event_page_bytes = 4096;
+constexpr std::size_t most_records = 128;  // as many records may be under way at once
+constexpr int event_seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+constexpr long look_after_ns = 50'000'000;  // how often a waiter looks whether the recorder still lives
 
 // What is in the 64 bytes that a program passes to another process.
 struct Description {
@@ -50,21 +50,22 @@ struct SharedEvent::Page {
     std::atomic<std::uint64_t> completed;  // highest number of a completed record of this slot
     std::atomic<std::int32_t> recorder;    // process of the last record of this slot
   };
-  std::array<Slot, kRecords> slots;
+  std::array<Slot, most_records> slots;
 };
 
 std::shared_ptr<SharedEvent> SharedEvent::make() {
-  static_assert(sizeof(Page) <= kPageBytes);
+  static_assert(sizeof(Page) <= event_page_bytes);
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
   const int descriptor = memfd_create("softgpu-event", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   require(descriptor >= 0, CUDA_ERROR_OUT_OF_MEMORY);
   void* place = MAP_FAILED;
-  if (posix_fallocate(descriptor, 0, kPageBytes) == 0 && fcntl(descriptor, F_ADD_SEALS, kEventSeals) == 0) {
-    place = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  if (posix_fallocate(descriptor, 0, event_page_bytes) == 0 &&
+      fcntl(descriptor, F_ADD_SEALS, event_seals) == 0) {
+    place = mmap(nullptr, event_page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   }
   Page* const page = static_cast<Page*>(place);
   if (place == MAP_FAILED || getrandom(page->id.data(), sizeof(Id), 0) != sizeof(Id)) {
-    if (place != MAP_FAILED) munmap(place, kPageBytes);
+    if (place != MAP_FAILED) munmap(place, event_page_bytes);
     close(descriptor);
     fail(CUDA_ERROR_OUT_OF_MEMORY);
   }
@@ -74,7 +75,7 @@ std::shared_ptr<SharedEvent> SharedEvent::make() {
 std::shared_ptr<SharedEvent> SharedEvent::open(const CUipcEventHandle& handle) {
   Description wanted{};
   std::memcpy(&wanted, &handle, sizeof(wanted));
-  require(wanted.magic == kEventMagic && wanted.pid > 0 && wanted.descriptor >= 0, CUDA_ERROR_INVALID_HANDLE);
+  require(wanted.magic == event_magic && wanted.pid > 0 && wanted.descriptor >= 0, CUDA_ERROR_INVALID_HANDLE);
   require(wanted.pid != getpid(), CUDA_ERROR_INVALID_CONTEXT);
   const std::string path = "/proc/" + std::to_string(wanted.pid) + "/fd/" + std::to_string(wanted.descriptor);
   // The maker may have closed it and opened something else under its number: nothing is believed.
@@ -83,40 +84,40 @@ std::shared_ptr<SharedEvent> SharedEvent::open(const CUipcEventHandle& handle) {
   struct stat status{};
   const int seals = fcntl(descriptor, F_GET_SEALS);
   void* place = MAP_FAILED;
-  if (seals >= 0 && (seals & kEventSeals) == kEventSeals && fstat(descriptor, &status) == 0 &&
-      status.st_size == static_cast<off_t>(kPageBytes)) {
-    place = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  if (seals >= 0 && (seals & event_seals) == event_seals && fstat(descriptor, &status) == 0 &&
+      status.st_size == static_cast<off_t>(event_page_bytes)) {
+    place = mmap(nullptr, event_page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   }
   close(descriptor);
   require(place != MAP_FAILED, CUDA_ERROR_INVALID_HANDLE);
   Page* const page = static_cast<Page*>(place);
   if (page->id != wanted.id) {
-    munmap(place, kPageBytes);
+    munmap(place, event_page_bytes);
     fail(CUDA_ERROR_INVALID_HANDLE);
   }
   return std::shared_ptr<SharedEvent>(new SharedEvent(-1, page));
 }
 
 SharedEvent::~SharedEvent() {
-  munmap(page_, kPageBytes);
+  munmap(page_, event_page_bytes);
   if (descriptor_ >= 0) close(descriptor_);
 }
 
 void SharedEvent::describe(CUipcEventHandle& out) const {
   require(descriptor_ >= 0, CUDA_ERROR_INVALID_HANDLE);  // only its maker can pass it on
-  const Description own{kEventMagic, getpid(), descriptor_, 0, page_->id};
+  const Description own{event_magic, getpid(), descriptor_, 0, page_->id};
   std::memset(&out, 0, sizeof(out));
   std::memcpy(&out, &own, sizeof(own));
 }
 
 std::shared_ptr<SharedEvent::Record> SharedEvent::record(const std::shared_ptr<SharedEvent>& event) {
   const std::uint64_t number = event->page_->last.fetch_add(1) + 1;
-  event->page_->slots[number % kRecords].recorder.store(getpid());
+  event->page_->slots[number % most_records].recorder.store(getpid());
   return std::make_shared<Record>(event, number);
 }
 
 void SharedEvent::complete(std::uint64_t number) {
-  auto& completed = page_->slots[number % kRecords].completed;
+  auto& completed = page_->slots[number % most_records].completed;
   std::uint64_t known = completed.load();
   while (known < number && !completed.compare_exchange_weak(known, number)) {
   }
@@ -129,7 +130,7 @@ std::uint64_t SharedEvent::last() const {
 }
 
 bool SharedEvent::done(std::uint64_t number) const {
-  const auto& slot = page_->slots[number % kRecords];
+  const auto& slot = page_->slots[number % most_records];
   if (number == 0 || slot.completed.load() >= number) return true;
   const std::int32_t recorder = slot.recorder.load();
   // 0: another process is just about to say that it is the one.
@@ -140,7 +141,7 @@ void SharedEvent::wait(std::uint64_t number) const {
   for (;;) {
     const std::uint32_t seen = page_->changes.load();
     if (done(number)) return;
-    const timespec limit{0, kLookAfterNs};
+    const timespec limit{0, look_after_ns};
     syscall(SYS_futex, &page_->changes, FUTEX_WAIT, seen, &limit, nullptr, 0);
   }
 }

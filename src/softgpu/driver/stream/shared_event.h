@@ -1,7 +1,8 @@
 // The state of an event that several processes use (CU_EVENT_INTERPROCESS): a page of memory that all of them
 // map.
 //
-// Every record has a number. Who waits for the event waits for the number of the last record before the call.
+// Every record has a number. A process that waits for the event waits for the number of the last record
+// before the call.
 #pragma once
 
 #include <array>

@@ -18,9 +18,9 @@ namespace {
 std::atomic<unsigned long long> next_stream_id{1};
 
 // Pieces of work in a stream's queue. GPUs take about a thousand.
-constexpr std::size_t kQueueLimit = 4096;
+constexpr std::size_t queue_limit = 4096;
 
-// What a stream executes may give work to a stream, and cannot wait for itself.
+// Work of a stream may give work to a stream, and cannot wait for itself.
 thread_local bool executes_a_stream = false;
 
 }  // namespace
@@ -66,7 +66,7 @@ void Stream::execute(const std::function<void()>& work) const {
 void Stream::wait_for_room() {
   if (executes_a_stream) return;
   gpupool::MutexLock lock(queue_mutex_);
-  queue_has_room_.wait(queue_mutex_, [this]() REQUIRES(queue_mutex_) { return queue_.size() < kQueueLimit; });
+  queue_has_room_.wait(queue_mutex_, [this]() REQUIRES(queue_mutex_) { return queue_.size() < queue_limit; });
 }
 
 CompletionRef Stream::submit(std::function<void()> work, std::vector<CompletionRef> extra, By by) {
@@ -150,7 +150,7 @@ void Stream::drain_queue() {
     gpupool::MutexLock lock(queue_mutex_);
     while (!wants_its_thread()) {
       if (busy_ && help_wanted()) {
-        // Who waits was quicker: this thread, awake already, is of use to that one.
+        // The waiting thread was quicker: this one, awake already, is of use to it.
         const std::thread::id doer = doer_;
         lock.unlock();
         const bool helped = help(doer);
@@ -192,7 +192,7 @@ bool Stream::wants_its_thread() const {
 Stream::Work Stream::take_next() {
   Work work = std::move(queue_.front());
   queue_.pop_front();
-  if (queue_.size() + 1 == kQueueLimit) queue_has_room_.notify_all();
+  if (queue_.size() + 1 == queue_limit) queue_has_room_.notify_all();
   busy_ = true;
   doer_ = std::this_thread::get_id();
   return work;

@@ -25,7 +25,8 @@ class Context;
 class Stream : public std::enable_shared_from_this<Stream> {
  public:
   enum class Role { legacy, per_thread, created };
-  // Who may do a piece of work: what calls back into the program, or waits for it, is not for its threads.
+  // The threads that may do a piece of work: the program's do no work that calls back into it or waits for
+  // it.
   enum class By { own_thread, anyone };
 
   Stream(Context& context, Role role, unsigned flags, int priority);

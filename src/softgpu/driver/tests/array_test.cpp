@@ -160,7 +160,7 @@ TEST_CASE("a texture object tells what it was made of") {
 }
 
 // shift: out[tid] = texture at (tid.x + dx, tid.y + 0.5). twice: the surface doubled in place.
-constexpr const char* kTexturePtx = R"(
+constexpr const char* texture_ptx = R"(
 .version 7.0
 .target sm_75
 .address_size 64
@@ -209,7 +209,7 @@ TEST_CASE("a kernel reads through a texture and writes through a surface") {
   CUsurfObject surface = 0;
   REQUIRE_CUDA(cuTexObjectCreate(&texture, &resource, &sampling, nullptr));
   REQUIRE_CUDA(cuSurfObjectCreate(&surface, &resource));
-  const LoadedKernel shift(kTexturePtx, "shift");
+  const LoadedKernel shift(texture_ptx, "shift");
   CUfunction twice = nullptr;
   REQUIRE_CUDA(cuModuleGetFunction(&twice, shift.module, "twice"));
 
@@ -253,7 +253,7 @@ TEST_CASE("a texture of rows in memory is checked when it is made and again when
   resource.res.pitch2D.pitchInBytes = 32;
   REQUIRE_CUDA(cuTexObjectCreate(&texture, &resource, &sampling, nullptr));
 
-  const LoadedKernel shift(kTexturePtx, "shift");
+  const LoadedKernel shift(texture_ptx, "shift");
   float dx = 0;
   std::vector<void*> parameters{&out, &texture, &dx};
   REQUIRE_CUDA(cuMemFree_v2(rows));

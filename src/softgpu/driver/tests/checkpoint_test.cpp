@@ -106,7 +106,7 @@ TEST_CASE(
   CUdeviceptr plain = 0;
   REQUIRE_CUDA(cuMemAlloc_v2(&plain, Mapped::size));
   CUmodule module = nullptr;
-  REQUIRE_CUDA(cuModuleLoadData(&module, kSaxpyPtx));
+  REQUIRE_CUDA(cuModuleLoadData(&module, saxpy_ptx));
   CUdeviceptr global = 0;
   REQUIRE_CUDA(cuModuleGetGlobal_v2(&global, nullptr, module, "launches"));
   const CUDA_ARRAY_DESCRIPTOR shape{4096, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1};
@@ -175,7 +175,7 @@ TEST_CASE("a process is restored onto another device: identity changes, ordinals
   };
   REQUIRE_CUDA(cuCheckpointProcessLock(self, nullptr));
   REQUIRE_CUDA(cuCheckpointProcessCheckpoint(self, nullptr));
-  // What cannot be done changes nothing.
+  // A restore that cannot be done changes nothing.
   CHECK_RESULT(restore({{second, first}}), CUDA_ERROR_INVALID_VALUE);  // device 0 is not named
   CHECK_RESULT(restore({{first, stranger}}), CUDA_ERROR_INVALID_VALUE);
   CHECK_RESULT(restore({{first, second}, {second, second}}), CUDA_ERROR_INVALID_VALUE);
@@ -209,7 +209,7 @@ TEST_CASE("a process is restored onto another device: identity changes, ordinals
 TEST_CASE("a lock with a time limit gives up on work that does not end, and the process runs on") {
   CurrentContext context;
   CUmodule module = nullptr;
-  REQUIRE_CUDA(cuModuleLoadData(&module, kWaitPtx));
+  REQUIRE_CUDA(cuModuleLoadData(&module, wait_ptx));
   CUfunction wait = nullptr;
   REQUIRE_CUDA(cuModuleGetFunction(&wait, module, "wait_for"));
   void* flag = nullptr;

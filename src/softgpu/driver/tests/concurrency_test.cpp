@@ -7,7 +7,7 @@
 namespace {
 
 // Every block raises its flag and waits until another one is up.
-constexpr const char* kMeetPtx = R"(
+constexpr const char* meet_ptx = R"(
 .version 7.0
 .target sm_75
 .address_size 64
@@ -62,7 +62,7 @@ float elapsed(CUevent from, CUevent to) {
 
 TEST_CASE("kernels of two streams run at the same time") {
   CurrentContext context;
-  const LoadedKernel kernel(kMeetPtx, "meet");
+  const LoadedKernel kernel(meet_ptx, "meet");
   const Flags flags;
   CUdeviceptr first = flags.at(0), second = flags.at(1);
   const CUstream streams[] = {make_stream(), make_stream()};
@@ -73,7 +73,7 @@ TEST_CASE("kernels of two streams run at the same time") {
 
 TEST_CASE("a large grid that waits leaves room for the kernel that it waits for, whatever their priorities") {
   CurrentContext context;
-  const LoadedKernel kernel(kMeetPtx, "meet");
+  const LoadedKernel kernel(meet_ptx, "meet");
   const Flags flags;
   CUdeviceptr first = flags.at(0), second = flags.at(1);
   int least = 0, greatest = 0;
@@ -87,7 +87,7 @@ TEST_CASE("a large grid that waits leaves room for the kernel that it waits for,
 
 TEST_CASE("a copy and a fill of another stream happen while a kernel waits for them") {
   CurrentContext context;
-  const LoadedKernel kernel(kMeetPtx, "meet");
+  const LoadedKernel kernel(meet_ptx, "meet");
   const Flags flags;
   CUdeviceptr raised = flags.at(0), copied = flags.at(1), filled = flags.at(2), seen = flags.at(3);
   const CUstream working = make_stream(), copying = make_stream();
@@ -105,7 +105,7 @@ TEST_CASE("a copy and a fill of another stream happen while a kernel waits for t
 
 TEST_CASE("branches of a graph run at the same time") {
   CurrentContext context;
-  const LoadedKernel kernel(kMeetPtx, "meet");
+  const LoadedKernel kernel(meet_ptx, "meet");
   const Flags flags;
   CUdeviceptr first = flags.at(0), second = flags.at(1);
   CUgraph graph = nullptr;
@@ -132,7 +132,7 @@ TEST_CASE("branches of a graph run at the same time") {
 
 TEST_CASE("the time between two events is that of the work between them") {
   CurrentContext context;
-  const LoadedKernel kernel(kWaitPtx, "wait_for");
+  const LoadedKernel kernel(wait_ptx, "wait_for");
   const Flags flags;
   CUdeviceptr first = flags.at(0), second = flags.at(1);
   const CUstream stream = make_stream(), other = stream_of(0);

@@ -16,9 +16,9 @@
 // An address in the middle of nowhere, as a client that places its own memory would choose it.
 // ThreadSanitizer lets programs have little of the address space, and turns other wishes into address 0.
 #ifdef __SANITIZE_THREAD__
-inline constexpr CUdeviceptr kNowhere = 0x007000000000ULL;
+inline constexpr CUdeviceptr unmapped_address = 0x007000000000ULL;
 #else
-inline constexpr CUdeviceptr kNowhere = 0x200000000000ULL;
+inline constexpr CUdeviceptr unmapped_address = 0x200000000000ULL;
 #endif
 
 // A context of device 0 that is current while the object lives.
@@ -38,7 +38,7 @@ class CurrentContext {
 };
 
 // out[i] = a * x[i] + y[i]
-inline constexpr const char* kSaxpyPtx = R"(
+inline constexpr const char* saxpy_ptx = R"(
 .version 7.0
 .target sm_75
 .address_size 64
@@ -63,7 +63,7 @@ DONE:
 )";
 
 // Writes a word to any address: for faults.
-inline constexpr const char* kPokePtx = R"(
+inline constexpr const char* poke_ptx = R"(
 .version 7.0
 .target sm_75
 .address_size 64
@@ -77,7 +77,7 @@ inline constexpr const char* kPokePtx = R"(
 )";
 
 // Spins until the word at the address is not 0: for order and asynchrony.
-inline constexpr const char* kWaitPtx = R"(
+inline constexpr const char* wait_ptx = R"(
 .version 7.0
 .target sm_75
 .address_size 64

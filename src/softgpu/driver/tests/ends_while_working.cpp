@@ -21,8 +21,8 @@ extern char** environ;
 
 namespace {
 
-constexpr int kExitCode = 7;
-constexpr std::chrono::seconds kPatience(60);
+constexpr int exit_code = 7;
+constexpr std::chrono::seconds longest_wait(60);
 
 void check(CUresult result, const char* what) {
   if (result == CUDA_SUCCESS) return;
@@ -86,7 +86,7 @@ int work(std::chrono::milliseconds time) {
     }
   }).detach();
   std::this_thread::sleep_for(time);
-  return kExitCode;
+  return exit_code;
 }
 
 // True if the process has ended well, and what it had started is gone too.
@@ -95,7 +95,7 @@ bool ends_well(char* program, int milliseconds) {
   char* const arguments[] = {program, time.data(), nullptr};
   pid_t child = -1;
   if (posix_spawn(&child, program, nullptr, nullptr, arguments, environ) != 0) return false;
-  const auto end = std::chrono::steady_clock::now() + kPatience;
+  const auto end = std::chrono::steady_clock::now() + longest_wait;
   bool well = false;
   // This process is the parent of what its child has left: nothing may stay.
   for (;;) {
@@ -103,7 +103,7 @@ bool ends_well(char* program, int milliseconds) {
     const pid_t ended = waitpid(-1, &status, WNOHANG);
     if (ended < 0 && errno == ECHILD) return well;
     if (ended == child) {
-      well = WIFEXITED(status) && WEXITSTATUS(status) == kExitCode;
+      well = WIFEXITED(status) && WEXITSTATUS(status) == exit_code;
       if (!well)
         std::fprintf(stderr, "after %d ms: status %#x\n", milliseconds, static_cast<unsigned>(status));
     }

@@ -28,7 +28,7 @@ class NewLines {
 
 // Writes a word at `address` by a kernel; the log's line about it. The context is spoilt afterwards.
 std::string line_of_poke(CUdeviceptr address) {
-  LoadedKernel kernel(kPokePtx, "poke");
+  LoadedKernel kernel(poke_ptx, "poke");
   NewLines lines;
   unsigned value = 1;
   REQUIRE_CUDA(launch(kernel.function, 1, 1, nullptr, {&address, &value}));
@@ -101,7 +101,7 @@ TEST_CASE("callbacks of the log hear of a fault, and the next context computes o
   CurrentContext context;
   CUdeviceptr word = 0;
   REQUIRE_CUDA(cuMemAlloc_v2(&word, 4));
-  LoadedKernel kernel(kPokePtx, "poke");
+  LoadedKernel kernel(poke_ptx, "poke");
   unsigned value = 77, result = 0;
   REQUIRE_CUDA(launch(kernel.function, 1, 1, nullptr, {&word, &value}));
   REQUIRE_CUDA(cuMemcpyDtoH_v2(&result, word, 4));
@@ -116,7 +116,7 @@ TEST_CASE("the end of a context does not wait for a kernel that never ends") {
     CUdeviceptr flag = 0;
     REQUIRE_CUDA(cuMemAlloc_v2(&flag, 4));
     REQUIRE_CUDA(cuMemsetD32_v2(flag, 0, 1));
-    LoadedKernel kernel(kWaitPtx, "wait_for");
+    LoadedKernel kernel(wait_ptx, "wait_for");
     REQUIRE_CUDA(launch(kernel.function, 1, 32, nullptr, {&flag}));
   }
   CHECK(Clock::now() - begin < std::chrono::minutes(1));

@@ -8,7 +8,7 @@
 namespace {
 
 // Adds 1 to a word, and tells a conditional node to go on while it is below a bound.
-constexpr const char* kCountPtx = R"(
+constexpr const char* count_ptx = R"(
 .version 8.0
 .target sm_75
 .address_size 64
@@ -42,7 +42,7 @@ constexpr const char* kCountPtx = R"(
 
 struct Fixture {
   CurrentContext context;
-  LoadedKernel count{kCountPtx, "count"};
+  LoadedKernel count{count_ptx, "count"};
   CUgraph graph = nullptr;
   CUdeviceptr words = 0;
 
@@ -260,7 +260,7 @@ TEST_CASE("stream-ordered memory in a capture becomes nodes") {
 
 TEST_CASE("conditional nodes: a loop that its own kernel ends, and a choice") {
   Fixture f;
-  const LoadedKernel until(kCountPtx, "count_until");
+  const LoadedKernel until(count_ptx, "count_until");
   CUgraphConditionalHandle handle = 0;
   REQUIRE_CUDA(
       cuGraphConditionalHandleCreate(&handle, f.graph, f.context.get(), 1, CU_GRAPH_COND_ASSIGN_DEFAULT));

@@ -2,7 +2,7 @@
 
 namespace {
 
-constexpr const char* kIncrementPtx = R"(
+constexpr const char* increment_ptx = R"(
 .version 7.0
 .target sm_75
 .address_size 64
@@ -27,7 +27,7 @@ int read_word(CUdeviceptr address) {
 
 TEST_CASE("captured work is not executed, and then as often as its graph is launched") {
   CurrentContext context;
-  const LoadedKernel kernel(kIncrementPtx, "increment");
+  const LoadedKernel kernel(increment_ptx, "increment");
   CUstream stream = nullptr;
   REQUIRE_CUDA(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   CUdeviceptr words = 0;

@@ -57,7 +57,7 @@ TEST_CASE("a kernel runs in a stream of a green context, which tells its part") 
   CHECK(of_stream.sm.smCount == 2);
 
   REQUIRE_CUDA(cuCtxPushCurrent_v2(made));
-  const LoadedKernel poke(kPokePtx, "poke");
+  const LoadedKernel poke(poke_ptx, "poke");
   CUdeviceptr memory = 0;
   REQUIRE_CUDA(cuMemAlloc_v2(&memory, 4));
   unsigned value = 77, seen = 0;

@@ -63,14 +63,15 @@ std::string zstd(const std::string& text) {
   return packed;
 }
 
-const std::string kText =
+const std::string kernel_text =
     "// a text that is long enough to be worth compressing, worth compressing, worth compressing\n";
 
 }  // namespace
 
 TEST_CASE("damaged bytes are read without leaving their bounds") {
-  const std::string good = fatbin(entry(1, 75, lz4(kText), 0x2000, kText.size()) + entry(2, 90, "code") +
-                                  entry(1, 80, zstd(kText), 0x8000, kText.size()));
+  const std::string good =
+      fatbin(entry(1, 75, lz4(kernel_text), 0x2000, kernel_text.size()) + entry(2, 90, "code") +
+             entry(1, 80, zstd(kernel_text), 0x8000, kernel_text.size()));
   std::mt19937 random(20240611);  // fixed: a failure can be repeated
   for (int round = 0; round < 20000; ++round) {
     std::string bytes = good;

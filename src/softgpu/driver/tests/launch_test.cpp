@@ -8,7 +8,7 @@ namespace {
 
 struct Saxpy {
   static constexpr int n = 1000;
-  LoadedKernel kernel{kSaxpyPtx, "saxpy"};
+  LoadedKernel kernel{saxpy_ptx, "saxpy"};
   CUdeviceptr out = 0, x = 0, y = 0;
   float a = 2.5F;
   int count = n;
@@ -58,7 +58,7 @@ TEST_CASE("parameters may come packed in one buffer") {
 
 TEST_CASE("the layout of parameters can be asked") {
   CurrentContext context;
-  const LoadedKernel kernel(kSaxpyPtx, "saxpy");
+  const LoadedKernel kernel(saxpy_ptx, "saxpy");
   std::size_t offset = 0, size = 0;
   const std::size_t offsets[] = {0, 8, 16, 24, 28}, sizes[] = {8, 8, 8, 4, 4};
   for (std::size_t i = 0; i < 5; ++i) {
@@ -88,7 +88,7 @@ TEST_CASE("impossible launches are refused at once") {
 
 TEST_CASE("variables of a module can be found and changed") {
   CurrentContext context;
-  const LoadedKernel kernel(kSaxpyPtx, "saxpy");
+  const LoadedKernel kernel(saxpy_ptx, "saxpy");
   CUdeviceptr address = 0;
   std::size_t size = 0;
   REQUIRE_CUDA(cuModuleGetGlobal_v2(&address, &size, kernel.module, "launches"));
@@ -111,7 +111,7 @@ TEST_CASE("a library's kernel runs in whatever context is current") {
   REQUIRE_CUDA(cuInit(0));
   CUlibrary library = nullptr;
   CUkernel kernel = nullptr;
-  REQUIRE_CUDA(cuLibraryLoadData(&library, kSaxpyPtx, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  REQUIRE_CUDA(cuLibraryLoadData(&library, saxpy_ptx, nullptr, nullptr, 0, nullptr, nullptr, 0));
   REQUIRE_CUDA(cuLibraryGetKernel(&kernel, library, "saxpy"));
   for (int device = 0; device < 2; ++device) {
     CurrentContext context(device);
@@ -193,7 +193,7 @@ TEST_CASE("the linker joins PTX and its output can be loaded") {
 
 TEST_CASE("a launch returns before its kernel is done") {
   CurrentContext context;
-  const LoadedKernel kernel(kWaitPtx, "wait_for");
+  const LoadedKernel kernel(wait_ptx, "wait_for");
   CUstream stream = nullptr, other = nullptr;
   REQUIRE_CUDA(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   REQUIRE_CUDA(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
@@ -210,7 +210,7 @@ TEST_CASE("a fault ends the context's work and stays until the context goes") {
   REQUIRE_CUDA(cuInit(0));
   {
     CurrentContext context;
-    const LoadedKernel kernel(kPokePtx, "poke");
+    const LoadedKernel kernel(poke_ptx, "poke");
     CUdeviceptr nowhere = 0x10, memory = 0;
     int value = 1;
     REQUIRE_CUDA(cuMemAlloc_v2(&memory, 4));
@@ -229,7 +229,7 @@ TEST_CASE("a fault ends the context's work and stays until the context goes") {
 TEST_CASE("freed and unaligned addresses are faults too") {
   for (const bool unaligned : {false, true}) {
     CurrentContext context;
-    const LoadedKernel kernel(kPokePtx, "poke");
+    const LoadedKernel kernel(poke_ptx, "poke");
     CUdeviceptr memory = 0;
     int value = 1;
     REQUIRE_CUDA(cuMemAlloc_v2(&memory, 4 << 20));
@@ -254,11 +254,11 @@ TEST_CASE("kernels reach memory that a program has placed itself, and only there
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   CUdeviceptr range = 0;
   CUmemGenericAllocationHandle handle = 0;
-  REQUIRE_CUDA(cuMemAddressReserve(&range, 16 * chunk, 0, kNowhere + (std::size_t{1} << 30), 0));
+  REQUIRE_CUDA(cuMemAddressReserve(&range, 16 * chunk, 0, unmapped_address + (std::size_t{1} << 30), 0));
   REQUIRE_CUDA(cuMemCreate(&handle, 8 * chunk, &properties, 0));
   REQUIRE_CUDA(cuMemMap(range, 8 * chunk, 0, handle, 0));
   REQUIRE_CUDA(cuMemSetAccess(range, 8 * chunk, &access, 1));
-  const LoadedKernel kernel(kPokePtx, "poke");
+  const LoadedKernel kernel(poke_ptx, "poke");
   CUdeviceptr inside = range + 8 * chunk - 4, outside = range + 8 * chunk;
   int value = 99, seen = 0;
   REQUIRE_CUDA(launch(kernel.function, 1, 1, nullptr, {&inside, &value}));

@@ -6,7 +6,7 @@
 
 namespace {
 
-constexpr std::size_t kMiB = std::size_t{1} << 20;
+constexpr std::size_t mib = std::size_t{1} << 20;
 
 CUmemoryPool make_pool(std::size_t most = 0) {
   CUmemPoolProps wanted{};
@@ -53,7 +53,7 @@ class Gate {
  private:
   volatile unsigned& word() const { return *reinterpret_cast<volatile unsigned*>(flag_); }
 
-  LoadedKernel kernel_{kWaitPtx, "wait_for"};
+  LoadedKernel kernel_{wait_ptx, "wait_for"};
   CUdeviceptr flag_ = 0;
 };
 
@@ -64,20 +64,20 @@ TEST_CASE("a pool of the program's own counts by itself, up to its size") {
   CUmemoryPool standard = nullptr;
   REQUIRE_CUDA(cuDeviceGetDefaultMemPool(&standard, 0));
   const cuuint64_t before = figure(standard, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
-  const CUmemoryPool pool = make_pool(8 * kMiB);
-  const CUdeviceptr first = allocate(pool, 6 * kMiB);
-  CHECK_EQ(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 6 * kMiB);
-  CHECK_GE(figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 6 * kMiB);
+  const CUmemoryPool pool = make_pool(8 * mib);
+  const CUdeviceptr first = allocate(pool, 6 * mib);
+  CHECK_EQ(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 6 * mib);
+  CHECK_GE(figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 6 * mib);
   CHECK_EQ(figure(standard, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), before);
   CUdeviceptr more = 0;
-  CHECK_RESULT(cuMemAllocFromPoolAsync(&more, 3 * kMiB, pool, nullptr), CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK_RESULT(cuMemAllocFromPoolAsync(&more, 3 * mib, pool, nullptr), CUDA_ERROR_OUT_OF_MEMORY);
   REQUIRE_CUDA(cuMemFreeAsync(first, nullptr));
   REQUIRE_CUDA(cuStreamSynchronize(nullptr));
-  const CUdeviceptr second = allocate(pool, 3 * kMiB);
-  CHECK_EQ(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH), 6 * kMiB);
+  const CUdeviceptr second = allocate(pool, 3 * mib);
+  CHECK_EQ(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH), 6 * mib);
   cuuint64_t reset = 0;
   CHECK_CUDA(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &reset));
-  CHECK_EQ(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH), 3 * kMiB);
+  CHECK_EQ(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH), 3 * mib);
   REQUIRE_CUDA(cuMemFreeAsync(second, nullptr));
   REQUIRE_CUDA(cuStreamSynchronize(nullptr));
   CHECK_CUDA(cuMemPoolDestroy(pool));
@@ -89,15 +89,15 @@ TEST_CASE("a pool may go before its memory, which stays until it is freed") {
   const CUmemoryPool pool = make_pool();
   REQUIRE_CUDA(cuDeviceSetMemPool(0, pool));
   CUdeviceptr memory = 0;
-  REQUIRE_CUDA(cuMemAllocAsync(&memory, 4 * kMiB, nullptr));
-  CHECK_EQ(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 4 * kMiB);
+  REQUIRE_CUDA(cuMemAllocAsync(&memory, 4 * mib, nullptr));
+  CHECK_EQ(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 4 * mib);
   REQUIRE_CUDA(cuMemPoolDestroy(pool));
   CUmemoryPool current = nullptr, standard = nullptr;
   REQUIRE_CUDA(cuDeviceGetMemPool(&current, 0));
   REQUIRE_CUDA(cuDeviceGetDefaultMemPool(&standard, 0));
   CHECK_EQ(current, standard);
-  CHECK_CUDA(cuMemsetD8_v2(memory, 7, 4 * kMiB));
-  CHECK_LE(free_memory(), before - 4 * kMiB);
+  CHECK_CUDA(cuMemsetD8_v2(memory, 7, 4 * mib));
+  CHECK_LE(free_memory(), before - 4 * mib);
   CHECK_CUDA(cuMemFreeAsync(memory, nullptr));
   CHECK_CUDA(cuStreamSynchronize(nullptr));
   CHECK_EQ(free_memory(), before);
@@ -109,11 +109,11 @@ TEST_CASE("memory is given back when the stream gets there, not before") {
   CUstream stream = nullptr;
   REQUIRE_CUDA(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   const CUmemoryPool pool = make_pool();
-  const CUdeviceptr memory = allocate(pool, kMiB, stream);
+  const CUdeviceptr memory = allocate(pool, mib, stream);
   gate.put_into(stream);
-  REQUIRE_CUDA(cuMemsetD8Async(memory, 1, kMiB, stream));
+  REQUIRE_CUDA(cuMemsetD8Async(memory, 1, mib, stream));
   REQUIRE_CUDA(cuMemFreeAsync(memory, stream));
-  CHECK_EQ(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), kMiB);
+  CHECK_EQ(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), mib);
   gate.open();
   REQUIRE_CUDA(cuStreamSynchronize(stream));
   CHECK_EQ(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0);
@@ -127,8 +127,8 @@ TEST_CASE("an allocation that only fits behind an earlier free of its stream wai
   CUstream stream = nullptr;
   REQUIRE_CUDA(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   const CUmemoryPool pool = make_pool();
-  const std::size_t most = free_memory() / kMiB * kMiB;
-  const CUdeviceptr large = allocate(pool, most - 8 * kMiB, stream);
+  const std::size_t most = free_memory() / mib * mib;
+  const CUdeviceptr large = allocate(pool, most - 8 * mib, stream);
   gate.put_into(stream);
   REQUIRE_CUDA(cuMemFreeAsync(large, stream));
   std::thread opens([&] {
@@ -136,7 +136,7 @@ TEST_CASE("an allocation that only fits behind an earlier free of its stream wai
     gate.open();
   });
   CUdeviceptr next = 0;
-  CHECK_CUDA(cuMemAllocFromPoolAsync(&next, most - 8 * kMiB, pool, stream));
+  CHECK_CUDA(cuMemAllocFromPoolAsync(&next, most - 8 * mib, pool, stream));
   opens.join();
   CHECK_CUDA(cuMemFreeAsync(next, stream));
   CHECK_CUDA(cuStreamSynchronize(stream));

@@ -6,7 +6,7 @@
 
 namespace {
 
-constexpr std::size_t kMiB = std::size_t{1} << 20;
+constexpr std::size_t mib = std::size_t{1} << 20;
 
 std::size_t free_memory() {
   std::size_t free = 0, total = 0;
@@ -20,11 +20,11 @@ TEST_CASE("the memory budget is enforced and given back") {
   CurrentContext context;
   const std::size_t at_start = free_memory();
   CUdeviceptr large = 0, more = 0;
-  REQUIRE_CUDA(cuMemAlloc_v2(&large, 200 * kMiB));
-  CHECK_EQ(free_memory(), at_start - 200 * kMiB);
-  CHECK_RESULT(cuMemAlloc_v2(&more, 100 * kMiB), CUDA_ERROR_OUT_OF_MEMORY);
+  REQUIRE_CUDA(cuMemAlloc_v2(&large, 200 * mib));
+  CHECK_EQ(free_memory(), at_start - 200 * mib);
+  CHECK_RESULT(cuMemAlloc_v2(&more, 100 * mib), CUDA_ERROR_OUT_OF_MEMORY);
   CHECK_CUDA(cuMemFree_v2(large));
-  CHECK_CUDA(cuMemAlloc_v2(&more, 250 * kMiB));
+  CHECK_CUDA(cuMemAlloc_v2(&more, 250 * mib));
   CHECK_CUDA(cuMemFree_v2(more));
   CHECK_EQ(free_memory(), at_start);
   CHECK_RESULT(cuMemFree_v2(more), CUDA_ERROR_INVALID_VALUE);
@@ -192,8 +192,8 @@ TEST_CASE("a pool counts what is in use") {
   };
   const cuuint64_t before = used();
   CUdeviceptr memory = 0;
-  REQUIRE_CUDA(cuMemAllocAsync(&memory, kMiB, nullptr));
-  CHECK_EQ(used(), before + kMiB);
+  REQUIRE_CUDA(cuMemAllocAsync(&memory, mib, nullptr));
+  CHECK_EQ(used(), before + mib);
   REQUIRE_CUDA(cuMemFreeAsync(memory, nullptr));
   REQUIRE_CUDA(cuStreamSynchronize(nullptr));
   CHECK_EQ(used(), before);

@@ -9,7 +9,7 @@
 namespace {
 
 // Many registers, some shared memory, blocks of at most 512 threads.
-constexpr const char* kHeavyPtx = R"(
+constexpr const char* heavy_ptx = R"(
 .version 7.0
 .target sm_75
 .address_size 64
@@ -86,7 +86,7 @@ int active_blocks(CUfunction function, int threads, std::size_t dynamic) {
 
 TEST_CASE("the driver's occupancy follows from the attributes of device and kernel") {
   CurrentContext context;
-  const LoadedKernel light(kSaxpyPtx, "saxpy"), heavy(kHeavyPtx, "heavy");
+  const LoadedKernel light(saxpy_ptx, "saxpy"), heavy(heavy_ptx, "heavy");
   const cudaOccDeviceProp device = told_device();
   const cudaOccDeviceState no_preference{};
   for (CUfunction function : {light.function, heavy.function}) {
@@ -109,7 +109,7 @@ TEST_CASE("the driver's occupancy follows from the attributes of device and kern
 
 TEST_CASE("the block size that the driver advises holds the most threads") {
   CurrentContext context;
-  const LoadedKernel heavy(kHeavyPtx, "heavy");
+  const LoadedKernel heavy(heavy_ptx, "heavy");
   int grid = 0, block = 0;
   REQUIRE_CUDA(cuOccupancyMaxPotentialBlockSize(&grid, &block, heavy.function, nullptr, 0, 0));
   int most = 0;
@@ -122,7 +122,7 @@ TEST_CASE("the block size that the driver advises holds the most threads") {
 
 TEST_CASE("a cooperative grid may be as large as occupancy says, and no larger") {
   CurrentContext context;
-  const LoadedKernel heavy(kHeavyPtx, "heavy");
+  const LoadedKernel heavy(heavy_ptx, "heavy");
   CUdeviceptr out = 0;
   REQUIRE_CUDA(cuMemAlloc_v2(&out, 96));
   REQUIRE_CUDA(cuMemsetD8_v2(out, 0, 96));

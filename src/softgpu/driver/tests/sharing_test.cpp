@@ -16,8 +16,8 @@ extern char** environ;
 
 namespace {
 
-constexpr std::size_t kChunkSize = std::size_t{2} << 20;
-constexpr unsigned kShared = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
+constexpr std::size_t chunk_size = std::size_t{2} << 20;
+constexpr unsigned shared_event_flags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
 
 CUmemAllocationProp shareable() {
   CUmemAllocationProp properties{};
@@ -31,9 +31,9 @@ CUresult map(CUmemGenericAllocationHandle handle, CUdeviceptr& address) {
   CUmemAccessDesc access{};
   access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  CUresult result = cuMemAddressReserve(&address, kChunkSize, 0, 0, 0);
-  if (result == CUDA_SUCCESS) result = cuMemMap(address, kChunkSize, 0, handle, 0);
-  return result == CUDA_SUCCESS ? cuMemSetAccess(address, kChunkSize, &access, 1) : result;
+  CUresult result = cuMemAddressReserve(&address, chunk_size, 0, 0, 0);
+  if (result == CUDA_SUCCESS) result = cuMemMap(address, chunk_size, 0, handle, 0);
+  return result == CUDA_SUCCESS ? cuMemSetAccess(address, chunk_size, &access, 1) : result;
 }
 
 CUresult import(int descriptor, CUmemGenericAllocationHandle& handle) {
@@ -78,7 +78,7 @@ TEST_CASE("exported memory is the same memory where it is imported, and outlives
   CurrentContext context;
   const auto properties = shareable();
   CUmemGenericAllocationHandle made = 0, imported = 0;
-  REQUIRE_CUDA(cuMemCreate(&made, kChunkSize, &properties, 0));
+  REQUIRE_CUDA(cuMemCreate(&made, chunk_size, &properties, 0));
   int descriptor = -1;
   REQUIRE_CUDA(cuMemExportToShareableHandle(&descriptor, made, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
   REQUIRE_CUDA(import(descriptor, imported));
@@ -86,19 +86,19 @@ TEST_CASE("exported memory is the same memory where it is imported, and outlives
   CUdeviceptr here = 0, there = 0;
   REQUIRE_CUDA(map(made, here));
   REQUIRE_CUDA(map(imported, there));
-  REQUIRE_CUDA(cuMemsetD8_v2(here, 42, kChunkSize));
-  REQUIRE_CUDA(cuMemUnmap(here, kChunkSize));
+  REQUIRE_CUDA(cuMemsetD8_v2(here, 42, chunk_size));
+  REQUIRE_CUDA(cuMemUnmap(here, chunk_size));
   REQUIRE_CUDA(cuMemRelease(made));
   unsigned char seen = 0;
-  REQUIRE_CUDA(cuMemcpyDtoH_v2(&seen, there + kChunkSize - 1, 1));
+  REQUIRE_CUDA(cuMemcpyDtoH_v2(&seen, there + chunk_size - 1, 1));
   CHECK_EQ(seen, 42);
   CUmemAllocationProp known{};
   CHECK_CUDA(cuMemGetAllocationPropertiesFromHandle(&known, imported));
   CHECK_EQ(known.location.id, 0);
-  CHECK_CUDA(cuMemUnmap(there, kChunkSize));
+  CHECK_CUDA(cuMemUnmap(there, chunk_size));
   CHECK_CUDA(cuMemRelease(imported));
-  CHECK_CUDA(cuMemAddressFree(here, kChunkSize));
-  CHECK_CUDA(cuMemAddressFree(there, kChunkSize));
+  CHECK_CUDA(cuMemAddressFree(here, chunk_size));
+  CHECK_CUDA(cuMemAddressFree(there, chunk_size));
 }
 
 TEST_CASE("memory that was not made for it is not exported, and foreign descriptors are no memory") {
@@ -106,7 +106,7 @@ TEST_CASE("memory that was not made for it is not exported, and foreign descript
   auto properties = shareable();
   properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
   CUmemGenericAllocationHandle made = 0, imported = 0;
-  REQUIRE_CUDA(cuMemCreate(&made, kChunkSize, &properties, 0));
+  REQUIRE_CUDA(cuMemCreate(&made, chunk_size, &properties, 0));
   int descriptor = -1;
   CHECK_RESULT(cuMemExportToShareableHandle(&descriptor, made, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
                CUDA_ERROR_NOT_SUPPORTED);
@@ -125,7 +125,7 @@ TEST_CASE("an event for several processes is made without timing, and is not ope
   CUipcEventHandle handle{};
   CHECK_RESULT(cuIpcGetEventHandle(&handle, event), CUDA_ERROR_INVALID_HANDLE);
   CHECK_CUDA(cuEventDestroy_v2(event));
-  REQUIRE_CUDA(cuEventCreate(&event, kShared));
+  REQUIRE_CUDA(cuEventCreate(&event, shared_event_flags));
   CHECK_CUDA(cuEventQuery(event));  // never recorded
   REQUIRE_CUDA(cuIpcGetEventHandle(&handle, event));
   CHECK_RESULT(cuIpcOpenEventHandle(&opened, handle), CUDA_ERROR_INVALID_CONTEXT);
@@ -174,9 +174,9 @@ TEST_CASE("work in another process waits for an event, also for one whose record
     CUstream stream = nullptr;
     CUipcEventHandle handle{};
     int descriptor = -1;
-    REQUIRE_CUDA(cuMemCreate(&memory, kChunkSize, &properties, 0));
+    REQUIRE_CUDA(cuMemCreate(&memory, chunk_size, &properties, 0));
     REQUIRE_CUDA(map(memory, address));
-    REQUIRE_CUDA(cuEventCreate(&event, kShared));
+    REQUIRE_CUDA(cuEventCreate(&event, shared_event_flags));
     REQUIRE_CUDA(cuIpcGetEventHandle(&handle, event));
     REQUIRE_CUDA(
         cuMemExportToShareableHandle(&descriptor, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
@@ -215,9 +215,9 @@ TEST_CASE("work in another process waits for an event, also for one whose record
     CHECK_CUDA(cuEventSynchronize(event));
     close(descriptor);
     CHECK_CUDA(cuStreamSynchronize(stream));
-    CHECK_CUDA(cuMemUnmap(address, kChunkSize));
+    CHECK_CUDA(cuMemUnmap(address, chunk_size));
     CHECK_CUDA(cuMemRelease(memory));
-    CHECK_CUDA(cuMemAddressFree(address, kChunkSize));
+    CHECK_CUDA(cuMemAddressFree(address, chunk_size));
     CHECK_CUDA(cuEventDestroy_v2(event));
   }
 }

@@ -12,7 +12,7 @@
 namespace {
 
 // Each block counts in a word of its own until the flag is set.
-constexpr const char* kCountPtx = R"(
+constexpr const char* count_ptx = R"(
 .version 7.0
 .target sm_75
 .address_size 64
@@ -32,22 +32,22 @@ AGAIN:
 }
 )";
 
-constexpr unsigned kBlocks = 5;
+constexpr unsigned block_count = 5;
 
 // A stream in which such a kernel runs; its memory is this process's own.
 struct Counting {
-  Counting() : kernel(kCountPtx, "count"), stream(make_stream()) {
-    REQUIRE_CUDA(cuMemAlloc_v2(&memory, 4 * (1 + kBlocks)));
-    REQUIRE_CUDA(cuMemsetD32_v2(memory, 0, 1 + kBlocks));
+  Counting() : kernel(count_ptx, "count"), stream(make_stream()) {
+    REQUIRE_CUDA(cuMemAlloc_v2(&memory, 4 * (1 + block_count)));
+    REQUIRE_CUDA(cuMemsetD32_v2(memory, 0, 1 + block_count));
     CUdeviceptr counts = memory + 4;
-    REQUIRE_CUDA(launch(kernel.function, kBlocks, 32, stream, {&memory, &counts}));
+    REQUIRE_CUDA(launch(kernel.function, block_count, 32, stream, {&memory, &counts}));
   }
   [[nodiscard]] std::atomic<unsigned>& word(unsigned n) const {
     return reinterpret_cast<std::atomic<unsigned>*>(memory)[n];
   }
   [[nodiscard]] unsigned sum() const {
     unsigned all = 0;
-    for (unsigned n = 1; n <= kBlocks; ++n) all += word(n).load();
+    for (unsigned n = 1; n <= block_count; ++n) all += word(n).load();
     return all;
   }
   void wait_for_growth() const {

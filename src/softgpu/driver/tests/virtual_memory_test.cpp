@@ -4,7 +4,7 @@
 
 namespace {
 
-constexpr std::size_t kChunkSize = std::size_t{2} << 20;
+constexpr std::size_t chunk_size = std::size_t{2} << 20;
 
 CUmemAllocationProp on_device(int ordinal) {
   CUmemAllocationProp properties{};
@@ -28,17 +28,17 @@ TEST_CASE("a reservation is where it was asked for if that place is free") {
   std::size_t granularity = 0;
   const auto properties = on_device(0);
   CHECK_CUDA(cuMemGetAllocationGranularity(&granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
-  CHECK_EQ(granularity, kChunkSize);
+  CHECK_EQ(granularity, chunk_size);
   CUdeviceptr first = 0, second = 0;
-  REQUIRE_CUDA(cuMemAddressReserve(&first, 8 * kChunkSize, 0, kNowhere, 0));
-  CHECK_EQ(first, kNowhere);
-  REQUIRE_CUDA(cuMemAddressReserve(&second, 8 * kChunkSize, 0, kNowhere + kChunkSize, 0));
-  CHECK_NE(second, kNowhere + kChunkSize);
-  CHECK_EQ(second % kChunkSize, 0);
+  REQUIRE_CUDA(cuMemAddressReserve(&first, 8 * chunk_size, 0, unmapped_address, 0));
+  CHECK_EQ(first, unmapped_address);
+  REQUIRE_CUDA(cuMemAddressReserve(&second, 8 * chunk_size, 0, unmapped_address + chunk_size, 0));
+  CHECK_NE(second, unmapped_address + chunk_size);
+  CHECK_EQ(second % chunk_size, 0);
   CHECK_RESULT(cuMemAddressReserve(&second, 4096, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
-  CHECK_CUDA(cuMemAddressFree(first, 8 * kChunkSize));
-  CHECK_CUDA(cuMemAddressFree(second, 8 * kChunkSize));
-  CHECK_RESULT(cuMemAddressFree(second, 8 * kChunkSize), CUDA_ERROR_INVALID_VALUE);
+  CHECK_CUDA(cuMemAddressFree(first, 8 * chunk_size));
+  CHECK_CUDA(cuMemAddressFree(second, 8 * chunk_size));
+  CHECK_RESULT(cuMemAddressFree(second, 8 * chunk_size), CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST_CASE("one physical allocation can be seen at two addresses") {
@@ -46,27 +46,27 @@ TEST_CASE("one physical allocation can be seen at two addresses") {
   const auto properties = on_device(0);
   CUmemGenericAllocationHandle handle = 0;
   CUdeviceptr range = 0;
-  REQUIRE_CUDA(cuMemCreate(&handle, kChunkSize, &properties, 0));
-  REQUIRE_CUDA(cuMemAddressReserve(&range, 4 * kChunkSize, 0, 0, 0));
-  REQUIRE_CUDA(cuMemMap(range, kChunkSize, 0, handle, 0));
-  REQUIRE_CUDA(cuMemMap(range + 2 * kChunkSize, kChunkSize, 0, handle, 0));
-  CHECK_RESULT(cuMemMap(range, kChunkSize, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_CUDA(cuMemCreate(&handle, chunk_size, &properties, 0));
+  REQUIRE_CUDA(cuMemAddressReserve(&range, 4 * chunk_size, 0, 0, 0));
+  REQUIRE_CUDA(cuMemMap(range, chunk_size, 0, handle, 0));
+  REQUIRE_CUDA(cuMemMap(range + 2 * chunk_size, chunk_size, 0, handle, 0));
+  CHECK_RESULT(cuMemMap(range, chunk_size, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
   CHECK_RESULT(cuMemsetD8_v2(range, 1, 16), CUDA_ERROR_INVALID_VALUE);  // no access yet
   const auto both = access(CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-  REQUIRE_CUDA(cuMemSetAccess(range, kChunkSize, &both, 1));
-  REQUIRE_CUDA(cuMemSetAccess(range + 2 * kChunkSize, kChunkSize, &both, 1));
-  REQUIRE_CUDA(cuMemsetD8_v2(range, 77, kChunkSize));
+  REQUIRE_CUDA(cuMemSetAccess(range, chunk_size, &both, 1));
+  REQUIRE_CUDA(cuMemSetAccess(range + 2 * chunk_size, chunk_size, &both, 1));
+  REQUIRE_CUDA(cuMemsetD8_v2(range, 77, chunk_size));
   unsigned char seen = 0;
-  REQUIRE_CUDA(cuMemcpyDtoH_v2(&seen, range + 3 * kChunkSize - 1, 1));
+  REQUIRE_CUDA(cuMemcpyDtoH_v2(&seen, range + 3 * chunk_size - 1, 1));
   CHECK_EQ(seen, 77);
   CHECK_CUDA(cuMemRelease(handle));  // the mappings keep it
   REQUIRE_CUDA(cuMemcpyDtoH_v2(&seen, range, 1));
   CHECK_EQ(seen, 77);
-  CHECK_RESULT(cuMemAddressFree(range, 4 * kChunkSize), CUDA_ERROR_INVALID_VALUE);  // still mapped
-  CHECK_CUDA(cuMemUnmap(range, kChunkSize));
+  CHECK_RESULT(cuMemAddressFree(range, 4 * chunk_size), CUDA_ERROR_INVALID_VALUE);  // still mapped
+  CHECK_CUDA(cuMemUnmap(range, chunk_size));
   CHECK_RESULT(cuMemcpyDtoH_v2(&seen, range, 1), CUDA_ERROR_INVALID_VALUE);
-  CHECK_CUDA(cuMemUnmap(range + 2 * kChunkSize, kChunkSize));
-  CHECK_CUDA(cuMemAddressFree(range, 4 * kChunkSize));
+  CHECK_CUDA(cuMemUnmap(range + 2 * chunk_size, chunk_size));
+  CHECK_CUDA(cuMemAddressFree(range, 4 * chunk_size));
 }
 
 TEST_CASE("neighbouring mappings are one array") {
@@ -74,17 +74,17 @@ TEST_CASE("neighbouring mappings are one array") {
   const auto properties = on_device(0);
   CUmemGenericAllocationHandle handles[2];
   CUdeviceptr range = 0;
-  REQUIRE_CUDA(cuMemAddressReserve(&range, 2 * kChunkSize, 0, 0, 0));
+  REQUIRE_CUDA(cuMemAddressReserve(&range, 2 * chunk_size, 0, 0, 0));
   for (int i = 0; i < 2; ++i) {
-    REQUIRE_CUDA(cuMemCreate(&handles[i], kChunkSize, &properties, 0));
-    REQUIRE_CUDA(cuMemMap(range + static_cast<CUdeviceptr>(i) * kChunkSize, kChunkSize, 0, handles[i], 0));
+    REQUIRE_CUDA(cuMemCreate(&handles[i], chunk_size, &properties, 0));
+    REQUIRE_CUDA(cuMemMap(range + static_cast<CUdeviceptr>(i) * chunk_size, chunk_size, 0, handles[i], 0));
   }
   const auto both = access(CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-  REQUIRE_CUDA(cuMemSetAccess(range, 2 * kChunkSize, &both, 1));
-  CHECK_CUDA(cuMemsetD8_v2(range + 100, 5, 2 * kChunkSize - 200));
-  CHECK_RESULT(cuMemUnmap(range, kChunkSize / 2), CUDA_ERROR_INVALID_VALUE);
-  CHECK_CUDA(cuMemUnmap(range, 2 * kChunkSize));
-  CHECK_CUDA(cuMemAddressFree(range, 2 * kChunkSize));
+  REQUIRE_CUDA(cuMemSetAccess(range, 2 * chunk_size, &both, 1));
+  CHECK_CUDA(cuMemsetD8_v2(range + 100, 5, 2 * chunk_size - 200));
+  CHECK_RESULT(cuMemUnmap(range, chunk_size / 2), CUDA_ERROR_INVALID_VALUE);
+  CHECK_CUDA(cuMemUnmap(range, 2 * chunk_size));
+  CHECK_CUDA(cuMemAddressFree(range, 2 * chunk_size));
   for (const auto handle : handles) CHECK_CUDA(cuMemRelease(handle));
 }
 
@@ -94,10 +94,10 @@ TEST_CASE("physical memory counts against the budget until nothing refers to it"
   std::size_t before = 0, during = 0, after = 0, total = 0;
   CHECK_CUDA(cuMemGetInfo_v2(&before, &total));
   CUmemGenericAllocationHandle handle = 0, second = 0;
-  REQUIRE_CUDA(cuMemCreate(&handle, 64 * kChunkSize, &properties, 0));
+  REQUIRE_CUDA(cuMemCreate(&handle, 64 * chunk_size, &properties, 0));
   CHECK_CUDA(cuMemGetInfo_v2(&during, &total));
-  CHECK_EQ(during, before - 64 * kChunkSize);
-  CHECK_RESULT(cuMemCreate(&second, 128 * kChunkSize, &properties, 0), CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK_EQ(during, before - 64 * chunk_size);
+  CHECK_RESULT(cuMemCreate(&second, 128 * chunk_size, &properties, 0), CUDA_ERROR_OUT_OF_MEMORY);
   CHECK_CUDA(cuMemRelease(handle));
   CHECK_CUDA(cuMemGetInfo_v2(&after, &total));
   CHECK_EQ(after, before);

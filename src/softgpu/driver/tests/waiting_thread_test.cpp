@@ -14,7 +14,7 @@ namespace {
 
 // Adds one to a word, for which it takes its time: two at once would lose one. Each block after the first
 // takes far longer than the one before.
-constexpr const char* kCountPtx = R"(
+constexpr const char* count_ptx = R"(
 .version 7.0
 .target sm_75
 .address_size 64
@@ -58,7 +58,7 @@ std::chrono::nanoseconds processor_time(clockid_t whose) {
 
 TEST_CASE("who waits works") {
   CurrentContext context;
-  const LoadedKernel kernel(kWaitPtx, "wait_for");
+  const LoadedKernel kernel(wait_ptx, "wait_for");
   const CUstream stream = make_stream();
   void* memory = nullptr;
   REQUIRE_CUDA(cuMemHostAlloc(&memory, 4, CU_MEMHOSTALLOC_DEVICEMAP));
@@ -90,33 +90,33 @@ TEST_CASE("who waits works") {
 
 TEST_CASE("what nobody waits for is done too") {
   CurrentContext context;
-  const LoadedKernel kernel(kCountPtx, "count");
+  const LoadedKernel kernel(count_ptx, "count");
   const CUstream stream = make_stream();
   CUdeviceptr word = make_word();
-  constexpr unsigned kRounds = 200;
-  for (unsigned round = 0; round < kRounds; ++round) {
+  constexpr unsigned round_count = 200;
+  for (unsigned round = 0; round < round_count; ++round) {
     // Helpers stay awake for a moment after the one, and are asleep after the other.
     REQUIRE_CUDA(launch(kernel.function, round % 2 == 0 ? 5 : 1, 1, stream, {&word}));
     while (cuStreamQuery(stream) == CUDA_ERROR_NOT_READY) std::this_thread::yield();
     if (round % 3 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   CHECK(cuStreamQuery(stream) == CUDA_SUCCESS);
-  CHECK(value_of(word) >= kRounds);
+  CHECK(value_of(word) >= round_count);
 }
 
 TEST_CASE("threads that wait for one stream do its work one after the other") {
   CurrentContext context;
-  const LoadedKernel kernel(kCountPtx, "count");
+  const LoadedKernel kernel(count_ptx, "count");
   const CUstream stream = make_stream();
   CUdeviceptr word = make_word();
-  constexpr unsigned kThreads = 3, kRounds = 300, kEach = 3;
+  constexpr unsigned thread_count = 3, round_count = 300, launches_each = 3;
   std::vector<std::thread> threads;
   std::atomic<unsigned> failed{0};
-  for (unsigned i = 0; i < kThreads; ++i) {
+  for (unsigned i = 0; i < thread_count; ++i) {
     threads.emplace_back([&] {
       cuCtxSetCurrent(context.get());
-      for (unsigned round = 0; round < kRounds; ++round) {
-        for (unsigned k = 0; k < kEach; ++k)
+      for (unsigned round = 0; round < round_count; ++round) {
+        for (unsigned k = 0; k < launches_each; ++k)
           if (launch(kernel.function, 1, 1, stream, {&word}) != CUDA_SUCCESS) ++failed;
         if (cuStreamSynchronize(stream) != CUDA_SUCCESS) ++failed;
       }
@@ -124,12 +124,12 @@ TEST_CASE("threads that wait for one stream do its work one after the other") {
   }
   for (std::thread& thread : threads) thread.join();
   CHECK_EQ(failed, 0);
-  CHECK_EQ(value_of(word), kThreads * kRounds * kEach);
+  CHECK_EQ(value_of(word), thread_count * round_count * launches_each);
 }
 
 TEST_CASE("who waits for early work is not kept by what comes after it") {
   CurrentContext context;
-  const LoadedKernel count(kCountPtx, "count"), wait_for(kWaitPtx, "wait_for");
+  const LoadedKernel count(count_ptx, "count"), wait_for(wait_ptx, "wait_for");
   const CUstream stream = make_stream();
   CUevent early = nullptr;
   REQUIRE_CUDA(cuEventCreate(&early, CU_EVENT_DEFAULT));
@@ -154,7 +154,7 @@ TEST_CASE("who waits for early work is not kept by what comes after it") {
 
 TEST_CASE("what calls the program back does so in a thread that is none of its own") {
   CurrentContext context;
-  const LoadedKernel kernel(kCountPtx, "count");
+  const LoadedKernel kernel(count_ptx, "count");
   const CUstream stream = make_stream();
   CUdeviceptr word = make_word();
   for (int round = 0; round < 100; ++round) {
@@ -171,7 +171,7 @@ TEST_CASE("what calls the program back does so in a thread that is none of its o
 
 TEST_CASE("a thread with a small stack may wait too") {
   CurrentContext context;
-  const LoadedKernel kernel(kCountPtx, "count");
+  const LoadedKernel kernel(count_ptx, "count");
   struct Work {
     CUcontext context;
     CUfunction function;
@@ -215,7 +215,7 @@ struct FramesForgotten {
 
 TEST_CASE("a thread that is cancelled while it waits leaves the stream in order") {
   CurrentContext context;
-  const LoadedKernel kernel(kCountPtx, "count");
+  const LoadedKernel kernel(count_ptx, "count");
   struct Work {
     CUcontext context;
     CUfunction function;
@@ -254,8 +254,8 @@ TEST_CASE("a thread that is cancelled while it waits leaves the stream in order"
 TEST_CASE("a fault in a kernel that the waiting thread does is its context's, and the thread goes on") {
   for (int round = 0; round < 20; ++round) {
     CurrentContext context;
-    const LoadedKernel kernel(kPokePtx, "poke");
-    CUdeviceptr nowhere = kNowhere;
+    const LoadedKernel kernel(poke_ptx, "poke");
+    CUdeviceptr nowhere = unmapped_address;
     unsigned value = 1;
     REQUIRE_CUDA(launch(kernel.function, 1, 1, nullptr, {&nowhere, &value}));
     CHECK_RESULT(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);

@@ -28,7 +28,7 @@ void BlockChecks::start() {
 }
 
 void BlockChecks::warp_synchronised(const Warp& warp, uint32_t members) {
-  if (checks.race) races.synchronise_warp(warp.index * kLanes, members);
+  if (checks.race) races.synchronise_warp(warp.index * warp_lanes, members);
 }
 
 void BlockChecks::lanes_missing(Warp& warp, const Instruction& in, uint32_t missing) const {
@@ -37,7 +37,7 @@ void BlockChecks::lanes_missing(Warp& warp, const Instruction& in, uint32_t miss
     const Block& block = *warp.block;
     const auto lane = static_cast<uint32_t>(std::countr_zero(warp.mask));
     std::string text = "a .sync instruction of a warp waits for lanes that do not come (" +
-                       where_text(block, warp.index * kLanes + lane, &in) + "): ";
+                       where_text(block, warp.index * warp_lanes + lane, &in) + "): ";
     text +=
         std::to_string(std::popcount(missing)) + (missing & warp.live ? " of them " : " of them have ended");
     if (missing & warp.live) text += "wait elsewhere: " + waiting_text(block);
@@ -49,23 +49,24 @@ void BlockChecks::lanes_missing(Warp& warp, const Instruction& in, uint32_t miss
 void BlockChecks::arrived(const Warp& warp, uint32_t barrier) {
   if (!checks.race) return;
   for (uint32_t rest = warp.mask; rest != 0; rest &= rest - 1) {
-    races.release(object_of(barrier), warp.index * kLanes + static_cast<uint32_t>(std::countr_zero(rest)));
+    races.release(object_of(barrier),
+                  warp.index * warp_lanes + static_cast<uint32_t>(std::countr_zero(rest)));
   }
   races.advance();
 }
 
 bool BlockChecks::open(Block& block, uint32_t barrier, bool counted) {
-  uint32_t waiting = 0, divided_warp = kNever;
+  uint32_t waiting = 0, divided_warp = no_index;
   for (uint32_t w = 0; w < block.warp_count; ++w) {
-    uint32_t first_pc = kNever;
+    uint32_t first_pc = no_index;
     for (const Group& group : block.warps[w].groups) {
       if (group.state != GroupState::at_barrier || group.barrier != barrier) continue;
       waiting += static_cast<uint32_t>(std::popcount(group.mask));
-      if (first_pc != kNever && first_pc != group.pc) divided_warp = w;
+      if (first_pc != no_index && first_pc != group.pc) divided_warp = w;
       first_pc = group.pc;
     }
   }
-  if (checks.barrier && !counted && (waiting < block.threads || divided_warp != kNever)) {
+  if (checks.barrier && !counted && (waiting < block.threads || divided_warp != no_index)) {
     std::string text = "barrier " + std::to_string(barrier) + " of kernel " +
                        kernel_text(block.launch.info->name) + ", block " + text_of(block.index) + ", ";
     text += waiting < block.threads
@@ -84,7 +85,7 @@ bool BlockChecks::open(Block& block, uint32_t barrier, bool counted) {
     for (const Group& group : block.warps[w].groups) {
       if (group.state != GroupState::at_barrier || group.barrier != barrier) continue;
       for (uint32_t rest = group.mask; rest != 0; rest &= rest - 1) {
-        races.acquire(object_of(barrier), w * kLanes + static_cast<uint32_t>(std::countr_zero(rest)));
+        races.acquire(object_of(barrier), w * warp_lanes + static_cast<uint32_t>(std::countr_zero(rest)));
       }
     }
   }

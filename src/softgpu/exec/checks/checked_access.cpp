@@ -36,23 +36,23 @@ struct Place {
 
 Place place_of(const Warp& warp, uint32_t operand, uint32_t how, int64_t immediate, uint32_t lane) {
   Place place;
-  if (how & memory_operand::kNoBase) {
+  if (how & memory_operand::no_base) {
     place.address = static_cast<uint64_t>(immediate);
-  } else if (how & memory_operand::kAddress32) {
+  } else if (how & memory_operand::address32) {
     place.address = lane_value<uint32_t>(warp, operand, lane) + static_cast<uint32_t>(immediate);
     place.address &= 0xffffffffu;
   } else {
     place.address = lane_value<uint64_t>(warp, operand, lane) + static_cast<uint64_t>(immediate);
   }
-  const uint32_t space = how & memory_operand::kSpaceMask;
-  place.is_shared = space == memory_operand::kShared;
-  place.is_local = space == memory_operand::kLocal;
-  if (space != memory_operand::kFlat) return place;
+  const uint32_t space = how & memory_operand::space_mask;
+  place.is_shared = space == memory_operand::shared;
+  place.is_local = space == memory_operand::local;
+  if (space != memory_operand::flat) return place;
   if (place.address - warp.shared_base < warp.shared_bytes) {
     place.is_shared = true;
     place.address -= warp.shared_base;
   } else {
-    place.is_local = place.address - warp.local_base < warp.local_stride * kLanes;
+    place.is_local = place.address - warp.local_base < warp.local_stride * warp_lanes;
   }
   return place;
 }
@@ -75,7 +75,7 @@ class Checked {
   void look() {
     if (checks_.checks.race) checks_.races.advance();
     const AccessKind& kind = access_.kind;
-    const uint32_t how = in_.aux & ((1u << memory_operand::kBits) - 1);
+    const uint32_t how = in_.aux & ((1u << memory_operand::address_bits) - 1);
     switch (kind.step) {
       case Step::copy: {
         const uint32_t bytes = in_.aux >> 8;
@@ -88,7 +88,7 @@ class Checked {
       }
       case Step::matrix_load: {
         if ((warp_.live & ~warp_.mask) != 0 && !warp_.must_converge_now) return;  // it will be executed again
-        const uint32_t used = in_.list_size >= 4 ? kFullMask : (uint32_t{1} << (8 * in_.list_size)) - 1;
+        const uint32_t used = in_.list_size >= 4 ? full_mask : (uint32_t{1} << (8 * in_.list_size)) - 1;
         each_lane(warp_.mask & used, [&](uint32_t lane) {
           side(lane, place_of(warp_, in_.op[0], how, 0, lane), 16, false, false);
         });
@@ -136,19 +136,19 @@ class Checked {
     }
   }
 
-  // After the test of an mbarrier: who has passed has seen the arrivals.
+  // After the test of an mbarrier: a lane that has passed has seen the arrivals.
   void look_at_result() {
     if (access_.kind.step != Step::test || !checks_.checks.race) return;
     const uint32_t passed = lane_value<uint32_t>(warp_, in_.op[0], 0) & tested_;
     each_lane(passed, [&](uint32_t lane) {
       checks_.races.acquire(
-          key(place_of(warp_, in_.op[1], in_.aux & ((1u << memory_operand::kBits) - 1), 0, lane)),
+          key(place_of(warp_, in_.op[1], in_.aux & ((1u << memory_operand::address_bits) - 1), 0, lane)),
           thread(lane));
     });
   }
 
  private:
-  [[nodiscard]] uint32_t thread(uint32_t lane) const { return warp_.index * kLanes + lane; }
+  [[nodiscard]] uint32_t thread(uint32_t lane) const { return warp_.index * warp_lanes + lane; }
   static uint64_t key(const Place& place) {
     return place.address & ~uint64_t{7};  // offsets in shared memory and host addresses do not meet
   }
@@ -206,7 +206,7 @@ class Checked {
   [[nodiscard]] bool differs(uint32_t lane, const Place& place, uint32_t bytes,
                              const RaceDetector::Race& race) const {
     if (race.together) {
-      const uint32_t other = race.thread % kLanes, size = access_.kind.register_bytes;
+      const uint32_t other = race.thread % warp_lanes, size = access_.kind.register_bytes;
       const uint32_t count = access_.kind.vector ? in_.list_size : 1;
       for (uint32_t k = 0; k < count; ++k) {
         const uint32_t value = access_.kind.vector ? in_.list[k] : in_.op[access_.kind.value_operand];
@@ -246,11 +246,11 @@ bool is_strong(std::string_view opcode) {
 }
 
 void run_checked(Warp& warp, const Instruction& in) {
-  const CheckedAccess& access = warp.frame->function->checked[in.op[kCheckedOperand]];
+  const CheckedAccess& access = warp.frame->function->checked[in.op[checked_operand]];
   // The access itself, as it would be without checks.
   Instruction plain = in;
   plain.handler = access.handler;
-  plain.op[kCheckedOperand] = 0;
+  plain.op[checked_operand] = 0;
   Checked checked(warp, in, access);
   checked.look();
   access.handler(warp, plain);

@@ -7,20 +7,20 @@
 #include "softgpu/exec/test/engine_test_support.h"
 
 using namespace softgpu;
-using softgpu::testing::kHeader;
 using softgpu::testing::Machine;
 using softgpu::testing::Parameters;
+using softgpu::testing::ptx_header;
 
 namespace {
 
-constexpr Checks kMemory{.memory = true, .race = false, .initialised = false, .barrier = false};
-constexpr Checks kRace{.memory = false, .race = true, .initialised = false, .barrier = false};
-constexpr Checks kInitialised{.memory = false, .race = false, .initialised = true, .barrier = false};
-constexpr Checks kBarrier{.memory = false, .race = false, .initialised = false, .barrier = true};
+constexpr Checks only_memory{.memory = true, .race = false, .initialised = false, .barrier = false};
+constexpr Checks only_race{.memory = false, .race = true, .initialised = false, .barrier = false};
+constexpr Checks only_initialised{.memory = false, .race = false, .initialised = true, .barrier = false};
+constexpr Checks only_barrier{.memory = false, .race = false, .initialised = false, .barrier = true};
 
 // The body begins at line 8; %slot is this thread's word of the output, %s of shared memory.
 std::string kernel(const std::string& body) {
-  return kHeader +
+  return ptx_header +
          ".visible .entry k(.param .u64 p)\n{\n.reg .pred %p<8>; .reg .b32 %r<20>, %tid, %lane, %s; .reg "
          ".b64 "
          "%x<20>, %out, %slot; .shared .align 8 .b32 tile[128]; .shared .align 8 .b64 bar;\n"
@@ -55,7 +55,8 @@ void finds_nothing(const LaunchResult& result) {
   CHECK(static_cast<int>(result.fault) == static_cast<int>(Fault::none));
 }
 
-constexpr const char* kNeighbour = "xor.b32 %r2, %tid, 1; mov.u32 %r3, tile; mad.lo.s32 %r3, %r2, 4, %r3;\n";
+constexpr const char* neighbour_address =
+    "xor.b32 %r2, %tid, 1; mov.u32 %r3, tile; mad.lo.s32 %r3, %r2, 4, %r3;\n";
 
 }  // namespace
 
@@ -72,33 +73,34 @@ TEST_CASE("a fault says what was accessed, where, by whom, and what lies there")
 TEST_CASE("memory: an access beside its allocation is found to the byte") {
   const std::string one_too_far = "st.global.u32 [%slot+4], %tid;";
   finds_nothing(run(one_too_far, {}));
-  finds(run(one_too_far, kMemory), Fault::illegal_address,
+  finds(run(one_too_far, only_memory), Fault::illegal_address,
         {"write of 4 bytes", "thread (63, 0, 0)", "256 bytes from the start"});
-  finds(run("ld.global.u32 %r1, [%slot+-4]; st.global.u32 [%slot], %r1;", kMemory), Fault::illegal_address,
-        {"read of 4 bytes", "thread (0, 0, 0)"});
+  finds(run("ld.global.u32 %r1, [%slot+-4]; st.global.u32 [%slot], %r1;", only_memory),
+        Fault::illegal_address, {"read of 4 bytes", "thread (0, 0, 0)"});
   finds(run("and.b32 %r1, %tid, 60; mad.wide.u32 %x1, %r1, 4, %out; atom.global.add.u32 %r2, [%x1+16], 1;",
-            kMemory),
+            only_memory),
         Fault::illegal_address, {"atomic operation on 4 bytes", "thread (60, 0, 0)"});
   finds_nothing(
       run("st.global.u32 [%slot], %tid; st.shared.u32 [%s], %tid; cvta.shared.u64 %x1, 0; "
           "ld.u32 %r1, [%x1]; st.global.u32 [%slot], %r1;",
-          kMemory));
+          only_memory));
 }
 
 TEST_CASE("races: what no barrier orders is found, with both places") {
-  const std::string swap = std::string("st.shared.u32 [%s], %tid;\n") + kNeighbour;
-  finds(run(swap + "ld.shared.u32 %r1, [%r3]; st.global.u32 [%slot], %r1;", kRace), Fault::check_failed,
+  const std::string swap = std::string("st.shared.u32 [%s], %tid;\n") + neighbour_address;
+  finds(run(swap + "ld.shared.u32 %r1, [%r3]; st.global.u32 [%slot], %r1;", only_race), Fault::check_failed,
         {"race in shared memory", "reads tile", "thread (0, 0, 0), PTX line 10", "with thread (1, 0, 0)",
          "written it at PTX line 8"});
-  finds_nothing(run(swap + "bar.sync 0; ld.shared.u32 %r1, [%r3]; st.global.u32 [%slot], %r1;", kRace));
-  finds_nothing(run(swap + "bar.warp.sync -1; ld.shared.u32 %r1, [%r3]; st.global.u32 [%slot], %r1;", kRace));
+  finds_nothing(run(swap + "bar.sync 0; ld.shared.u32 %r1, [%r3]; st.global.u32 [%slot], %r1;", only_race));
+  finds_nothing(
+      run(swap + "bar.warp.sync -1; ld.shared.u32 %r1, [%r3]; st.global.u32 [%slot], %r1;", only_race));
   finds_nothing(run(swap + "shfl.sync.idx.b32 %r5, %tid, 0, 31, -1; ld.shared.u32 %r1, [%r3]; st.global.u32 "
                            "[%slot], %r1;",
-                    kRace));
+                    only_race));
   // Through generic addresses too.
   finds(run(swap + "cvt.u64.u32 %x1, %r3; cvta.shared.u64 %x1, %x1; ld.u32 %r1, [%x1]; st.global.u32 "
                    "[%slot], %r1;",
-            kRace),
+            only_race),
         Fault::check_failed, {"race in shared memory"});
 }
 
@@ -106,9 +108,9 @@ TEST_CASE("races: a synchronisation of the warp does not order other warps") {
   const std::string other_warp =
       "st.shared.u32 [%s], %tid; xor.b32 %r2, %tid, 32; mov.u32 %r3, tile; mad.lo.s32 %r3, %r2, 4, %r3;\n";
   const std::string read = "ld.shared.u32 %r1, [%r3]; st.global.u32 [%slot], %r1;";
-  finds(run(other_warp + "bar.warp.sync -1;" + read, kRace), Fault::check_failed, {"race"});
-  finds_nothing(run(other_warp + "barrier.sync 3, 64;" + read, kRace));
-  finds_nothing(run(other_warp + "bar.sync 0;" + read, kRace, 64, 50));
+  finds(run(other_warp + "bar.warp.sync -1;" + read, only_race), Fault::check_failed, {"race"});
+  finds_nothing(run(other_warp + "barrier.sync 3, 64;" + read, only_race));
+  finds_nothing(run(other_warp + "bar.sync 0;" + read, only_race, 64, 50));
 }
 
 TEST_CASE("races: one barrier too few in a loop") {
@@ -117,64 +119,64 @@ TEST_CASE("races: one barrier too few in a loop") {
       "tile; "
       "mad.lo.s32 %r3, %r2, 4, %r3; ld.shared.u32 %r1, [%r3];";
   const std::string next = " add.u32 %r9, %r9, 1; setp.lt.u32 %p1, %r9, 4; @%p1 bra AGAIN;";
-  finds(run(loop + next, kRace), Fault::check_failed, {"race in shared memory"});
-  finds_nothing(run(loop + "bar.sync 0;" + next, kRace));
+  finds(run(loop + next, only_race), Fault::check_failed, {"race in shared memory"});
+  finds_nothing(run(loop + "bar.sync 0;" + next, only_race));
 }
 
 TEST_CASE("races: two writers, unless they write the same value") {
-  finds(run("st.shared.u32 [tile], %tid;", kRace), Fault::check_failed, {"writes tile", "written it"});
-  finds_nothing(run("mov.u32 %r1, 7; st.shared.u32 [tile], %r1;", kRace));
+  finds(run("st.shared.u32 [tile], %tid;", only_race), Fault::check_failed, {"writes tile", "written it"});
+  finds_nothing(run("mov.u32 %r1, 7; st.shared.u32 [tile], %r1;", only_race));
   finds(run("mov.u32 %r1, 0; setp.gt.u32 %p1, %tid, 31; @%p1 mov.u32 %r1, 1; st.shared.u32 [tile], %r1;",
-            kRace),
+            only_race),
         Fault::check_failed, {"writes tile"});
 }
 
 TEST_CASE("races: atomics, a lock, a flag and an mbarrier order what they are meant to") {
-  finds_nothing(run("atom.shared.add.u32 %r1, [tile], 1;", kRace));
+  finds_nothing(run("atom.shared.add.u32 %r1, [tile], 1;", only_race));
   finds(run("setp.gt.u32 %p1, %tid, 31; @%p1 bra B; atom.shared.add.u32 %r1, [tile], 1; bra C; "
             "B: st.shared.u32 [tile], 5; C:",
-            kRace),
+            only_race),
         Fault::check_failed, {"race"});
   const std::string lock = R"(
     setp.ne.u32 %p5, %tid, 0; @%p5 bra START; st.shared.u32 [tile+4], 0; st.shared.u32 [tile], 0; START: bar.sync 0;
     LOCK: atom.shared.cas.b32 %r1, [tile], 0, 1; setp.ne.u32 %p1, %r1, 0; @%p1 bra LOCK;
     ld.shared.u32 %r2, [tile+4]; add.u32 %r2, %r2, 1; st.shared.u32 [tile+4], %r2; membar.cta;
     atom.shared.exch.b32 %r1, [tile], 0;)";
-  finds_nothing(run(lock, kRace));
+  finds_nothing(run(lock, only_race));
   const std::string flag = R"(
     setp.ne.u32 %p5, %tid, 0; @%p5 bra WAIT; st.shared.u32 [tile+8], 9; membar.cta; st.volatile.shared.u32 [tile+4], 1;
     bra DONE; WAIT: ld.volatile.shared.u32 %r1, [tile+4]; setp.ne.u32 %p1, %r1, 1; @%p1 bra WAIT;
     ld.shared.u32 %r2, [tile+8]; DONE:)";
-  finds_nothing(run(flag, kRace));
+  finds_nothing(run(flag, only_race));
   const std::string mbarrier = R"(
     setp.ne.u32 %p5, %tid, 0; @%p5 bra START; mbarrier.init.shared.b64 [bar], 64; START: bar.sync 0;
     st.shared.u32 [%s], %tid; mbarrier.arrive.shared.b64 %x1, [bar];
     WAIT: mbarrier.test_wait.shared.b64 %p1, [bar], %x1; @!%p1 bra WAIT;
     xor.b32 %r2, %tid, 32; mov.u32 %r3, tile; mad.lo.s32 %r3, %r2, 4, %r3; ld.shared.u32 %r1, [%r3];)";
-  finds_nothing(run(mbarrier, kRace));
+  finds_nothing(run(mbarrier, only_race));
 }
 
 TEST_CASE("initialised: shared memory that the block has not written") {
   const std::string read = "ld.shared.u32 %r1, [%s]; st.global.u32 [%slot], %r1;";
-  finds(run(read, kInitialised), Fault::check_failed, {"uninitialised read", "tile", "thread (0, 0, 0)"});
-  finds_nothing(run("st.shared.u32 [%s], %tid;" + read, kInitialised, 64, 20));
-  finds(
-      run("setp.ne.u32 %p1, %tid, 5; @%p1 st.shared.u32 [%s], %tid; bar.sync 0;" + read, kInitialised, 64, 2),
-      Fault::check_failed, {"tile + 20"});
+  finds(run(read, only_initialised), Fault::check_failed, {"uninitialised read", "tile", "thread (0, 0, 0)"});
+  finds_nothing(run("st.shared.u32 [%s], %tid;" + read, only_initialised, 64, 20));
+  finds(run("setp.ne.u32 %p1, %tid, 5; @%p1 st.shared.u32 [%s], %tid; bar.sync 0;" + read, only_initialised,
+            64, 2),
+        Fault::check_failed, {"tile + 20"});
 }
 
 TEST_CASE("barrier: threads that end without it, lanes that come elsewhere, lanes that never come") {
   const std::string early = "setp.gt.u32 %p1, %tid, 40; @%p1 exit; bar.sync 0;";
   finds_nothing(run(early, {}));
-  finds(run(early, kBarrier), Fault::check_failed,
+  finds(run(early, only_barrier), Fault::check_failed,
         {"barrier 0 of kernel k", "23 of 64 threads have ended", "41 threads from (0, 0, 0) on wait"});
-  finds_nothing(run("bar.sync 0;", kBarrier));
-  finds(run("setp.gt.u32 %p1, %lane, 15; @%p1 bra B; bar.sync 0; bra C; B:\nbar.sync 0; C:", kBarrier),
+  finds_nothing(run("bar.sync 0;", only_barrier));
+  finds(run("setp.gt.u32 %p1, %lane, 15; @%p1 bra B; bar.sync 0; bra C; B:\nbar.sync 0; C:", only_barrier),
         Fault::check_failed, {"at different places", "line 8", "line 9"});
   const std::string shuffle =
       "setp.gt.u32 %p1, %lane, 15; @%p1 bra OUT; shfl.sync.idx.b32 %r5, %tid, 0, 31, -1; OUT:";
   finds_nothing(run(shuffle, {}));
-  finds(run(shuffle, kBarrier), Fault::check_failed, {".sync instruction", "do not come"});
+  finds(run(shuffle, only_barrier), Fault::check_failed, {".sync instruction", "do not come"});
 }
 
 TEST_CASE("threads that wait for each other at different barriers are named") {
@@ -196,7 +198,7 @@ TEST_CASE("an endless kernel ends after its time, and says where it was") {
 }
 
 TEST_CASE("a line of the source is named where the PTX has it") {
-  Machine machine(kHeader + R"(.file 1 "add.py"
+  Machine machine(ptx_header + R"(.file 1 "add.py"
 .visible .entry k(.param .u64 p)
 {
 .reg .b32 %r<4>; .reg .b64 %x<4>;

@@ -82,7 +82,7 @@ void report_race(const Warp& warp, const Instruction& in, uint32_t lane, bool wr
   const std::string other_line = line_text(*block.launch.program, other);
   std::string text = "race in shared memory: a thread ";
   text += writes ? "writes " : "reads ";
-  text += shared_text(block, race.offset) + " (" + where_text(block, warp.index * kLanes + lane, &in) +
+  text += shared_text(block, race.offset) + " (" + where_text(block, warp.index * warp_lanes + lane, &in) +
           ") and nothing orders that with thread " + thread_text(race.thread, block.launch.request->block) +
           ", which has " + (race.wrote ? "written" : "read") + " it";
   if (!other_line.empty()) text += " at " + other_line;
@@ -92,10 +92,10 @@ void report_race(const Warp& warp, const Instruction& in, uint32_t lane, bool wr
 void report_unwritten(const Warp& warp, const Instruction& in, uint32_t lane, uint64_t offset,
                       uint32_t bytes) {
   const Block& block = *warp.block;
-  block.launch.set_fault(Fault::check_failed, "uninitialised read: of the " + std::to_string(bytes) +
-                                                  " bytes read, " + shared_text(block, offset) +
-                                                  " was never written by this block (" +
-                                                  where_text(block, warp.index * kLanes + lane, &in) + ")");
+  block.launch.set_fault(Fault::check_failed,
+                         "uninitialised read: of the " + std::to_string(bytes) + " bytes read, " +
+                             shared_text(block, offset) + " was never written by this block (" +
+                             where_text(block, warp.index * warp_lanes + lane, &in) + ")");
 }
 
 }  // namespace softgpu

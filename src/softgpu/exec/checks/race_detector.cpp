@@ -6,19 +6,19 @@
 namespace softgpu {
 namespace {
 
-constexpr uint32_t kWarp = 32;
-constexpr uint32_t kRenewAt = 1u << 31;  // stamps begin anew between blocks before they can wrap
+constexpr uint32_t warp_threads = 32;
+constexpr uint32_t renew_at = 1u << 31;  // stamps begin anew between blocks before they can wrap
 
 }  // namespace
 
 RaceDetector::RaceDetector(uint32_t shared_bytes, uint32_t threads)
-    : threads_(threads), bytes_(shared_bytes), last_sync_((threads + kWarp - 1) / kWarp) {}
+    : threads_(threads), bytes_(shared_bytes), last_sync_((threads + warp_threads - 1) / warp_threads) {}
 
 void RaceDetector::reset() {
   objects_.clear();
   std::fill(last_sync_.begin(), last_sync_.end(), WarpSync{});
   synchronise_block();
-  if (now_ < kRenewAt) return;
+  if (now_ < renew_at) return;
   std::fill(bytes_.begin(), bytes_.end(), Byte{});
   std::fill(known_.begin(), known_.end(), 0);
   now_ = 1;
@@ -35,7 +35,7 @@ bool RaceDetector::conflicts(const Mark& before, const Access& now) const {
 }
 
 std::optional<RaceDetector::Race> RaceDetector::access(const Access& access) {
-  last_sync_[access.thread / kWarp].unchanged = false;
+  last_sync_[access.thread / warp_threads].unchanged = false;
   std::optional<Race> found;
   const Mark mark{now_, static_cast<uint16_t>(access.thread), access.strong, access.where};
   for (uint32_t offset = access.offset; offset < access.offset + access.bytes; ++offset) {
@@ -79,13 +79,13 @@ void RaceDetector::release(uint64_t object, uint32_t thread) {
 void RaceDetector::acquire(uint64_t object, uint32_t thread) {
   const auto found = objects_.find(object);
   if (found == objects_.end()) return;
-  last_sync_[thread / kWarp].unchanged = false;
+  last_sync_[thread / warp_threads].unchanged = false;
   uint32_t* const mine = row(thread);
   for (uint32_t i = 0; i < threads_; ++i) mine[i] = std::max(mine[i], found->second[i]);
 }
 
 void RaceDetector::synchronise_warp(uint32_t first_thread, uint32_t mask) {
-  WarpSync& last = last_sync_[first_thread / kWarp];
+  WarpSync& last = last_sync_[first_thread / warp_threads];
   if (last.unchanged && last.mask == mask) return;
   last = {mask, true};
   joined_.assign(threads_, 0);

@@ -7,15 +7,15 @@ using softgpu::RaceDetector;
 
 namespace {
 
-constexpr const char* kHere = "here";
+constexpr const char* some_place = "here";
 
 bool writes(RaceDetector& detector, uint32_t thread, uint32_t offset, bool strong = false) {
   detector.advance();
-  return detector.access({thread, offset, 4, kHere, true, strong}).has_value();
+  return detector.access({thread, offset, 4, some_place, true, strong}).has_value();
 }
 bool reads(RaceDetector& detector, uint32_t thread, uint32_t offset, bool strong = false) {
   detector.advance();
-  return detector.access({thread, offset, 4, kHere, false, strong}).has_value();
+  return detector.access({thread, offset, 4, some_place, false, strong}).has_value();
 }
 
 }  // namespace
@@ -34,13 +34,13 @@ TEST_CASE("a write and any other access of another thread race; reads do not") {
 
 TEST_CASE("bytes side by side are no race, and the report names the byte and who was there") {
   RaceDetector detector(8, 32);
-  CHECK_FALSE(detector.access({3, 0, 2, kHere, true, false}).has_value());
-  CHECK_FALSE(detector.access({4, 2, 2, kHere, true, false}).has_value());
+  CHECK_FALSE(detector.access({3, 0, 2, some_place, true, false}).has_value());
+  CHECK_FALSE(detector.access({4, 2, 2, some_place, true, false}).has_value());
   const auto race = detector.access({5, 0, 4, nullptr, false, false});
   REQUIRE(race.has_value());
   CHECK(race->offset == 0);
   CHECK(race->thread == 3);
-  CHECK(race->where == kHere);
+  CHECK(race->where == some_place);
   CHECK(race->wrote);
 }
 

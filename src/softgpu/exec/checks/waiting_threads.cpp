@@ -14,7 +14,7 @@
 namespace softgpu {
 namespace {
 
-constexpr size_t kMostGroups = 4;
+constexpr size_t most_groups = 4;
 
 // Threads in one state at one place of the program.
 struct Crowd {
@@ -30,12 +30,12 @@ std::vector<Crowd> crowds_of(const Block& block) {
     const Warp& warp = block.warps[w];
     auto add = [&](GroupState state, uint8_t barrier, const Frame* frame, uint32_t pc, uint32_t mask) {
       if (mask == 0 || frame == nullptr) return;
-      // Who waits at a barrier is behind that instruction; all others stand in front of theirs.
+      // A thread that waits at a barrier is behind that instruction; all others stand in front of theirs.
       const bool behind = state == GroupState::at_barrier || state == GroupState::at_grid_barrier;
       const uint32_t at = behind && pc != 0 ? pc - 1 : pc;
       const Instruction* const where =
           at < frame->function->code.size() ? &frame->function->code[at] : nullptr;
-      const uint32_t first = w * kLanes + static_cast<uint32_t>(std::countr_zero(mask));
+      const uint32_t first = w * warp_lanes + static_cast<uint32_t>(std::countr_zero(mask));
       auto [entry, added] =
           found.try_emplace({state, barrier, where}, Crowd{state, barrier, where, 0, first});
       entry->second.threads += static_cast<uint32_t>(std::popcount(mask));
@@ -90,7 +90,7 @@ std::string waiting_text(const Block& block) {
   std::string text;
   uint32_t others = 0;
   for (size_t i = 0; i < crowds.size(); ++i) {
-    if (i >= kMostGroups) {
+    if (i >= most_groups) {
       others += crowds[i].threads;
       continue;
     }

@@ -11,7 +11,7 @@ void atomic(Warp& warp, const Instruction& in) {
   Addresses a;
   resolve(warp, in, in.op[1], in.aux, in.immediate, sizeof(T), a);
   const T* const b = reg<T>(warp, in.op[2]);
-  alignas(64) T old[kLanes] = {};
+  alignas(64) T old[warp_lanes] = {};
   // Shared memory belongs to this block, and a block runs on one thread at a time.
   if (a.lowest >= warp.shared_base && a.highest - warp.shared_base < warp.shared_bytes) {
     each_active(warp, [&](uint32_t i) {
@@ -27,7 +27,7 @@ void atomic(Warp& warp, const Instruction& in) {
       sum = static_cast<T>(sum + b[i]);
     });
     const T before = update<Add>(reinterpret_cast<T*>(a.lowest), sum);
-    for (uint32_t i = 0; i < kLanes; ++i) old[i] = static_cast<T>(old[i] + before);
+    for (uint32_t i = 0; i < warp_lanes; ++i) old[i] = static_cast<T>(old[i] + before);
   } else {
     each_active(warp, [&](uint32_t i) { old[i] = update<Op>(reinterpret_cast<T*>(a.at[i]), b[i]); });
   }
@@ -55,19 +55,19 @@ struct Quad {
   uint64_t low, high;
 };
 bool quad_lock = false;
-template <bool kCompare>
+template <bool compares>
 void atomic_quad(Warp& warp, const Instruction& in) {
   Addresses a;
   resolve(warp, in, in.op[1], in.aux, in.immediate, sizeof(Quad), a);
   const Quad* const b = reg<Quad>(warp, in.op[2]);
-  const Quad* const c = reg<Quad>(warp, in.op[kCompare ? 3 : 2]);
+  const Quad* const c = reg<Quad>(warp, in.op[compares ? 3 : 2]);
   Quad* const d = reg<Quad>(warp, in.op[0]);
   each_active(warp, [&](uint32_t i) {
     (void)*reinterpret_cast<const volatile char*>(a.at[i]);  // fault before the lock is taken
     while (__atomic_test_and_set(&quad_lock, __ATOMIC_ACQUIRE)) {
     }
     const Quad old = read_from<Quad>(a.at[i]);
-    if (!kCompare || (old.low == b[i].low && old.high == b[i].high)) write_to(a.at[i], c[i]);
+    if (!compares || (old.low == b[i].low && old.high == b[i].high)) write_to(a.at[i], c[i]);
     __atomic_clear(&quad_lock, __ATOMIC_RELEASE);
     d[i] = old;
   });

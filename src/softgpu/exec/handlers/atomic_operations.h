@@ -80,15 +80,15 @@ struct AddSmall {
 };
 
 // min.NaN-less of the half types: a number wins against NaN.
-template <class F, bool kMaximum>
+template <class F, bool maximum>
 struct ExtremeSmall {
   static uint16_t apply(uint16_t a, uint16_t b) {
     const float x = F::load(a), y = F::load(b);
     if (x != x && y != y) return 0x7fff;
     if (x != x) return b;
     if (y != y) return a;
-    if (x == y) return kMaximum ? static_cast<uint16_t>(a & b) : static_cast<uint16_t>(a | b);  // -0 below +0
-    return (x < y) != kMaximum ? a : b;
+    if (x == y) return maximum ? static_cast<uint16_t>(a & b) : static_cast<uint16_t>(a | b);  // -0 below +0
+    return (x < y) != maximum ? a : b;
   }
   static uint32_t apply(uint32_t a, uint32_t b) {
     const uint16_t low = apply(static_cast<uint16_t>(a), static_cast<uint16_t>(b));

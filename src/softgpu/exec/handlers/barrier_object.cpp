@@ -11,7 +11,7 @@ void initialise(Warp& warp, const Instruction& in) {
   resolve(warp, in, in.op[0], in.aux, 0, 8, a);
   const uint32_t* const count = reg<uint32_t>(warp, in.op[1]);
   each_active(warp, [&](uint32_t i) {
-    const uint64_t n = count[i] & kArrivalMask;
+    const uint64_t n = count[i] & arrival_mask;
     write_to(a.at[i], pack_barrier(BarrierState{n, n, 0, 0}));
   });
 }
@@ -22,7 +22,7 @@ void invalidate(Warp& warp, const Instruction& in) {
 }
 
 // op[3]: bytes that the phase is to wait for, before the arrival counts.
-template <bool kDrop>
+template <bool drops>
 void arrive(Warp& warp, const Instruction& in) {
   Addresses a;
   resolve(warp, in, in.op[1], in.aux, 0, 8, a);
@@ -33,7 +33,7 @@ void arrive(Warp& warp, const Instruction& in) {
     const auto before = read_from<uint64_t>(a.at[i]);
     BarrierState s = unpack_barrier(before);
     s.owed_bytes += bytes[i];
-    if (kDrop && s.expected >= count[i]) s.expected -= count[i];
+    if (drops && s.expected >= count[i]) s.expected -= count[i];
     s.pending = s.pending > count[i] ? s.pending - count[i] : 0;
     end_phase_if_complete(s);
     write_to(a.at[i], pack_barrier(s));
@@ -54,19 +54,19 @@ void change_bytes(Warp& warp, const Instruction& in) {
   });
 }
 
-template <bool kParity>
+template <bool by_parity>
 void test(Warp& warp, const Instruction& in) {
   Addresses a;
   resolve(warp, in, in.op[1], in.aux, 0, 8, a);
   uint32_t done = 0;
   each_active(warp, [&](uint32_t i) {
     const BarrierState now = unpack_barrier(read_from<uint64_t>(a.at[i]));
-    const bool passed = kParity ? (now.phase & 1) != (reg<uint32_t>(warp, in.op[2])[i] & 1)
-                                : now.phase != unpack_barrier(reg<uint64_t>(warp, in.op[2])[i]).phase;
+    const bool passed = by_parity ? (now.phase & 1) != (reg<uint32_t>(warp, in.op[2])[i] & 1)
+                                  : now.phase != unpack_barrier(reg<uint64_t>(warp, in.op[2])[i]).phase;
     done |= static_cast<uint32_t>(passed) << i;
   });
   write_predicate(warp, in.op[0], done);
-  // Who waits will ask again: let the other warps come to their arrivals first.
+  // The waiting lanes will ask again: let the other warps come to their arrivals first.
   if ((done & warp.mask) != warp.mask) {
     warp.yield_requested = true;
     warp.meet_pc = 0;

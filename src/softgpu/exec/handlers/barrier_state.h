@@ -1,7 +1,7 @@
 // The 64 bits of an mbarrier object, which PTX leaves to us: bits 0..19 arrivals expected per phase, 20..39
 // arrivals still missing in this phase, 40..60 bytes that asynchronous copies still owe it (two's complement:
-// a copy may be done before it is expected), 61..63 number of the phase. Who waits names this phase or the
-// one before it, so that three bits are plenty.
+// a copy may be done before it is expected), 61..63 number of the phase. A waiting lane names this phase or
+// the one before it, so that three bits are plenty.
 #pragma once
 
 #include "softgpu/exec/handlers/address.h"
@@ -14,15 +14,15 @@ struct BarrierState {
   int64_t owed_bytes;
   uint64_t phase;
 };
-inline constexpr uint64_t kArrivalMask = (1u << 20) - 1, kOwedMask = (1u << 21) - 1;
+inline constexpr uint64_t arrival_mask = (1u << 20) - 1, owed_mask = (1u << 21) - 1;
 
 SOFTGPU_INLINE BarrierState unpack_barrier(uint64_t bits) {
   const auto owed = static_cast<int64_t>(bits << 3) >> 43;
-  return BarrierState{bits & kArrivalMask, bits >> 20 & kArrivalMask, owed, bits >> 61};
+  return BarrierState{bits & arrival_mask, bits >> 20 & arrival_mask, owed, bits >> 61};
 }
 SOFTGPU_INLINE uint64_t pack_barrier(const BarrierState& s) {
-  return (s.expected & kArrivalMask) | (s.pending & kArrivalMask) << 20 |
-         (static_cast<uint64_t>(s.owed_bytes) & kOwedMask) << 40 | s.phase << 61;
+  return (s.expected & arrival_mask) | (s.pending & arrival_mask) << 20 |
+         (static_cast<uint64_t>(s.owed_bytes) & owed_mask) << 40 | s.phase << 61;
 }
 // A phase ends when nothing is missing and no bytes are owed.
 SOFTGPU_INLINE void end_phase_if_complete(BarrierState& s) {

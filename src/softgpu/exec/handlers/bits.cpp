@@ -46,20 +46,20 @@ struct ShiftLeft {
 struct ShiftRight {
   template <class T>
   static T apply(T a, uint32_t n) {
-    constexpr uint32_t kBits = 8 * sizeof(T);
+    constexpr uint32_t type_bits = 8 * sizeof(T);
     if constexpr (std::is_signed_v<T>) {
-      return static_cast<T>(a >> (n < kBits ? n : kBits - 1));
+      return static_cast<T>(a >> (n < type_bits ? n : type_bits - 1));
     } else {
-      return n >= kBits ? T{0} : static_cast<T>(a >> (n & (kBits - 1)));
+      return n >= type_bits ? T{0} : static_cast<T>(a >> (n & (type_bits - 1)));
     }
   }
 };
-template <bool kLeft, bool kWrap>
+template <bool to_left, bool wraps>
 struct Funnel {
   static uint32_t apply(uint32_t low, uint32_t high, uint32_t c) {
-    const uint32_t n = kWrap ? c & 31 : c < 32 ? c : 32;
+    const uint32_t n = wraps ? c & 31 : c < 32 ? c : 32;
     const uint64_t both = uint64_t{high} << 32 | low;
-    return kLeft ? static_cast<uint32_t>((both << n) >> 32) : static_cast<uint32_t>(both >> n);
+    return to_left ? static_cast<uint32_t>((both << n) >> 32) : static_cast<uint32_t>(both >> n);
   }
 };
 
@@ -86,7 +86,7 @@ struct Reverse {
     return uint64_t{apply(static_cast<uint32_t>(v))} << 32 | apply(static_cast<uint32_t>(v >> 32));
   }
 };
-template <bool kShiftAmount>
+template <bool shift_amount>
 struct FindLeadingBit {
   template <class T>
   static uint32_t apply(T value) {
@@ -97,21 +97,21 @@ struct FindLeadingBit {
     }
     if (bits == 0) return ~0u;
     const auto zeros = static_cast<uint32_t>(std::countl_zero(bits));
-    return kShiftAmount ? zeros : static_cast<uint32_t>(8 * sizeof(T)) - 1 - zeros;
+    return shift_amount ? zeros : static_cast<uint32_t>(8 * sizeof(T)) - 1 - zeros;
   }
 };
 struct Extract {
   template <class T>
   static T apply(T a, uint32_t b, uint32_t c) {
-    constexpr uint32_t kTop = 8 * sizeof(T) - 1;
+    constexpr uint32_t top_bit = 8 * sizeof(T) - 1;
     using U = std::make_unsigned_t<T>;
     const uint32_t position = b & 0xff, length = c & 0xff;
     if (length == 0) return 0;
-    const uint32_t last = position + length - 1 < kTop ? position + length - 1 : kTop;
+    const uint32_t last = position + length - 1 < top_bit ? position + length - 1 : top_bit;
     const U sign = std::is_signed_v<T> ? static_cast<U>(static_cast<U>(a) >> last & 1) : U{0};
-    U result = position > kTop ? U{0} : static_cast<U>(static_cast<U>(a) >> position);
-    const uint32_t kept = position > kTop ? 0 : last - position + 1;
-    const U field = kept > kTop ? static_cast<U>(~U{0}) : static_cast<U>((U{1} << kept) - 1);
+    U result = position > top_bit ? U{0} : static_cast<U>(static_cast<U>(a) >> position);
+    const uint32_t kept = position > top_bit ? 0 : last - position + 1;
+    const U field = kept > top_bit ? static_cast<U>(~U{0}) : static_cast<U>((U{1} << kept) - 1);
     result &= field;
     return static_cast<T>(sign ? static_cast<U>(result | static_cast<U>(~field)) : result);
   }
@@ -123,10 +123,10 @@ void insert(Warp& warp, const Instruction& in) {
   const uint32_t* const c = reg<uint32_t>(warp, in.op[3]);
   const uint32_t* const d = reg<uint32_t>(warp, in.op[4]);
   write<T>(warp, in.op[0], [=](uint32_t i) -> T {
-    constexpr uint32_t kBits = 8 * sizeof(T);
+    constexpr uint32_t type_bits = 8 * sizeof(T);
     const uint32_t position = c[i] & 0xff, length = d[i] & 0xff;
-    if (length == 0 || position >= kBits) return b[i];
-    const T ones = length >= kBits ? static_cast<T>(~T{0}) : static_cast<T>((T{1} << length) - 1);
+    if (length == 0 || position >= type_bits) return b[i];
+    const T ones = length >= type_bits ? static_cast<T>(~T{0}) : static_cast<T>((T{1} << length) - 1);
     const T field = static_cast<T>(ones << position);
     return static_cast<T>((b[i] & ~field) | (static_cast<T>(a[i] << position) & field));
   });
@@ -147,16 +147,16 @@ void lop3(Warp& warp, const Instruction& in) {
 }
 
 enum class Permute : uint8_t { general, f4e, b4e, rc8, ecl, ecr, rc16 };
-template <Permute kMode>
+template <Permute permute_mode>
 struct Prmt {
   static uint32_t apply(uint32_t a, uint32_t b, uint32_t selector) {
     const uint64_t bytes = uint64_t{b} << 32 | a;
-    if constexpr (kMode != Permute::general) {
-      static constexpr uint16_t kSelectors[6][4] = {
+    if constexpr (permute_mode != Permute::general) {
+      static constexpr uint16_t selectors[6][4] = {
           {0x3210, 0x4321, 0x5432, 0x6543}, {0x5670, 0x6701, 0x7012, 0x0123},
           {0x0000, 0x1111, 0x2222, 0x3333}, {0x3210, 0x3211, 0x3222, 0x3333},
           {0x0000, 0x1110, 0x2210, 0x3210}, {0x1010, 0x3232, 0x1010, 0x3232}};
-      selector = kSelectors[static_cast<int>(kMode) - 1][selector & 3];
+      selector = selectors[static_cast<int>(permute_mode) - 1][selector & 3];
     }
     uint32_t result = 0;
     for (int k = 0; k < 4; ++k) {
@@ -182,20 +182,20 @@ struct FindNthSet {
     return ~0u;
   }
 };
-template <bool kWrap>
+template <bool wraps>
 struct BitMask {
   static uint32_t apply(uint32_t a, uint32_t b) {
-    const uint32_t start = kWrap ? a & 31 : a, width = kWrap ? b & 31 : b;
+    const uint32_t start = wraps ? a & 31 : a, width = wraps ? b & 31 : b;
     if (start >= 32 || width == 0) return 0;
     const uint64_t ones = width >= 32 ? 0xffffffffull : (uint64_t{1} << width) - 1;
     return static_cast<uint32_t>(ones << start);
   }
 };
-template <bool kWrap>
+template <bool wraps>
 struct Extend {
   template <class T>
   static T apply(T a, uint32_t n) {
-    const uint32_t width = kWrap ? n & 31 : n;
+    const uint32_t width = wraps ? n & 31 : n;
     if (width == 0) return 0;
     if (width >= 32) return a;
     return static_cast<T>(static_cast<T>(static_cast<uint32_t>(a) << (32 - width)) >> (32 - width));

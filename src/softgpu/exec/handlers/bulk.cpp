@@ -8,17 +8,17 @@
 namespace softgpu::SOFTGPU_ISA {
 namespace {
 
-constexpr uint32_t kHasBarrier = 1 << 12, kHasMask = 1 << 13;
+constexpr uint32_t has_barrier_flag = 1 << 12, has_mask_flag = 1 << 13;
 
 // The host address of [register] for one lane, checked for `bytes` from there on, a multiple of `alignment`.
 uint64_t lane_address(Warp& warp, const Instruction& in, uint32_t operand, uint32_t how, uint64_t bytes,
                       uint64_t alignment, uint32_t lane) {
-  uint64_t address = how & memory_operand::kAddress32 ? reg<uint32_t>(warp, operand)[lane]
-                                                      : reg<uint64_t>(warp, operand)[lane];
+  uint64_t address = how & memory_operand::address32 ? reg<uint32_t>(warp, operand)[lane]
+                                                     : reg<uint64_t>(warp, operand)[lane];
   if (address % alignment != 0) {
     raise_fault(warp, in, Fault::misaligned_address, "misaligned address of a bulk copy", address, lane);
   }
-  if ((how & memory_operand::kSpaceMask) == memory_operand::kShared) {
+  if ((how & memory_operand::space_mask) == memory_operand::shared) {
     if (address >= warp.shared_bytes || warp.shared_bytes - address < bytes) {
       raise_fault(warp, in, Fault::illegal_address, "address outside the block's shared memory", address,
                   lane);
@@ -43,13 +43,14 @@ void each_transfer(Warp& warp, const Instruction& in, F use) {
     const uint64_t to = lane_address(warp, in, in.op[0], in.aux & 15, bytes, 16, i);
     const uint64_t from = lane_address(warp, in, in.op[1], in.aux >> 4 & 15, bytes, 16, i);
     use(i, to, from, bytes);
-    if (in.aux & kHasBarrier) pay_bytes(lane_address(warp, in, in.op[3], in.aux >> 8 & 15, 8, 8, i), bytes);
+    if (in.aux & has_barrier_flag)
+      pay_bytes(lane_address(warp, in, in.op[3], in.aux >> 8 & 15, 8, 8, i), bytes);
   });
 }
 
 void bulk_copy(Warp& warp, const Instruction& in) {
   each_transfer(warp, in, [&](uint32_t lane, uint64_t to, uint64_t from, uint32_t bytes) {
-    if (!(in.aux & kHasMask)) {
+    if (!(in.aux & has_mask_flag)) {
       std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
       return;
     }

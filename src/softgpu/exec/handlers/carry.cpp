@@ -5,19 +5,19 @@
 namespace softgpu::SOFTGPU_ISA {
 namespace {
 
-template <class T, bool kSubtract, bool kWithCarry, bool kSetCarry>
+template <class T, bool subtracts, bool with_carry, bool sets_carry>
 void add_with_carry(Warp& warp, const Instruction& in) {
-  const uint32_t sources = kSetCarry ? 2 : 1;
+  const uint32_t sources = sets_carry ? 2 : 1;
   const T* const a = reg<T>(warp, in.op[sources]);
   const T* const b = reg<T>(warp, in.op[sources + 1]);
-  const uint32_t carry_in = kWithCarry ? predicate(warp, in.op[sources + 2]) : 0;
+  const uint32_t carry_in = with_carry ? predicate(warp, in.op[sources + 2]) : 0;
   T* const d = reg<T>(warp, in.op[0]);
   uint32_t carry_out = 0;
   each_active(warp, [&](uint32_t i) {
     const T c = static_cast<T>(carry_in >> i & 1);
     T partial, result;
     bool carry;
-    if constexpr (kSubtract) {
+    if constexpr (subtracts) {
       carry = __builtin_sub_overflow(a[i], b[i], &partial);
       carry |= __builtin_sub_overflow(partial, c, &result);
     } else {
@@ -27,30 +27,30 @@ void add_with_carry(Warp& warp, const Instruction& in) {
     d[i] = result;
     carry_out |= static_cast<uint32_t>(carry) << i;
   });
-  if constexpr (kSetCarry) write_predicate(warp, in.op[1], carry_out);
+  if constexpr (sets_carry) write_predicate(warp, in.op[1], carry_out);
 }
 
 // T is the operand type: its sign matters for the high half of the product.
-template <class T, bool kHigh, bool kWithCarry, bool kSetCarry>
+template <class T, bool high_half, bool with_carry, bool sets_carry>
 void multiply_with_carry(Warp& warp, const Instruction& in) {
   using U = std::make_unsigned_t<T>;
-  const uint32_t sources = kSetCarry ? 2 : 1;
+  const uint32_t sources = sets_carry ? 2 : 1;
   const T* const a = reg<T>(warp, in.op[sources]);
   const T* const b = reg<T>(warp, in.op[sources + 1]);
   const U* const c = reg<U>(warp, in.op[sources + 2]);
-  const uint32_t carry_in = kWithCarry ? predicate(warp, in.op[sources + 3]) : 0;
+  const uint32_t carry_in = with_carry ? predicate(warp, in.op[sources + 3]) : 0;
   U* const d = reg<U>(warp, in.op[0]);
   uint32_t carry_out = 0;
   each_active(warp, [&](uint32_t i) {
     const Wider<T> product = Wider<T>(a[i]) * Wider<T>(b[i]);
-    const U half = static_cast<U>(kHigh ? product >> (8 * sizeof(T)) : product);
+    const U half = static_cast<U>(high_half ? product >> (8 * sizeof(T)) : product);
     U partial, result;
     bool carry = __builtin_add_overflow(half, c[i], &partial);
     carry |= __builtin_add_overflow(partial, static_cast<U>(carry_in >> i & 1), &result);
     d[i] = result;
     carry_out |= static_cast<uint32_t>(carry) << i;
   });
-  if constexpr (kSetCarry) write_predicate(warp, in.op[1], carry_out);
+  if constexpr (sets_carry) write_predicate(warp, in.op[1], carry_out);
 }
 
 template <class U>
@@ -67,14 +67,14 @@ void register_sums(OpcodeTable& table, const std::string& types) {
   table.add("subc.cc." + types, both, add_with_carry<U, true, true, true>);
 }
 
-template <class T, bool kHigh>
+template <class T, bool high_half>
 void register_products(OpcodeTable& table, const std::string& type) {
   const bool wide = sizeof(T) == 8;
-  const std::string tail = (kHigh ? ".hi" : ".lo") + std::string(".cc.") + type;
-  table.add("mad" + tail, wide ? "xc=xxx" : "wc=www", multiply_with_carry<T, kHigh, false, true>);
-  table.add("madc" + tail, wide ? "xc=xxxc" : "wc=wwwc", multiply_with_carry<T, kHigh, true, true>);
-  table.add("madc" + std::string(kHigh ? ".hi." : ".lo.") + type, wide ? "x=xxxc" : "w=wwwc",
-            multiply_with_carry<T, kHigh, true, false>);
+  const std::string tail = (high_half ? ".hi" : ".lo") + std::string(".cc.") + type;
+  table.add("mad" + tail, wide ? "xc=xxx" : "wc=www", multiply_with_carry<T, high_half, false, true>);
+  table.add("madc" + tail, wide ? "xc=xxxc" : "wc=wwwc", multiply_with_carry<T, high_half, true, true>);
+  table.add("madc" + std::string(high_half ? ".hi." : ".lo.") + type, wide ? "x=xxxc" : "w=wwwc",
+            multiply_with_carry<T, high_half, true, false>);
 }
 
 template <class T>

@@ -5,7 +5,7 @@ namespace softgpu::SOFTGPU_ISA {
 namespace {
 
 // aux: bits 0..1 combine with predicate c: 0 none, 1 and, 2 or, 3 xor; bit 2: flush operands.
-inline constexpr uint32_t kFlushOperands = 4;
+inline constexpr uint32_t flush_operands_flag = 4;
 
 struct Eq {
   template <class T>
@@ -79,15 +79,15 @@ SOFTGPU_INLINE uint32_t compare(const Warp& warp, uint32_t left, uint32_t right,
     // The select of a lane's bit vectorises; a shift by the lane number would not on every processor.
     using Word = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
     struct LaneBits {
-      alignas(64) Word of[kLanes] = {};
+      alignas(64) Word of[warp_lanes] = {};
       constexpr LaneBits() {
-        for (uint32_t i = 0; i < kLanes; ++i) of[i] = Word{1} << i;
+        for (uint32_t i = 0; i < warp_lanes; ++i) of[i] = Word{1} << i;
       }
     };
-    static constexpr LaneBits kBit;
+    static constexpr LaneBits lane_bits;
     Word result = 0;
-    for (uint32_t i = 0; i < kLanes; ++i)
-      result |= Op::apply(element(a, i, ftz), element(b, i, ftz)) ? kBit.of[i] : 0;
+    for (uint32_t i = 0; i < warp_lanes; ++i)
+      result |= Op::apply(element(a, i, ftz), element(b, i, ftz)) ? lane_bits.of[i] : 0;
     return static_cast<uint32_t>(result);
   } else {
     return collect([&](uint32_t i) { return Op::apply(a[i], b[i]); });
@@ -100,7 +100,7 @@ SOFTGPU_INLINE uint32_t combine(uint32_t how, uint32_t a, uint32_t c) {
 
 template <class Op, class T>
 void set_predicate(Warp& warp, const Instruction& in) {
-  const uint32_t result = compare<Op, T>(warp, in.op[2], in.op[3], in.aux & kFlushOperands);
+  const uint32_t result = compare<Op, T>(warp, in.op[2], in.op[3], in.aux & flush_operands_flag);
   const uint32_t how = in.aux & 3;
   const uint32_t c = how == 0 ? 0 : predicate(warp, in.op[4]);
   write_predicate(warp, in.op[0], combine(how, result, c));
@@ -110,7 +110,7 @@ void set_predicate(Warp& warp, const Instruction& in) {
 // set: all ones (integer destination) or 1.0f.
 template <class Op, class T>
 void set_value(Warp& warp, const Instruction& in) {
-  const uint32_t compared = compare<Op, T>(warp, in.op[1], in.op[2], in.aux & kFlushOperands);
+  const uint32_t compared = compare<Op, T>(warp, in.op[1], in.op[2], in.aux & flush_operands_flag);
   const uint32_t how = in.aux & 3;
   const uint32_t mask = combine(how, compared, how == 0 ? 0 : predicate(warp, in.op[3]));
   const uint32_t yes = in.aux & 8 ? 0x3f800000u : ~0u;
@@ -147,17 +147,19 @@ struct Comparison {
 // Not a template: it would be compiled for each of the many pairs of operation and type.
 void register_forms(OpcodeTable& table, const Comparison& comparison, std::string_view op,
                     std::string_view type, bool may_flush) {
-  static constexpr const char* kCombine[] = {"", ".and", ".or", ".xor"};
+  static constexpr const char* combination_names[] = {"", ".and", ".or", ".xor"};
   for (uint32_t how = 0; how < 4; ++how) {
     const char* const signature = how == 0 ? comparison.predicates : comparison.combined_predicates;
     const char* const value = how == 0 ? comparison.value : comparison.combined_value;
     for (uint32_t ftz = 0; ftz <= (may_flush ? 1u : 0u); ++ftz) {
       const char* const flushed = ftz ? ".ftz" : "";
-      const uint32_t aux = how | (ftz ? kFlushOperands : 0);
-      table.add({"setp.", op, kCombine[how], flushed, ".", type}, signature, comparison.set_predicate, aux);
-      table.add({"set.", op, kCombine[how], flushed, ".{u32,s32,b32}.", type}, value, comparison.set_value,
-                aux);
-      table.add({"set.", op, kCombine[how], flushed, ".f32.", type}, value, comparison.set_value, aux | 8);
+      const uint32_t aux = how | (ftz ? flush_operands_flag : 0);
+      table.add({"setp.", op, combination_names[how], flushed, ".", type}, signature,
+                comparison.set_predicate, aux);
+      table.add({"set.", op, combination_names[how], flushed, ".{u32,s32,b32}.", type}, value,
+                comparison.set_value, aux);
+      table.add({"set.", op, combination_names[how], flushed, ".f32.", type}, value, comparison.set_value,
+                aux | 8);
     }
   }
 }

@@ -69,15 +69,15 @@ void barrier(Warp& warp, const Instruction& in) {
     p = predicate(warp, in.op[next]);
     if (in.aux & 8) p = ~p;
   }
-  block_on_barrier(warp, in, id, expected, in.aux & 1, reduction, reduction != 0 ? in.op[0] : kNever, p);
+  block_on_barrier(warp, in, id, expected, in.aux & 1, reduction, reduction != 0 ? in.op[0] : no_index, p);
 }
 
 // isspacep: op[1] a generic address; aux: memory space.
-enum SpaceTest : uint32_t { kIsGlobal, kIsShared, kIsLocal, kIsConst, kIsParam };
+enum SpaceTest : uint32_t { is_global, is_shared, is_local, is_const, is_param };
 void is_in_space(Warp& warp, const Instruction& in) {
   const uint64_t* const a = reg<uint64_t>(warp, in.op[1]);
   const uint64_t shared = warp.shared_base, shared_bytes = warp.shared_bytes;
-  const uint64_t local = warp.local_base, local_bytes = warp.local_stride * kLanes;
+  const uint64_t local = warp.local_base, local_bytes = warp.local_stride * warp_lanes;
   const uint64_t param = warp.parameters, param_bytes = warp.parameter_bytes;
   const uint32_t test = in.aux;
   write_predicate(warp, in.op[0], collect([=](uint32_t i) {
@@ -85,13 +85,13 @@ void is_in_space(Warp& warp, const Instruction& in) {
                     const bool in_local = a[i] - local < local_bytes;
                     const bool in_param = a[i] - param < param_bytes;
                     switch (test) {
-                      case kIsShared:
+                      case is_shared:
                         return in_shared;
-                      case kIsLocal:
+                      case is_local:
                         return in_local;
-                      case kIsParam:
+                      case is_param:
                         return in_param;
-                      case kIsConst:
+                      case is_const:
                         return false;
                       default:
                         return !in_shared && !in_local && !in_param;
@@ -138,11 +138,11 @@ void register_control(OpcodeTable& table) {
   table.add("griddepcontrol.{launch_dependents,wait}", "=", nothing);
   table.add("setmaxnreg.{inc,dec}.sync.aligned.u32", "=#", nothing);
   table.add("pmevent{,.mask}", "=#", nothing);
-  table.add("isspacep.global", "p=x", is_in_space, kIsGlobal);
-  table.add("isspacep.{shared,shared::cta,shared::cluster}", "p=x", is_in_space, kIsShared);
-  table.add("isspacep.local", "p=x", is_in_space, kIsLocal);
-  table.add("isspacep.const", "p=x", is_in_space, kIsConst);
-  table.add("isspacep.{param,param::entry}", "p=x", is_in_space, kIsParam);
+  table.add("isspacep.global", "p=x", is_in_space, is_global);
+  table.add("isspacep.{shared,shared::cta,shared::cluster}", "p=x", is_in_space, is_shared);
+  table.add("isspacep.local", "p=x", is_in_space, is_local);
+  table.add("isspacep.const", "p=x", is_in_space, is_const);
+  table.add("isspacep.{param,param::entry}", "p=x", is_in_space, is_param);
   table.add("cvta{.global,.const,.param,.to.global,.to.const,.to.param}.u64", "x=x",
             table.find("mov.b64")->handler);
   table.add("cvta{.shared,.shared::cta,.shared::cluster}.u64", "x=x", convert_address, 0);

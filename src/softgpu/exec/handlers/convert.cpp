@@ -23,20 +23,20 @@ void integer_to_integer_saturating(Warp& warp, const Instruction& in) {
   const Container<S>* const a = reg<Container<S>>(warp, in.op[1]);
   write<Container<D>>(warp, in.op[0], [=](uint32_t i) {
     const auto value = static_cast<__int128>(static_cast<S>(a[i]));
-    constexpr __int128 kLow = std::numeric_limits<D>::min(), kHigh = std::numeric_limits<D>::max();
-    return static_cast<Container<D>>(value < kLow ? kLow : value > kHigh ? kHigh : value);
+    constexpr __int128 lowest = std::numeric_limits<D>::min(), highest = std::numeric_limits<D>::max();
+    return static_cast<Container<D>>(value < lowest ? lowest : value > highest ? highest : value);
   });
 }
 
 template <class D, class S>
 void integer_to_float(Warp& warp, const Instruction& in) {
   const Container<S>* const a = reg<Container<S>>(warp, in.op[1]);
-  if (in.aux == kNearestEven) {
+  if (in.aux == round_nearest_even) {
     write<D>(warp, in.op[0], [=](uint32_t i) { return static_cast<D>(static_cast<S>(a[i])); });
     return;
   }
   const RoundingScope scope(in.aux & 7);
-  const bool sat = in.aux & kSat;
+  const bool sat = in.aux & sat_flag;
   write<D>(warp, in.op[0], [=](uint32_t i) {
     const D value = static_cast<D>(static_cast<S>(a[i]));
     return sat ? saturate_unit(value) : value;
@@ -46,11 +46,11 @@ void integer_to_float(Warp& warp, const Instruction& in) {
 template <class T>
 SOFTGPU_INLINE T round_integral(T value, uint32_t mode) {
   switch (mode) {
-    case kTowardZero:
+    case round_toward_zero:
       return std::trunc(value);
-    case kDown:
+    case round_down:
       return std::floor(value);
-    case kUp:
+    case round_up:
       return std::ceil(value);
     default:
       return std::nearbyint(value);
@@ -63,21 +63,22 @@ template <class D, class S>
 void float_to_integer(Warp& warp, const Instruction& in) {
   const S* const a = reg<S>(warp, in.op[1]);
   const uint32_t mode = in.aux & 7;
-  const bool ftz = in.aux & kFtz;
+  const bool ftz = in.aux & ftz_flag;
   auto convert = [=](S value, auto round) -> Container<D> {
     // 2^bits is exact in every type; comparisons against it avoid the inexact maximum.
-    constexpr S kEnd = static_cast<S>(std::numeric_limits<D>::max() / 2 + 1) * S(2);
-    constexpr S kBegin = static_cast<S>(std::numeric_limits<D>::min());
+    constexpr S past_highest = static_cast<S>(std::numeric_limits<D>::max() / 2 + 1) * S(2);
+    constexpr S lowest = static_cast<S>(std::numeric_limits<D>::min());
     const S rounded = round(ftz ? flush(value) : value);
-    const bool low = !(rounded >= kBegin), high = rounded >= kEnd;
+    const bool low = !(rounded >= lowest), high = rounded >= past_highest;
     const S safe = low || high ? S(0) : rounded;
     const D inside = static_cast<D>(safe);
     const D clamped = high ? std::numeric_limits<D>::max() : low ? std::numeric_limits<D>::min() : inside;
-    constexpr bool kWide = sizeof(S) == 8 || sizeof(D) == 8;
-    constexpr D kOfNan = kWide ? static_cast<D>(std::make_unsigned_t<D>{1} << (8 * sizeof(D) - 1)) : D(0);
-    return static_cast<Container<D>>(value != value ? kOfNan : clamped);
+    constexpr bool wide = sizeof(S) == 8 || sizeof(D) == 8;
+    constexpr D value_of_nan =
+        wide ? static_cast<D>(std::make_unsigned_t<D>{1} << (8 * sizeof(D) - 1)) : D(0);
+    return static_cast<Container<D>>(value != value ? value_of_nan : clamped);
   };
-  if (mode == kTowardZero) {
+  if (mode == round_toward_zero) {
     write<Container<D>>(warp, in.op[0],
                         [=](uint32_t i) { return convert(a[i], [](S v) { return std::trunc(v); }); });
   } else {
@@ -91,7 +92,7 @@ template <class T>
 void float_to_integral(Warp& warp, const Instruction& in) {
   const T* const a = reg<T>(warp, in.op[1]);
   const uint32_t mode = in.aux & 7;
-  const bool ftz = in.aux & kFtz, sat = in.aux & kSat;
+  const bool ftz = in.aux & ftz_flag, sat = in.aux & sat_flag;
   write<T>(warp, in.op[0], [=](uint32_t i) {
     const T value = round_integral(ftz ? flush(a[i]) : a[i], mode);
     return sat ? saturate_unit(value) : value;
@@ -101,7 +102,7 @@ void float_to_integral(Warp& warp, const Instruction& in) {
 template <class T>
 void float_to_same(Warp& warp, const Instruction& in) {
   const T* const a = reg<T>(warp, in.op[1]);
-  const bool ftz = in.aux & kFtz, sat = in.aux & kSat;
+  const bool ftz = in.aux & ftz_flag, sat = in.aux & sat_flag;
   write<T>(warp, in.op[0], [=](uint32_t i) {
     const T value = ftz ? flush(a[i]) : a[i];
     return sat ? saturate_unit(value) : value;
@@ -110,7 +111,7 @@ void float_to_same(Warp& warp, const Instruction& in) {
 template <class D, class S>
 void float_to_float(Warp& warp, const Instruction& in) {
   const S* const a = reg<S>(warp, in.op[1]);
-  const bool ftz = in.aux & kFtz, sat = in.aux & kSat;
+  const bool ftz = in.aux & ftz_flag, sat = in.aux & sat_flag;
   const RoundingScope scope(in.aux & 7);
   write<D>(warp, in.op[0], [=](uint32_t i) {
     D value = static_cast<D>(ftz ? flush(a[i]) : a[i]);
@@ -120,61 +121,63 @@ void float_to_float(Warp& warp, const Instruction& in) {
 }
 
 template <class T>
-constexpr char kLetter = sizeof(T) <= 2   ? 'h'
-                         : sizeof(T) == 4 ? 'w'
-                                          : 'x';
+constexpr char register_letter = sizeof(T) <= 2   ? 'h'
+                                 : sizeof(T) == 4 ? 'w'
+                                                  : 'x';
 // Signatures must outlive the table.
 template <class D, class S>
-constexpr char kSignature[] = {kLetter<D>, '=', kLetter<S>, '\0'};
+constexpr char conversion_signature[] = {register_letter<D>, '=', register_letter<S>, '\0'};
 
 template <class T>
 constexpr const char* name_of() {
   if constexpr (std::is_floating_point_v<T>) {
     return sizeof(T) == 4 ? ".f32" : ".f64";
   } else {
-    constexpr const char* kNames[][2] = {
+    constexpr const char* type_names[][2] = {
         {".u8", ".s8"}, {".u16", ".s16"}, {".u32", ".s32"}, {".u64", ".s64"}};
-    return kNames[std::bit_width(sizeof(T)) - 1][std::is_signed_v<T>];
+    return type_names[std::bit_width(sizeof(T)) - 1][std::is_signed_v<T>];
   }
 }
-inline constexpr const char* kRound[] = {".rn", ".rz", ".rm", ".rp"};
-inline constexpr const char* kRoundIntegral[] = {".rni", ".rzi", ".rmi", ".rpi"};
+inline constexpr const char* rounding_names[] = {".rn", ".rz", ".rm", ".rp"};
+inline constexpr const char* integral_rounding_names[] = {".rni", ".rzi", ".rmi", ".rpi"};
 
 template <class D, class S>
 void register_pair(OpcodeTable& table) {
   constexpr const char *to = name_of<D>(), *from = name_of<S>();
-  const char* const form = kSignature<D, S>;
-  constexpr bool kFromFloat = std::is_floating_point_v<S>, kToFloat = std::is_floating_point_v<D>;
-  if constexpr (!kFromFloat && !kToFloat) {
+  const char* const form = conversion_signature<D, S>;
+  constexpr bool from_float = std::is_floating_point_v<S>, to_float = std::is_floating_point_v<D>;
+  if constexpr (!from_float && !to_float) {
     table.add({"cvt", to, from}, form, integer_to_integer<D, S>);
     table.add({"cvt.sat", to, from}, form, integer_to_integer_saturating<D, S>);
-  } else if constexpr (kToFloat && !kFromFloat) {
+  } else if constexpr (to_float && !from_float) {
     for (uint32_t mode = 0; mode < 4; ++mode) {
-      table.add({"cvt", kRound[mode], to, from}, form, integer_to_float<D, S>, mode);
-      table.add({"cvt", kRound[mode], ".sat", to, from}, form, integer_to_float<D, S>, mode | kSat);
+      table.add({"cvt", rounding_names[mode], to, from}, form, integer_to_float<D, S>, mode);
+      table.add({"cvt", rounding_names[mode], ".sat", to, from}, form, integer_to_float<D, S>,
+                mode | sat_flag);
     }
-  } else if constexpr (kFromFloat && !kToFloat) {
+  } else if constexpr (from_float && !to_float) {
     for (uint32_t mode = 0; mode < 4; ++mode) {
-      table.add({"cvt", kRoundIntegral[mode], "{.sat,}", to, from}, form, float_to_integer<D, S>, mode);
-      table.add({"cvt", kRoundIntegral[mode], ".ftz{.sat,}", to, from}, form, float_to_integer<D, S>,
-                mode | kFtz);
+      table.add({"cvt", integral_rounding_names[mode], "{.sat,}", to, from}, form, float_to_integer<D, S>,
+                mode);
+      table.add({"cvt", integral_rounding_names[mode], ".ftz{.sat,}", to, from}, form, float_to_integer<D, S>,
+                mode | ftz_flag);
     }
   } else {
     for (uint32_t ftz = 0; ftz < 2; ++ftz) {
       for (uint32_t sat = 0; sat < 2; ++sat) {
         const char *const flushed = ftz ? ".ftz" : "", *const saturated = sat ? ".sat" : "";
-        const uint32_t aux = (ftz ? kFtz : 0) | (sat ? kSat : 0);
+        const uint32_t aux = (ftz ? ftz_flag : 0) | (sat ? sat_flag : 0);
         if constexpr (std::is_same_v<D, S>) {
           table.add({"cvt", flushed, saturated, to, from}, form, float_to_same<D>, aux);
           for (uint32_t mode = 0; mode < 4; ++mode) {
-            table.add({"cvt", kRoundIntegral[mode], flushed, saturated, to, from}, form, float_to_integral<D>,
-                      mode | aux);
+            table.add({"cvt", integral_rounding_names[mode], flushed, saturated, to, from}, form,
+                      float_to_integral<D>, mode | aux);
           }
         } else if constexpr (sizeof(D) > sizeof(S)) {
           table.add({"cvt", flushed, saturated, to, from}, form, float_to_float<D, S>, aux);
         } else {
           for (uint32_t mode = 0; mode < 4; ++mode) {
-            table.add({"cvt", kRound[mode], flushed, saturated, to, from}, form, float_to_float<D, S>,
+            table.add({"cvt", rounding_names[mode], flushed, saturated, to, from}, form, float_to_float<D, S>,
                       mode | aux);
           }
         }
@@ -198,18 +201,21 @@ void register_destination(OpcodeTable& table) {
 }
 
 // cvt.pack.sat.u8.s32.b32 d, a, b, c: two saturated values below c's, moved up.
-template <class D, int kBits>
+template <class D, int packed_bits>
 void pack_saturating(Warp& warp, const Instruction& in) {
   const int32_t* const a = reg<int32_t>(warp, in.op[1]);
   const int32_t* const b = reg<int32_t>(warp, in.op[2]);
   const uint32_t* const c = reg<uint32_t>(warp, in.op[3]);
   write<uint32_t>(warp, in.op[0], [=](uint32_t i) {
     auto clamp = [](int32_t v) {
-      constexpr int32_t kLow = std::numeric_limits<D>::min(), kHigh = std::numeric_limits<D>::max();
-      return static_cast<uint32_t>(v < kLow ? kLow : v > kHigh ? kHigh : v) & ((1u << kBits) - 1);
+      constexpr int32_t lowest = std::numeric_limits<D>::min(), highest = std::numeric_limits<D>::max();
+      return static_cast<uint32_t>(v < lowest    ? lowest
+                                   : v > highest ? highest
+                                                 : v) &
+             ((1u << packed_bits) - 1);
     };
-    const uint64_t above = kBits == 16 ? 0 : uint64_t{c[i]} << (2 * kBits);
-    return static_cast<uint32_t>(above) | clamp(a[i]) << kBits | clamp(b[i]);
+    const uint64_t above = packed_bits == 16 ? 0 : uint64_t{c[i]} << (2 * packed_bits);
+    return static_cast<uint32_t>(above) | clamp(a[i]) << packed_bits | clamp(b[i]);
   });
 }
 

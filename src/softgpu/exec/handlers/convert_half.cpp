@@ -8,7 +8,7 @@ namespace {
 
 template <class F>
 constexpr Format format_of() {
-  return std::is_same_v<F, HalfFormat> ? kHalf : kBfloat;
+  return std::is_same_v<F, HalfFormat> ? f16_format : bf16_format;
 }
 template <class F>
 constexpr uint16_t smallest_normal() {
@@ -16,21 +16,21 @@ constexpr uint16_t smallest_normal() {
 }
 
 // aux as in rounding.h; bit 6: overflow gives the largest finite number (.satfinite)
-inline constexpr uint32_t kFinite = 64;
+inline constexpr uint32_t finite_flag = 64;
 
 template <class F, class S>
 SOFTGPU_INLINE uint16_t narrow(S value, uint32_t aux) {
-  if ((aux & kFtz) && std::is_same_v<S, float>) value = static_cast<S>(flush(static_cast<float>(value)));
+  if ((aux & ftz_flag) && std::is_same_v<S, float>) value = static_cast<S>(flush(static_cast<float>(value)));
   uint16_t result;
-  if (std::is_same_v<S, float> && (aux & (7 | kFinite)) == 0) {
+  if (std::is_same_v<S, float> && (aux & (7 | finite_flag)) == 0) {
     result = F::store(static_cast<float>(value));
   } else {
     result = static_cast<uint16_t>(
-        round_to_format(static_cast<double>(value), format_of<F>(), aux & 7, aux & kFinite));
+        round_to_format(static_cast<double>(value), format_of<F>(), aux & 7, aux & finite_flag));
   }
   const bool nan = value != value;
-  if (aux & kSat) return nan || result & 0x8000 ? 0 : value > S(1) ? F::store(1.0f) : result;
-  if ((aux & kRelu) && !nan && (result & 0x8000)) return 0;
+  if (aux & sat_flag) return nan || result & 0x8000 ? 0 : value > S(1) ? F::store(1.0f) : result;
+  if ((aux & relu_flag) && !nan && (result & 0x8000)) return 0;
   return result;
 }
 
@@ -63,7 +63,7 @@ void floats_to_pair(Warp& warp, const Instruction& in) {
 template <class F, class D>
 void small_to_float(Warp& warp, const Instruction& in) {
   const uint16_t* const a = reg<uint16_t>(warp, in.op[1]);
-  const bool sat = in.aux & kSat, ftz = in.aux & kFtz;
+  const bool sat = in.aux & sat_flag, ftz = in.aux & ftz_flag;
   write<D>(warp, in.op[0], [=](uint32_t i) {
     float value = F::load(a[i]);
     if (ftz) value = flush(value);
@@ -78,12 +78,12 @@ void small_to_integral(Warp& warp, const Instruction& in) {
   each_active(warp, [=](uint32_t i) {
     const float value = F::load(a[i]);
     const uint32_t mode = aux & 7;
-    const float rounded = aux & 0x100           ? value
-                          : mode == kTowardZero ? std::trunc(value)
-                          : mode == kDown       ? std::floor(value)
-                          : mode == kUp         ? std::ceil(value)
-                                                : std::nearbyint(value);
-    d[i] = F::store(aux & kSat ? saturate_unit(rounded) : rounded);
+    const float rounded = aux & 0x100                 ? value
+                          : mode == round_toward_zero ? std::trunc(value)
+                          : mode == round_down        ? std::floor(value)
+                          : mode == round_up          ? std::ceil(value)
+                                                      : std::nearbyint(value);
+    d[i] = F::store(aux & sat_flag ? saturate_unit(rounded) : rounded);
   });
 }
 
@@ -98,18 +98,18 @@ void small_to_integer(Warp& warp, const Instruction& in) {
   const uint32_t mode = in.aux & 7;
   each_active(warp, [=](uint32_t i) {
     const double value = F::load(a[i]);
-    const double rounded = mode == kTowardZero ? std::trunc(value)
-                           : mode == kDown     ? std::floor(value)
-                           : mode == kUp       ? std::ceil(value)
-                                               : std::nearbyint(value);
-    constexpr double kEnd = static_cast<double>(std::numeric_limits<D>::max() / 2 + 1) * 2.0;
-    constexpr double kBegin = static_cast<double>(std::numeric_limits<D>::min());
+    const double rounded = mode == round_toward_zero ? std::trunc(value)
+                           : mode == round_down      ? std::floor(value)
+                           : mode == round_up        ? std::ceil(value)
+                                                     : std::nearbyint(value);
+    constexpr double past_highest = static_cast<double>(std::numeric_limits<D>::max() / 2 + 1) * 2.0;
+    constexpr double lowest = static_cast<double>(std::numeric_limits<D>::min());
     D result = 0;
     if (value != value)  // the highest bit alone in 64 bits, as everywhere
       result = sizeof(D) == 8 ? static_cast<D>(std::make_unsigned_t<D>{1} << (8 * sizeof(D) - 1)) : D(0);
-    else if (rounded >= kEnd)
+    else if (rounded >= past_highest)
       result = std::numeric_limits<D>::max();
-    else if (rounded < kBegin)
+    else if (rounded < lowest)
       result = std::numeric_limits<D>::min();
     else
       result = static_cast<D>(rounded);
@@ -148,28 +148,28 @@ void small_to_small(Warp& warp, const Instruction& in) {
 void to_tf32(Warp& warp, const Instruction& in) {
   const uint32_t* const a = reg<uint32_t>(warp, in.op[1]);
   const uint32_t mode = in.aux & 7;
-  const bool relu = in.aux & kRelu, finite = in.aux & kFinite;
+  const bool relu = in.aux & relu_flag, finite = in.aux & finite_flag;
   write<uint32_t>(warp, in.op[0], [=](uint32_t i) {
     const uint32_t v = a[i], sign = v & 0x80000000u;
     if ((v & 0x7fffffffu) > 0x7f800000u) return 0x7fffffffu;
     if (relu && sign) return 0u;
     const uint32_t extra = (v & 0x7f800000u) == 0x7f800000u ? 0u
-                           : mode == kNearestAway           ? 0x1000u
-                           : mode == kNearestEven           ? 0xfffu + (v >> 13 & 1)
+                           : mode == round_nearest_away     ? 0x1000u
+                           : mode == round_nearest_even     ? 0xfffu + (v >> 13 & 1)
                                                             : 0u;
     const uint32_t rounded = (v + extra) & ~0x1fffu;
     return finite && (rounded & 0x7fffffffu) >= 0x7f800000u ? sign | 0x7f7fe000u : rounded;
   });
 }
 
-// ue8m0: a power of two, 2^(bits - 127), or NaN (255); no sign, no zero. What it cannot hold is rounded down
-// to a power of two or up, never below 2^-127.
+// ue8m0: a power of two, 2^(bits - 127), or NaN (255); no sign, no zero. A value that it cannot hold is
+// rounded down to a power of two or up, never below 2^-127.
 uint32_t magnitude_to_exponent(uint32_t float_bits, uint32_t mode, bool finite) {
   const uint32_t magnitude = float_bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return 0xff;
   uint32_t exponent = magnitude >> 23;
   const bool inexact = (magnitude & 0x7fffffu) != 0 && magnitude > 0x400000u;  // 0x400000 is 2^-127
-  if (mode == kUp && inexact) ++exponent;
+  if (mode == round_up && inexact) ++exponent;
   return exponent == 0xff && finite ? 0xfe : exponent;
 }
 uint32_t exponent_to_bfloat(uint32_t exponent) {
@@ -181,7 +181,7 @@ void floats_to_exponents(Warp& warp, const Instruction& in) {
   const uint32_t* const b = reg<uint32_t>(warp, in.op[2]);
   uint16_t* const d = reg<uint16_t>(warp, in.op[0]);
   const uint32_t mode = in.aux & 7;
-  const bool finite = in.aux & kFinite;
+  const bool finite = in.aux & finite_flag;
   each_active(warp, [=](uint32_t i) {
     d[i] = static_cast<uint16_t>(magnitude_to_exponent(a[i], mode, finite) << 8 |
                                  magnitude_to_exponent(b[i], mode, finite));
@@ -192,7 +192,7 @@ void bfloats_to_exponents(Warp& warp, const Instruction& in) {
   const uint32_t* const a = reg<uint32_t>(warp, in.op[1]);
   uint16_t* const d = reg<uint16_t>(warp, in.op[0]);
   const uint32_t mode = in.aux & 7;
-  const bool finite = in.aux & kFinite;
+  const bool finite = in.aux & finite_flag;
   each_active(warp, [=](uint32_t i) {
     d[i] = static_cast<uint16_t>(magnitude_to_exponent(a[i] & 0xffff0000u, mode, finite) << 8 |
                                  magnitude_to_exponent(a[i] << 16, mode, finite));
@@ -207,8 +207,8 @@ void exponents_to_bfloats(Warp& warp, const Instruction& in) {
   });
 }
 
-inline constexpr const char* kRound[] = {".rn", ".rz", ".rm", ".rp", ".rna"};
-inline constexpr const char* kRoundIntegral[] = {".rni", ".rzi", ".rmi", ".rpi"};
+inline constexpr const char* small_rounding_names[] = {".rn", ".rz", ".rm", ".rp", ".rna"};
+inline constexpr const char* small_integral_rounding_names[] = {".rni", ".rzi", ".rmi", ".rpi"};
 
 template <class F, class I>
 void register_integer_pair(OpcodeTable& table, const std::string& f) {
@@ -216,9 +216,10 @@ void register_integer_pair(OpcodeTable& table, const std::string& f) {
   const char* const to_integer = sizeof(I) <= 2 ? "h=h" : sizeof(I) == 4 ? "w=h" : "x=h";
   const char* const from_integer = sizeof(I) <= 2 ? "h=h" : sizeof(I) == 4 ? "h=w" : "h=x";
   for (uint32_t mode = 0; mode < 4; ++mode) {
-    table.add(std::string("cvt") + kRoundIntegral[mode] + "{.ftz,}{.sat,}" + i + f, to_integer,
+    table.add(std::string("cvt") + small_integral_rounding_names[mode] + "{.ftz,}{.sat,}" + i + f, to_integer,
               small_to_integer<F, I>, mode);
-    table.add(std::string("cvt") + kRound[mode] + f + i, from_integer, integer_to_small<F, I>, mode);
+    table.add(std::string("cvt") + small_rounding_names[mode] + f + i, from_integer, integer_to_small<F, I>,
+              mode);
   }
 }
 
@@ -233,29 +234,31 @@ void register_format(OpcodeTable& table, const std::string& f) {
   register_integer_pair<F, uint64_t>(table, f);
   register_integer_pair<F, int64_t>(table, f);
   for (uint32_t mode = 0; mode < 4; ++mode) {
-    const std::string cvt = std::string("cvt") + kRound[mode];
+    const std::string cvt = std::string("cvt") + small_rounding_names[mode];
     table.add(cvt + f + ".f32", "h=w", float_to_small<F, float>, mode);
     table.add(cvt + f + ".f64", "h=x", float_to_small<F, double>, mode);
-    table.add(cvt + ".ftz" + f + ".f32", "h=w", float_to_small<F, float>, mode | kFtz);
-    table.add(cvt + ".sat" + f + ".f32", "h=w", float_to_small<F, float>, mode | kSat);
-    table.add(cvt + ".ftz.sat" + f + ".f32", "h=w", float_to_small<F, float>, mode | kSat | kFtz);
-    table.add(cvt + ".relu" + f + ".f32", "h=w", float_to_small<F, float>, mode | kRelu);
-    table.add(cvt + ".satfinite" + f + ".f32", "h=w", float_to_small<F, float>, mode | kFinite);
-    table.add(cvt + ".relu.satfinite" + f + ".f32", "h=w", float_to_small<F, float>, mode | kRelu | kFinite);
+    table.add(cvt + ".ftz" + f + ".f32", "h=w", float_to_small<F, float>, mode | ftz_flag);
+    table.add(cvt + ".sat" + f + ".f32", "h=w", float_to_small<F, float>, mode | sat_flag);
+    table.add(cvt + ".ftz.sat" + f + ".f32", "h=w", float_to_small<F, float>, mode | sat_flag | ftz_flag);
+    table.add(cvt + ".relu" + f + ".f32", "h=w", float_to_small<F, float>, mode | relu_flag);
+    table.add(cvt + ".satfinite" + f + ".f32", "h=w", float_to_small<F, float>, mode | finite_flag);
+    table.add(cvt + ".relu.satfinite" + f + ".f32", "h=w", float_to_small<F, float>,
+              mode | relu_flag | finite_flag);
     table.add(cvt + f + "x2.f32", "w=ww", floats_to_pair<F>, mode);
-    table.add(cvt + ".relu" + f + "x2.f32", "w=ww", floats_to_pair<F>, mode | kRelu);
-    table.add(cvt + ".satfinite" + f + "x2.f32", "w=ww", floats_to_pair<F>, mode | kFinite);
-    table.add(cvt + ".relu.satfinite" + f + "x2.f32", "w=ww", floats_to_pair<F>, mode | kRelu | kFinite);
-    table.add(std::string("cvt") + kRoundIntegral[mode] + "{.ftz,}" + f + f, "h=h", small_to_integral<F>,
-              mode);
-    table.add(std::string("cvt") + kRoundIntegral[mode] + "{.ftz,}.sat" + f + f, "h=h", small_to_integral<F>,
-              mode | kSat);
+    table.add(cvt + ".relu" + f + "x2.f32", "w=ww", floats_to_pair<F>, mode | relu_flag);
+    table.add(cvt + ".satfinite" + f + "x2.f32", "w=ww", floats_to_pair<F>, mode | finite_flag);
+    table.add(cvt + ".relu.satfinite" + f + "x2.f32", "w=ww", floats_to_pair<F>,
+              mode | relu_flag | finite_flag);
+    table.add(std::string("cvt") + small_integral_rounding_names[mode] + "{.ftz,}" + f + f, "h=h",
+              small_to_integral<F>, mode);
+    table.add(std::string("cvt") + small_integral_rounding_names[mode] + "{.ftz,}.sat" + f + f, "h=h",
+              small_to_integral<F>, mode | sat_flag);
   }
-  table.add("cvt.sat" + f + f, "h=h", small_to_integral<F>, kSat | 0x100);
+  table.add("cvt.sat" + f + f, "h=h", small_to_integral<F>, sat_flag | 0x100);
   table.add("cvt.f32" + f, "w=h", small_to_float<F, float>);
-  table.add("cvt.ftz.f32" + f, "w=h", small_to_float<F, float>, kFtz);
-  table.add("cvt.sat.f32" + f, "w=h", small_to_float<F, float>, kSat);
-  table.add("cvt.ftz.sat.f32" + f, "w=h", small_to_float<F, float>, kFtz | kSat);
+  table.add("cvt.ftz.f32" + f, "w=h", small_to_float<F, float>, ftz_flag);
+  table.add("cvt.sat.f32" + f, "w=h", small_to_float<F, float>, sat_flag);
+  table.add("cvt.ftz.sat.f32" + f, "w=h", small_to_float<F, float>, ftz_flag | sat_flag);
   table.add("cvt.f64" + f, "x=h", small_to_float<F, double>);
 }
 
@@ -265,28 +268,29 @@ void register_convert_half(OpcodeTable& table) {
   register_format<HalfFormat>(table, ".f16");
   register_format<BfloatFormat>(table, ".bf16");
   for (uint32_t mode = 0; mode < 4; ++mode) {
-    table.add(std::string("cvt") + kRound[mode] + ".bf16.f16", "h=h",
+    table.add(std::string("cvt") + small_rounding_names[mode] + ".bf16.f16", "h=h",
               small_to_small<BfloatFormat, HalfFormat>, mode);
-    table.add(std::string("cvt") + kRound[mode] + ".f16.bf16", "h=h",
+    table.add(std::string("cvt") + small_rounding_names[mode] + ".f16.bf16", "h=h",
               small_to_small<HalfFormat, BfloatFormat>, mode);
   }
-  // Triton's way from fp8 to bf16 names no rounding: what it converts fits. What does not is rounded to
-  // nearest even.
-  table.add("cvt.bf16.f16", "h=h", small_to_small<BfloatFormat, HalfFormat>, kNearestEven);
-  for (uint32_t mode : {uint32_t{kNearestEven}, uint32_t{kTowardZero}, uint32_t{kNearestAway}}) {
-    const std::string cvt = std::string("cvt") + kRound[mode];
+  // Triton's way from fp8 to bf16 names no rounding: all that it converts fits. A value that does not is
+  // rounded to nearest even.
+  table.add("cvt.bf16.f16", "h=h", small_to_small<BfloatFormat, HalfFormat>, round_nearest_even);
+  for (uint32_t mode :
+       {uint32_t{round_nearest_even}, uint32_t{round_toward_zero}, uint32_t{round_nearest_away}}) {
+    const std::string cvt = std::string("cvt") + small_rounding_names[mode];
     table.add(cvt + ".tf32.f32", "w=w", to_tf32, mode);
-    table.add(cvt + ".satfinite.tf32.f32", "w=w", to_tf32, mode | kFinite);
-    if (mode == kNearestAway) continue;
-    table.add(cvt + ".relu.tf32.f32", "w=w", to_tf32, mode | kRelu);
-    table.add(cvt + ".relu.satfinite.tf32.f32", "w=w", to_tf32, mode | kRelu | kFinite);
+    table.add(cvt + ".satfinite.tf32.f32", "w=w", to_tf32, mode | finite_flag);
+    if (mode == round_nearest_away) continue;
+    table.add(cvt + ".relu.tf32.f32", "w=w", to_tf32, mode | relu_flag);
+    table.add(cvt + ".relu.satfinite.tf32.f32", "w=w", to_tf32, mode | relu_flag | finite_flag);
   }
-  for (uint32_t mode : {uint32_t{kTowardZero}, uint32_t{kUp}}) {
-    const std::string cvt = std::string("cvt") + kRound[mode];
+  for (uint32_t mode : {uint32_t{round_toward_zero}, uint32_t{round_up}}) {
+    const std::string cvt = std::string("cvt") + small_rounding_names[mode];
     table.add(cvt + ".ue8m0x2.f32", "h=ww", floats_to_exponents, mode);
-    table.add(cvt + ".satfinite.ue8m0x2.f32", "h=ww", floats_to_exponents, mode | kFinite);
+    table.add(cvt + ".satfinite.ue8m0x2.f32", "h=ww", floats_to_exponents, mode | finite_flag);
     table.add(cvt + ".ue8m0x2.bf16x2", "h=w", bfloats_to_exponents, mode);
-    table.add(cvt + ".satfinite.ue8m0x2.bf16x2", "h=w", bfloats_to_exponents, mode | kFinite);
+    table.add(cvt + ".satfinite.ue8m0x2.bf16x2", "h=w", bfloats_to_exponents, mode | finite_flag);
   }
   table.add("cvt.rn.bf16x2.ue8m0x2", "w=h", exponents_to_bfloats);
 }

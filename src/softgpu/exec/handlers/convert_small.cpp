@@ -5,15 +5,16 @@
 namespace softgpu::SOFTGPU_ISA {
 namespace {
 
-// aux: rounding mode and kRelu as in rounding.h; from bit 8 on the small format, from bit 12 the wide one.
+// aux: rounding mode and relu_flag as in rounding.h; from bit 8 on the small format, from bit 12 the wide
+// one.
 enum class Wide : uint32_t { f32, f16x2, bf16x2 };
-constexpr uint32_t kSmallShift = 8, kWideShift = 12;
+constexpr uint32_t small_shift = 8, wide_shift = 12;
 
 SOFTGPU_INLINE Small small_of(uint32_t aux) {
-  return static_cast<Small>(aux >> kSmallShift & 0xf);
+  return static_cast<Small>(aux >> small_shift & 0xf);
 }
 SOFTGPU_INLINE Wide wide_of(uint32_t aux) {
-  return static_cast<Wide>(aux >> kWideShift & 0xf);
+  return static_cast<Wide>(aux >> wide_shift & 0xf);
 }
 SOFTGPU_INLINE uint16_t join(Small which, uint32_t high, uint32_t low) {
   return static_cast<uint16_t>(which == Small::e2m1 ? high << 4 | low : high << 8 | low);
@@ -23,10 +24,10 @@ SOFTGPU_INLINE float load_half(Wide wide, uint32_t word, uint32_t which) {
   return wide == Wide::f16x2 ? HalfFormat::load(bits) : BfloatFormat::load(bits);
 }
 
-// What is not finite saturates; .relu gives +0 for all that is negative, -0 included.
+// A value that is not finite saturates; .relu gives +0 for all that is negative, -0 included.
 uint32_t to_small(float value, uint32_t aux) {
   const bool negative = std::bit_cast<uint32_t>(value) >> 31 && value == value;
-  return round_to_format((aux & kRelu) && negative ? 0.0 : double{value}, format_of_small(small_of(aux)),
+  return round_to_format((aux & relu_flag) && negative ? 0.0 : double{value}, format_of_small(small_of(aux)),
                          aux & 7, true);
 }
 
@@ -61,32 +62,33 @@ void small_to_halves(Warp& warp, const Instruction& in) {
     const uint32_t high = which == Small::e2m1 ? a[i] >> 4 & 0xfu : a[i] >> 8;
     auto one = [&](uint32_t bits) -> uint32_t {
       float value = values[bits];
-      if ((aux & kRelu) && std::bit_cast<uint32_t>(value) >> 31 && value == value) value = 0;
+      if ((aux & relu_flag) && std::bit_cast<uint32_t>(value) >> 31 && value == value) value = 0;
       return wide_of(aux) == Wide::f16x2 ? HalfFormat::store(value) : BfloatFormat::store(value);
     };
     d[i] = one(high) << 16 | one(low);
   });
 }
 
-constexpr const char* kSmallNames[] = {".e4m3x2", ".e5m2x2", ".e3m2x2", ".e2m3x2", ".e2m1x2"};
-constexpr const char* kWideNames[] = {".f32", ".f16x2", ".bf16x2"};
+constexpr const char* small_format_names[] = {".e4m3x2", ".e5m2x2", ".e3m2x2", ".e2m3x2", ".e2m1x2"};
+constexpr const char* wide_format_names[] = {".f32", ".f16x2", ".bf16x2"};
 
 }  // namespace
 
 void register_convert_small(OpcodeTable& table) {
   for (uint32_t small = 0; small < 5; ++small) {
     for (uint32_t wide = 0; wide < 3; ++wide) {
-      for (const uint32_t relu : {uint32_t{0}, uint32_t{kRelu}}) {
+      for (const uint32_t relu : {uint32_t{0}, uint32_t{relu_flag}}) {
         const std::string clamped = relu != 0 ? ".relu" : "";
-        const uint32_t formats = relu | small << kSmallShift | wide << kWideShift;
-        for (const uint32_t mode : {uint32_t{kNearestEven}, uint32_t{kTowardZero}}) {
-          const std::string cvt = mode == kNearestEven ? "cvt.rn.satfinite" : "cvt.rz.satfinite";
-          table.add(cvt + clamped + kSmallNames[small] + kWideNames[wide], wide == 0 ? "h=ww" : "h=w",
-                    wide == 0 ? floats_to_small : halves_to_small, formats | mode);
+        const uint32_t formats = relu | small << small_shift | wide << wide_shift;
+        for (const uint32_t mode : {uint32_t{round_nearest_even}, uint32_t{round_toward_zero}}) {
+          const std::string cvt = mode == round_nearest_even ? "cvt.rn.satfinite" : "cvt.rz.satfinite";
+          table.add(cvt + clamped + small_format_names[small] + wide_format_names[wide],
+                    wide == 0 ? "h=ww" : "h=w", wide == 0 ? floats_to_small : halves_to_small,
+                    formats | mode);
         }
         if (wide == 0) continue;
-        table.add("cvt.rn" + clamped + kWideNames[wide] + kSmallNames[small], "w=h", small_to_halves,
-                  formats);
+        table.add("cvt.rn" + clamped + wide_format_names[wide] + small_format_names[small], "w=h",
+                  small_to_halves, formats);
       }
     }
   }

@@ -36,11 +36,11 @@ struct Tangent {
 };
 
 template <class F>
-inline constexpr uint16_t kSmallestNormal = std::is_same_v<F, HalfFormat> ? 0x0400 : 0x0080;
+inline constexpr uint16_t smallest_normal_half = std::is_same_v<F, HalfFormat> ? 0x0400 : 0x0080;
 
 template <class F>
 SOFTGPU_INLINE uint16_t flush_small(uint16_t v) {
-  return (v & 0x7fff) < kSmallestNormal<F> ? static_cast<uint16_t>(v & 0x8000) : v;
+  return (v & 0x7fff) < smallest_normal_half<F> ? static_cast<uint16_t>(v & 0x8000) : v;
 }
 SOFTGPU_INLINE bool is_nan_half(uint16_t v, bool bfloat) {
   return (v & 0x7fff) > (bfloat ? 0x7f80 : 0x7c00);
@@ -48,32 +48,32 @@ SOFTGPU_INLINE bool is_nan_half(uint16_t v, bool bfloat) {
 
 template <class F>
 SOFTGPU_INLINE uint16_t finish(uint16_t v, uint32_t flags) {
-  constexpr bool kBrain = std::is_same_v<F, BfloatFormat>;
-  if (flags & kFtz) v = flush_small<F>(v);
-  if (flags & kSat) {
-    const uint16_t one = kBrain ? 0x3f80 : 0x3c00;
-    if ((v & 0x8000) || is_nan_half(v, kBrain)) return 0;
+  constexpr bool is_bfloat = std::is_same_v<F, BfloatFormat>;
+  if (flags & ftz_flag) v = flush_small<F>(v);
+  if (flags & sat_flag) {
+    const uint16_t one = is_bfloat ? 0x3f80 : 0x3c00;
+    if ((v & 0x8000) || is_nan_half(v, is_bfloat)) return 0;
     return v > one ? one : v;
   }
-  if ((flags & kRelu) && (v & 0x8000) && !is_nan_half(v, kBrain)) return 0;
+  if ((flags & relu_flag) && (v & 0x8000) && !is_nan_half(v, is_bfloat)) return 0;
   return v;
 }
 template <class F>
 SOFTGPU_INLINE float fetch(uint16_t v, uint32_t flags) {
-  return F::load(flags & kFtz ? flush_small<F>(v) : v);
+  return F::load(flags & ftz_flag ? flush_small<F>(v) : v);
 }
 
 // f works on 16 bits; packed registers apply it to both halves.
-template <bool kPacked, int kSources, class Function>
+template <bool packed, int sources, class Function>
 SOFTGPU_INLINE void apply_halves(Warp& warp, const Instruction& in, Function f) {
-  using Word = std::conditional_t<kPacked, uint32_t, uint16_t>;
+  using Word = std::conditional_t<packed, uint32_t, uint16_t>;
   const Word* const a = reg<Word>(warp, in.op[1]);
-  const Word* const b = reg<Word>(warp, in.op[kSources > 1 ? 2 : 1]);
-  const Word* const c = reg<Word>(warp, in.op[kSources > 2 ? 3 : 1]);
+  const Word* const b = reg<Word>(warp, in.op[sources > 1 ? 2 : 1]);
+  const Word* const c = reg<Word>(warp, in.op[sources > 2 ? 3 : 1]);
   write<Word>(warp, in.op[0], [=](uint32_t i) {
     const uint16_t low =
         f(static_cast<uint16_t>(a[i]), static_cast<uint16_t>(b[i]), static_cast<uint16_t>(c[i]));
-    if constexpr (!kPacked) {
+    if constexpr (!packed) {
       return low;
     } else {
       const uint16_t high = f(static_cast<uint16_t>(a[i] >> 16), static_cast<uint16_t>(b[i] >> 16),
@@ -83,14 +83,14 @@ SOFTGPU_INLINE void apply_halves(Warp& warp, const Instruction& in, Function f) 
   });
 }
 
-template <class Op, class F, int kSources, bool kPacked>
+template <class Op, class F, int sources, bool packed>
 void arithmetic(Warp& warp, const Instruction& in) {
   const uint32_t flags = in.aux;
-  apply_halves<kPacked, kSources>(warp, in, [=](uint16_t a, uint16_t b, uint16_t c) -> uint16_t {
-    if constexpr (kSources == 1) {
+  apply_halves<packed, sources>(warp, in, [=](uint16_t a, uint16_t b, uint16_t c) -> uint16_t {
+    if constexpr (sources == 1) {
       (void)b, (void)c;
       return finish<F>(F::store(Op::apply(fetch<F>(a, flags))), flags);
-    } else if constexpr (kSources == 2) {
+    } else if constexpr (sources == 2) {
       (void)c;
       return finish<F>(F::store(Op::apply(fetch<F>(a, flags), fetch<F>(b, flags))), flags);
     } else {
@@ -101,34 +101,34 @@ void arithmetic(Warp& warp, const Instruction& in) {
   });
 }
 
-template <class F, bool kPacked, bool kNegate>
+template <class F, bool packed, bool negate>
 void change_sign(Warp& warp, const Instruction& in) {
   const uint32_t flags = in.aux;
-  apply_halves<kPacked, 1>(warp, in, [=](uint16_t a, uint16_t, uint16_t) {
-    const auto v = flags & kFtz ? flush_small<F>(a) : a;
-    return static_cast<uint16_t>(kNegate ? v ^ 0x8000 : v & 0x7fff);
+  apply_halves<packed, 1>(warp, in, [=](uint16_t a, uint16_t, uint16_t) {
+    const auto v = flags & ftz_flag ? flush_small<F>(a) : a;
+    return static_cast<uint16_t>(negate ? v ^ 0x8000 : v & 0x7fff);
   });
 }
 
-inline constexpr uint32_t kPropagateNan = 64, kXorSign = 128;
+inline constexpr uint32_t propagate_nan_flag = 64, xor_sign_flag = 128;
 
-template <class F, bool kPacked, bool kMaximum>
+template <class F, bool packed, bool maximum>
 void extremum(Warp& warp, const Instruction& in) {
-  constexpr bool kBrain = std::is_same_v<F, BfloatFormat>;
+  constexpr bool is_bfloat = std::is_same_v<F, BfloatFormat>;
   const uint32_t flags = in.aux;
-  apply_halves<kPacked, 2>(warp, in, [=](uint16_t a, uint16_t b, uint16_t) -> uint16_t {
-    if (flags & kFtz) {
+  apply_halves<packed, 2>(warp, in, [=](uint16_t a, uint16_t b, uint16_t) -> uint16_t {
+    if (flags & ftz_flag) {
       a = flush_small<F>(a);
       b = flush_small<F>(b);
     }
     const auto sign = static_cast<uint16_t>((a ^ b) & 0x8000);
-    if (flags & kXorSign) {
+    if (flags & xor_sign_flag) {
       a &= 0x7fff;
       b &= 0x7fff;
     }
-    const bool nan_a = is_nan_half(a, kBrain), nan_b = is_nan_half(b, kBrain);
+    const bool nan_a = is_nan_half(a, is_bfloat), nan_b = is_nan_half(b, is_bfloat);
     uint16_t result;
-    if ((nan_a && nan_b) || ((nan_a || nan_b) && (flags & kPropagateNan))) {
+    if ((nan_a && nan_b) || ((nan_a || nan_b) && (flags & propagate_nan_flag))) {
       return 0x7fff;
     } else if (nan_a) {
       result = b;
@@ -137,9 +137,9 @@ void extremum(Warp& warp, const Instruction& in) {
     } else {
       // Sign and magnitude as an ordered integer: -0 below +0.
       auto key = [](uint16_t v) { return v & 0x8000 ? -1 - (v & 0x7fff) : static_cast<int>(v); };
-      result = (key(a) < key(b)) != kMaximum ? a : b;
+      result = (key(a) < key(b)) != maximum ? a : b;
     }
-    return flags & kXorSign ? static_cast<uint16_t>((result & 0x7fff) | sign) : result;
+    return flags & xor_sign_flag ? static_cast<uint16_t>((result & 0x7fff) | sign) : result;
   });
 }
 
@@ -176,16 +176,16 @@ bool compare_as(uint32_t comparison, float a, float b) {
       return nan;
   }
 }
-constexpr const char* kComparisons[] = {"eq",  "ne",  "lt",  "le",  "gt",  "ge",  "equ",
-                                        "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
+constexpr const char* comparison_names[] = {"eq",  "ne",  "lt",  "le",  "gt",  "ge",  "equ",
+                                            "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
 SOFTGPU_INLINE uint32_t combine(uint32_t how, uint32_t a, uint32_t c) {
   return how == 0 ? a : how == 1 ? a & c : how == 2 ? a | c : a ^ c;
 }
 // aux: bits 0..1 how to combine, bit 3 ftz, bits 8.. comparison
-template <class F, bool kPacked>
+template <class F, bool packed>
 SOFTGPU_INLINE void compare_halves(const Warp& warp, const Instruction& in, uint32_t first, uint32_t& low,
                                    uint32_t& high) {
-  using Word = std::conditional_t<kPacked, uint32_t, uint16_t>;
+  using Word = std::conditional_t<packed, uint32_t, uint16_t>;
   const Word* const a = reg<Word>(warp, in.op[first]);
   const Word* const b = reg<Word>(warp, in.op[first + 1]);
   low = collect([=](uint32_t i) {
@@ -193,33 +193,33 @@ SOFTGPU_INLINE void compare_halves(const Warp& warp, const Instruction& in, uint
                       fetch<F>(static_cast<uint16_t>(b[i]), in.aux));
   });
   high = ~low;
-  if constexpr (kPacked) {
+  if constexpr (packed) {
     high = collect([=](uint32_t i) {
       return compare_as(in.aux >> 8, fetch<F>(static_cast<uint16_t>(a[i] >> 16), in.aux),
                         fetch<F>(static_cast<uint16_t>(b[i] >> 16), in.aux));
     });
   }
 }
-template <class F, bool kPacked>
+template <class F, bool packed>
 void set_predicate(Warp& warp, const Instruction& in) {
   uint32_t low, high;
-  compare_halves<F, kPacked>(warp, in, 2, low, high);
+  compare_halves<F, packed>(warp, in, 2, low, high);
   const uint32_t how = in.aux & 3, c = how == 0 ? 0 : predicate(warp, in.op[4]);
   write_predicate(warp, in.op[0], combine(how, low, c));
   write_predicate(warp, in.op[1], combine(how, high, c));
 }
 // D: what true is written as. Packed: both halves.
-template <class F, bool kPacked, class D>
+template <class F, bool packed, class D>
 void set_value(Warp& warp, const Instruction& in) {
   uint32_t low, high;
-  compare_halves<F, kPacked>(warp, in, 1, low, high);
+  compare_halves<F, packed>(warp, in, 1, low, high);
   const uint32_t how = in.aux & 3, c = how == 0 ? 0 : predicate(warp, in.op[3]);
   low = combine(how, low, c);
   high = combine(how, high, c);
   const bool number = in.aux & 4;  // 1.0 instead of all ones
   const uint16_t one = !number ? 0xffff : std::is_same_v<F, HalfFormat> ? 0x3c00 : 0x3f80;
   write<D>(warp, in.op[0], [=](uint32_t i) {
-    if constexpr (kPacked) {
+    if constexpr (packed) {
       return static_cast<D>((low >> i & 1 ? one : 0u) | (high >> i & 1 ? uint32_t{one} << 16 : 0u));
     } else if constexpr (sizeof(D) == 4) {
       return low >> i & 1 ? ~D{0} : D{0};
@@ -229,43 +229,45 @@ void set_value(Warp& warp, const Instruction& in) {
   });
 }
 
-template <class F, bool kPacked>
+template <class F, bool packed>
 void register_format(OpcodeTable& table, const std::string& type) {
-  constexpr bool kIsHalf = std::is_same_v<F, HalfFormat>;
-  const char* const one = kPacked ? "w=w" : "h=h";
-  const char* const two = kPacked ? "w=ww" : "h=hh";
-  const char* const three = kPacked ? "w=www" : "h=hhh";
+  constexpr bool is_half = std::is_same_v<F, HalfFormat>;
+  const char* const one = packed ? "w=w" : "h=h";
+  const char* const two = packed ? "w=ww" : "h=hh";
+  const char* const three = packed ? "w=www" : "h=hhh";
   // .ftz and .sat exist for f16 only.
-  for (uint32_t flags : {0u, kFtz, kSat, kFtz | kSat}) {
-    if (!kIsHalf && flags != 0) continue;
-    const std::string tail = std::string(flags & kFtz ? ".ftz" : "") + (flags & kSat ? ".sat" : "") + type;
-    table.add("add{.rn,}" + tail, two, arithmetic<Add, F, 2, kPacked>, flags);
-    table.add("sub{.rn,}" + tail, two, arithmetic<Sub, F, 2, kPacked>, flags);
-    table.add("mul{.rn,}" + tail, two, arithmetic<Mul, F, 2, kPacked>, flags);
-    table.add("fma.rn" + tail, three, arithmetic<Fma, F, 3, kPacked>, flags);
+  for (uint32_t flags : {0u, ftz_flag, sat_flag, ftz_flag | sat_flag}) {
+    if (!is_half && flags != 0) continue;
+    const std::string tail =
+        std::string(flags & ftz_flag ? ".ftz" : "") + (flags & sat_flag ? ".sat" : "") + type;
+    table.add("add{.rn,}" + tail, two, arithmetic<Add, F, 2, packed>, flags);
+    table.add("sub{.rn,}" + tail, two, arithmetic<Sub, F, 2, packed>, flags);
+    table.add("mul{.rn,}" + tail, two, arithmetic<Mul, F, 2, packed>, flags);
+    table.add("fma.rn" + tail, three, arithmetic<Fma, F, 3, packed>, flags);
   }
-  for (uint32_t flags : {0u, kFtz}) {
-    if (!kIsHalf && flags != 0) continue;
-    const std::string ftz = flags & kFtz ? ".ftz" : "";
-    table.add("fma.rn" + ftz + ".relu" + type, three, arithmetic<Fma, F, 3, kPacked>, flags | kRelu);
-    table.add("neg" + ftz + type, one, change_sign<F, kPacked, true>, flags);
-    table.add("abs" + ftz + type, one, change_sign<F, kPacked, false>, flags);
-    for (uint32_t nan : {0u, kPropagateNan}) {
-      for (uint32_t sign : {0u, kXorSign}) {
+  for (uint32_t flags : {0u, ftz_flag}) {
+    if (!is_half && flags != 0) continue;
+    const std::string ftz = flags & ftz_flag ? ".ftz" : "";
+    table.add("fma.rn" + ftz + ".relu" + type, three, arithmetic<Fma, F, 3, packed>, flags | relu_flag);
+    table.add("neg" + ftz + type, one, change_sign<F, packed, true>, flags);
+    table.add("abs" + ftz + type, one, change_sign<F, packed, false>, flags);
+    for (uint32_t nan : {0u, propagate_nan_flag}) {
+      for (uint32_t sign : {0u, xor_sign_flag}) {
         const std::string tail = ftz + (nan ? ".NaN" : "") + (sign ? ".xorsign.abs" : "") + type;
-        table.add("min" + tail, two, extremum<F, kPacked, false>, flags | nan | sign);
-        table.add("max" + tail, two, extremum<F, kPacked, true>, flags | nan | sign);
+        table.add("min" + tail, two, extremum<F, packed, false>, flags | nan | sign);
+        table.add("max" + tail, two, extremum<F, packed, true>, flags | nan | sign);
       }
     }
-    static constexpr const char* kCombine[] = {"", ".and", ".or", ".xor"};
+    static constexpr const char* combination_names[] = {"", ".and", ".or", ".xor"};
     for (uint32_t comparison = 0; comparison < 14; ++comparison) {
       for (uint32_t how = 0; how < 4; ++how) {
-        const std::string head = std::string(".") + kComparisons[comparison] + kCombine[how] + ftz;
+        const std::string head =
+            std::string(".") + comparison_names[comparison] + combination_names[how] + ftz;
         const uint32_t aux = comparison << 8 | how | flags;
         const bool c = how != 0;
-        table.add("setp" + head + type, kPacked ? (c ? "p:p=wwp" : "p:p=ww") : (c ? "p:p=hhp" : "p:p=hh"),
-                  set_predicate<F, kPacked>, aux);
-        if constexpr (kPacked) {
+        table.add("setp" + head + type, packed ? (c ? "p:p=wwp" : "p:p=ww") : (c ? "p:p=hhp" : "p:p=hh"),
+                  set_predicate<F, packed>, aux);
+        if constexpr (packed) {
           table.add("set" + head + type + type, c ? "w=wwp" : "w=ww", set_value<F, true, uint32_t>, aux | 4);
           table.add("set" + head + ".{u32,s32}" + type, c ? "w=wwp" : "w=ww", set_value<F, true, uint32_t>,
                     aux);
@@ -279,9 +281,9 @@ void register_format(OpcodeTable& table, const std::string& type) {
       }
     }
   }
-  table.add(std::string(kIsHalf ? "ex2.approx{.ftz,}" : "ex2.approx.ftz") + type, one,
-            arithmetic<Exp2, F, 1, kPacked>, kIsHalf ? 0 : kFtz);
-  table.add("tanh.approx" + type, one, arithmetic<Tangent, F, 1, kPacked>);
+  table.add(std::string(is_half ? "ex2.approx{.ftz,}" : "ex2.approx.ftz") + type, one,
+            arithmetic<Exp2, F, 1, packed>, is_half ? 0 : ftz_flag);
+  table.add("tanh.approx" + type, one, arithmetic<Tangent, F, 1, packed>);
 }
 
 }  // namespace

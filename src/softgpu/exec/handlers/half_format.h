@@ -45,8 +45,8 @@ struct Format {
   bool has_infinity;  // else the largest exponent's patterns are numbers
   bool has_nan;       // without infinity: the last of them is NaN (e4m3); e2m3, e3m2 and e2m1 have none
 };
-inline constexpr Format kHalf{10, 5, true, true}, kBfloat{7, 8, true, true}, kE5m2{2, 5, true, true},
-    kE4m3{3, 4, false, true};
+inline constexpr Format f16_format{10, 5, true, true}, bf16_format{7, 8, true, true},
+    e5m2_format{2, 5, true, true}, e4m3_format{3, 4, false, true};
 
 // Rounds once, whatever the mode. With `finite` what overflows becomes the largest finite number.
 // Works on the double's exact bits, so that no intermediate rounding can spoil the result.
@@ -61,9 +61,10 @@ inline uint32_t round_to_format(double value, const Format& format, uint32_t mod
   const uint32_t infinity = format.has_infinity ? all_exponent : (1u << total) - 1;
   const uint32_t largest = format.has_nan ? infinity - 1 : infinity;
   if (biased == 0x7ff && fraction != 0) return (1u << total) - 1;  // NaN has no sign; or the largest number
-  const bool away = mode == kUp ? sign == 0 : mode == kDown ? sign == 1 : false;
+  const bool away = mode == round_up ? sign == 0 : mode == round_down ? sign == 1 : false;
   const uint32_t overflow =
-      finite || mode == kTowardZero || ((mode == kUp || mode == kDown) && !away) ? largest : infinity;
+      finite || mode == round_toward_zero || ((mode == round_up || mode == round_down) && !away) ? largest
+                                                                                                 : infinity;
   if (biased == 0x7ff) return sign_bit | (finite ? largest : infinity);
   if (biased == 0 && fraction == 0) return sign_bit;
   const int bias = (1 << (format.exponent_bits - 1)) - 1;
@@ -77,9 +78,9 @@ inline uint32_t round_to_format(double value, const Format& format, uint32_t mod
   uint64_t kept = drop > 62 ? 0 : significand >> drop;
   const uint64_t rest = drop > 62 ? significand : significand & ((uint64_t{1} << drop) - 1);
   const uint64_t half = drop > 62 ? ~uint64_t{0} : uint64_t{1} << (drop - 1);
-  if (mode == kNearestEven) {
+  if (mode == round_nearest_even) {
     if (rest > half || (rest == half && (kept & 1))) ++kept;
-  } else if (mode == kNearestAway) {
+  } else if (mode == round_nearest_away) {
     if (rest >= half) ++kept;
   } else if (away && rest != 0) {
     ++kept;
@@ -119,14 +120,14 @@ struct HalfFormat {
   SOFTGPU_INLINE static float load(uint16_t v) { return half_to_float(v); }
   SOFTGPU_INLINE static uint16_t store(float v) { return float_to_half(v); }
   static uint16_t store(double v) {
-    return static_cast<uint16_t>(round_to_format(v, kHalf, kNearestEven, false));
+    return static_cast<uint16_t>(round_to_format(v, f16_format, round_nearest_even, false));
   }
 };
 struct BfloatFormat {
   SOFTGPU_INLINE static float load(uint16_t v) { return bfloat_to_float(v); }
   SOFTGPU_INLINE static uint16_t store(float v) { return float_to_bfloat(v); }
   static uint16_t store(double v) {
-    return static_cast<uint16_t>(round_to_format(v, kBfloat, kNearestEven, false));
+    return static_cast<uint16_t>(round_to_format(v, bf16_format, round_nearest_even, false));
   }
 };
 

@@ -181,14 +181,14 @@ struct Dot4 {
     return c + static_cast<uint32_t>(sum);
   }
 };
-template <class A, class B, int kShift>
+template <class A, class B, int b_shift>
 struct Dot2 {
   static uint32_t apply(uint32_t a, uint32_t b, uint32_t c) {
     using A16 = std::conditional_t<std::is_signed_v<A>, int16_t, uint16_t>;
     uint32_t sum = c;
     for (int i = 0; i < 2; ++i) {
       sum += static_cast<uint32_t>(int32_t{static_cast<A16>(a >> (16 * i))}) *
-             static_cast<uint32_t>(int32_t{static_cast<B>(b >> (8 * i + kShift))});
+             static_cast<uint32_t>(int32_t{static_cast<B>(b >> (8 * i + b_shift))});
     }
     return sum;
   }

@@ -69,13 +69,13 @@ SOFTGPU_INLINE void write_predicate(const Warp& warp, uint32_t offset, uint32_t 
 template <class D, class F>
 SOFTGPU_INLINE void write(const Warp& warp, uint32_t destination, F f) {
   D* const d = reg<D>(warp, destination);
-  if (warp.mask == kFullMask) {
+  if (warp.mask == full_mask) {
 #pragma GCC ivdep
-    for (uint32_t i = 0; i < kLanes; ++i) d[i] = f(i);
+    for (uint32_t i = 0; i < warp_lanes; ++i) d[i] = f(i);
   } else {
     const int32_t* const m = warp.lane_mask;
 #pragma GCC ivdep
-    for (uint32_t i = 0; i < kLanes; ++i) {
+    for (uint32_t i = 0; i < warp_lanes; ++i) {
       const D value = f(i);
       if constexpr (sizeof(D) == 2) {  // gcc 12 cannot expand a masked 16-bit minimum for AVX-512
         const auto keep = static_cast<int16_t>(~m[i]);
@@ -98,7 +98,7 @@ SOFTGPU_INLINE void each_active(const Warp& warp, F f) {
 template <class F>
 SOFTGPU_INLINE uint32_t collect(F f) {
   uint32_t result = 0;
-  for (uint32_t i = 0; i < kLanes; ++i) result |= f(i) ? uint32_t{1} << i : 0;
+  for (uint32_t i = 0; i < warp_lanes; ++i) result |= f(i) ? uint32_t{1} << i : 0;
   return result;
 }
 
@@ -127,30 +127,30 @@ template <class T>
 struct WiderOf;
 template <>
 struct WiderOf<uint16_t> {
-  using type = uint32_t;
+  using Type = uint32_t;
 };
 template <>
 struct WiderOf<int16_t> {
-  using type = int32_t;
+  using Type = int32_t;
 };
 template <>
 struct WiderOf<uint32_t> {
-  using type = uint64_t;
+  using Type = uint64_t;
 };
 template <>
 struct WiderOf<int32_t> {
-  using type = int64_t;
+  using Type = int64_t;
 };
 template <>
 struct WiderOf<uint64_t> {
-  using type = unsigned __int128;
+  using Type = unsigned __int128;
 };
 template <>
 struct WiderOf<int64_t> {
-  using type = __int128;
+  using Type = __int128;
 };
 template <class T>
-using Wider = typename WiderOf<T>::type;
+using Wider = typename WiderOf<T>::Type;
 
 // std::make_unsigned, but 16-bit arithmetic in 32 bits so that promotion to int cannot overflow.
 template <class T>

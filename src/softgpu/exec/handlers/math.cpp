@@ -9,7 +9,7 @@ namespace {
 
 // 2^x = 2^n * 2^f with n = round(x), |f| <= 1/2; Taylor series of e^(f ln 2), truncation below 2^-27.
 SOFTGPU_INLINE float power_of_two(float x) {
-  // What is no number becomes one too, until the end: converting it to an integer is undefined.
+  // A NaN becomes a number too, until the end: converting it to an integer is undefined.
   const float limited = !(x >= -160.0f) ? -160.0f : x > 160.0f ? 160.0f : x;
   const float n = std::nearbyint(limited);
   const float f = (limited - n) * 0.693147180559945f;
@@ -78,7 +78,7 @@ template <class Op>
 void by_lane(Warp& warp, const Instruction& in) {
   const float* const a = reg<float>(warp, in.op[1]);
   float* const d = reg<float>(warp, in.op[0]);
-  const bool ftz = in.aux & kFtz;
+  const bool ftz = in.aux & ftz_flag;
   each_active(warp, [=](uint32_t i) {
     const float value = Op::apply(ftz ? flush(a[i]) : a[i]);
     d[i] = ftz ? flush(value) : value;
@@ -118,9 +118,9 @@ void register_math(OpcodeTable& table) {
   table.add("rsqrt.approx.ftz.f64", "x=x", unary<RootSeed, double, double>);
   table.add("rcp.approx.ftz.f64", "x=x", unary<ReciprocalSeed, double, double>);
   table.add("sin.approx.f32", "w=w", by_lane<Sine>, 0);
-  table.add("sin.approx.ftz.f32", "w=w", by_lane<Sine>, kFtz);
+  table.add("sin.approx.ftz.f32", "w=w", by_lane<Sine>, ftz_flag);
   table.add("cos.approx.f32", "w=w", by_lane<Cosine>, 0);
-  table.add("cos.approx.ftz.f32", "w=w", by_lane<Cosine>, kFtz);
+  table.add("cos.approx.ftz.f32", "w=w", by_lane<Cosine>, ftz_flag);
   table.add("tanh.approx.f32", "w=w", by_lane<Tangent>, 0);
 }
 

@@ -32,13 +32,13 @@ SOFTGPU_INLINE void transpose(uint16_t (&matrix)[8][8]) {
 }
 
 // Four matrices at most of 8 rows of 16 bytes; lane l gives the address of row l % 8 of matrix l / 8.
-template <bool kTransposed>
+template <bool transposed>
 void load_matrices(Warp& warp, const Instruction& in) {
-  if (!converge(warp, in, kFullMask)) return;
+  if (!converge(warp, in, full_mask)) return;
   Addresses a;
   const uint32_t all = warp.mask;
   // Only the lanes whose addresses count are checked.
-  const uint32_t used = in.list_size == 4 ? kFullMask : (uint32_t{1} << (8 * in.list_size)) - 1;
+  const uint32_t used = in.list_size == 4 ? full_mask : (uint32_t{1} << (8 * in.list_size)) - 1;
   set_mask(warp, used & all);
   if (warp.mask == 0) raise_fault(warp, in, Fault::illegal_instruction, "ldmatrix without its address lanes");
   resolve(warp, in, in.op[0], in.aux, 0, 16, a);
@@ -50,11 +50,11 @@ void load_matrices(Warp& warp, const Instruction& in) {
     for (uint32_t row = 0; row < 8; ++row) {
       std::memcpy(rows[row], reinterpret_cast<const void*>(a.at[8 * m + row]), sizeof(rows[row]));
     }
-    if constexpr (kTransposed) transpose(rows);
-    if (warp.mask == kFullMask) {
+    if constexpr (transposed) transpose(rows);
+    if (warp.mask == full_mask) {
       std::memcpy(d, rows, sizeof(rows));
     } else {
-      alignas(64) uint32_t values[kLanes];
+      alignas(64) uint32_t values[warp_lanes];
       std::memcpy(values, rows, sizeof(rows));
       each_active(warp, [&](uint32_t i) { d[i] = values[i]; });
     }
@@ -68,7 +68,7 @@ SOFTGPU_INLINE float half_of(uint32_t word, uint32_t which) {
 
 // C and D as f32 (four registers) or f16 (two).
 SOFTGPU_INLINE void store_result(Warp& warp, const Instruction& in, const float (&d)[16][8], bool half) {
-  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+  for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
     if (!(warp.mask >> lane & 1)) continue;
     const uint32_t group = lane / 4, pair = lane % 4;
     for (uint32_t r = 0; r < 2; ++r) {
@@ -83,7 +83,7 @@ SOFTGPU_INLINE void store_result(Warp& warp, const Instruction& in, const float 
   }
 }
 SOFTGPU_INLINE void load_accumulator(const Warp& warp, const uint32_t* list, float (&c)[16][8], bool half) {
-  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+  for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
     const uint32_t group = lane / 4, pair = lane % 4;
     for (uint32_t r = 0; r < 2; ++r) {
       for (uint32_t e = 0; e < 2; ++e) {
@@ -93,39 +93,39 @@ SOFTGPU_INLINE void load_accumulator(const Warp& warp, const uint32_t* list, flo
     }
   }
 }
-template <uint32_t kDepth>
-SOFTGPU_INLINE void multiply(const float (&a)[16][kDepth], const float (&b)[kDepth][8], float (&c)[16][8]) {
+template <uint32_t depth>
+SOFTGPU_INLINE void multiply(const float (&a)[16][depth], const float (&b)[depth][8], float (&c)[16][8]) {
   for (uint32_t row = 0; row < 16; ++row) {
-    for (uint32_t k = 0; k < kDepth; ++k) {
+    for (uint32_t k = 0; k < depth; ++k) {
       for (uint32_t column = 0; column < 8; ++column) c[row][column] += a[row][k] * b[k][column];
     }
   }
 }
 
-// list: d, a, b, c. kDepth is k; 16-bit elements, two per register.
-template <uint32_t kDepth>
+// list: d, a, b, c. depth is k; 16-bit elements, two per register.
+template <uint32_t depth>
 void multiply_16bit_to_f16(Warp& warp, const Instruction& in) {
-  if (!converge(warp, in, kFullMask)) return;
+  if (!converge(warp, in, full_mask)) return;
   using F = HalfFormat;
-  constexpr uint32_t kResult = 2, kA = kDepth / 4, kB = kDepth / 8;
-  const uint32_t* const list_a = in.list + kResult;
-  const uint32_t* const list_b = list_a + kA;
-  const uint32_t* const list_c = list_b + kB;
-  float a[16][kDepth], b[kDepth][8], c[16][8];
-  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+  constexpr uint32_t result_registers = 2, a_registers = depth / 4, b_registers = depth / 8;
+  const uint32_t* const list_a = in.list + result_registers;
+  const uint32_t* const list_b = list_a + a_registers;
+  const uint32_t* const list_c = list_b + b_registers;
+  float a[16][depth], b[depth][8], c[16][8];
+  for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
     const uint32_t group = lane / 4, pair = lane % 4;
     for (uint32_t e = 0; e < 2; ++e) {
-      for (uint32_t r = 0; r < kA; ++r) {
+      for (uint32_t r = 0; r < a_registers; ++r) {
         a[group + 8 * (r % 2)][2 * pair + e + 8 * (r / 2)] =
             half_of<F>(reg<uint32_t>(warp, list_a[r])[lane], e);
       }
-      for (uint32_t r = 0; r < kB; ++r) {
+      for (uint32_t r = 0; r < b_registers; ++r) {
         b[2 * pair + e + 8 * r][group] = half_of<F>(reg<uint32_t>(warp, list_b[r])[lane], e);
       }
     }
   }
   load_accumulator(warp, list_c, c, true);
-  multiply<kDepth>(a, b, c);
+  multiply<depth>(a, b, c);
   store_result(warp, in, c, true);
 }
 
@@ -161,24 +161,24 @@ SOFTGPU_INLINE void multiply_add(Eight& sum, float a, const Eight& b) {
 // The most frequent form, with sums in f32. A register of A is 8 rows of 8, row by row, one of B 8 columns of
 // 8; of C the registers hold even and odd columns, 4 of each row, and that order of columns (0 2 4 6 1 3 5 7)
 // is kept throughout, so that a row of sums is two halves of registers.
-template <class F, uint32_t kDepth>
+template <class F, uint32_t depth>
 void multiply_16bit_to_f32(Warp& warp, const Instruction& in) {
-  if (!converge(warp, in, kFullMask)) return;
-  constexpr uint32_t kTiles = kDepth / 8, kA = 2 * kTiles;
+  if (!converge(warp, in, full_mask)) return;
+  constexpr uint32_t tiles = depth / 8, a_registers = 2 * tiles;
   const uint32_t* const list_a = in.list + 4;
-  const uint32_t* const list_b = list_a + kA;
-  const uint32_t* const list_c = list_b + kTiles;
-  alignas(64) float a[kA][64], columns[64];
-  Eight b[kDepth];
-  for (uint32_t r = 0; r < kA; ++r) widen<F>(reg<uint16_t>(warp, list_a[r]), a[r]);
-  for (uint32_t tile = 0; tile < kTiles; ++tile) {
+  const uint32_t* const list_b = list_a + a_registers;
+  const uint32_t* const list_c = list_b + tiles;
+  alignas(64) float a[a_registers][64], columns[64];
+  Eight b[depth];
+  for (uint32_t r = 0; r < a_registers; ++r) widen<F>(reg<uint16_t>(warp, list_a[r]), a[r]);
+  for (uint32_t tile = 0; tile < tiles; ++tile) {
     widen<F>(reg<uint16_t>(warp, list_b[tile]), columns);
     for (uint32_t k = 0; k < 8; ++k) {
       const float* const c = columns + k;
       b[8 * tile + k] = Eight{c[0], c[16], c[32], c[48], c[8], c[24], c[40], c[56]};
     }
   }
-  alignas(64) float results[4][kLanes];
+  alignas(64) float results[4][warp_lanes];
   for (uint32_t half = 0; half < 2; ++half) {  // rows 0 to 7, then 8 to 15
     const float* const even = reg<float>(warp, list_c[2 * half]);
     const float* const odd = reg<float>(warp, list_c[2 * half + 1]);
@@ -187,7 +187,7 @@ void multiply_16bit_to_f32(Warp& warp, const Instruction& in) {
       std::memcpy(&sums[row], even + 4 * row, 16);
       std::memcpy(reinterpret_cast<float*>(&sums[row]) + 4, odd + 4 * row, 16);
     }
-    for (uint32_t tile = 0; tile < kTiles; ++tile) {
+    for (uint32_t tile = 0; tile < tiles; ++tile) {
       const float* const from = a[2 * tile + half];
 #pragma GCC unroll 8
       for (uint32_t k = 0; k < 8; ++k) {
@@ -204,7 +204,7 @@ void multiply_16bit_to_f32(Warp& warp, const Instruction& in) {
   }
   for (uint32_t r = 0; r < 4; ++r) {
     float* const d = reg<float>(warp, in.list[r]);
-    if (warp.mask == kFullMask) {
+    if (warp.mask == full_mask) {
       std::memcpy(d, results[r], sizeof(results[r]));
     } else {
       each_active(warp, [&](uint32_t i) { d[i] = results[r][i]; });
@@ -213,54 +213,55 @@ void multiply_16bit_to_f32(Warp& warp, const Instruction& in) {
 }
 
 // tf32: one element per register; columns of A by pair, + 4.
-template <uint32_t kDepth>
+template <uint32_t depth>
 void multiply_tf32(Warp& warp, const Instruction& in) {
-  if (!converge(warp, in, kFullMask)) return;
-  constexpr uint32_t kA = kDepth / 2, kB = kDepth / 4;
+  if (!converge(warp, in, full_mask)) return;
+  constexpr uint32_t a_registers = depth / 2, b_registers = depth / 4;
   const uint32_t* const list_a = in.list + 4;
-  const uint32_t* const list_b = list_a + kA;
-  const uint32_t* const list_c = list_b + kB;
-  float a[16][kDepth], b[kDepth][8], c[16][8];
+  const uint32_t* const list_b = list_a + a_registers;
+  const uint32_t* const list_c = list_b + b_registers;
+  float a[16][depth], b[depth][8], c[16][8];
   auto element = [](uint32_t bits) { return std::bit_cast<float>(bits & ~0x1fffu); };
-  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+  for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
     const uint32_t group = lane / 4, pair = lane % 4;
-    for (uint32_t r = 0; r < kA; ++r) {
+    for (uint32_t r = 0; r < a_registers; ++r) {
       a[group + 8 * (r % 2)][pair + 4 * (r / 2)] = element(reg<uint32_t>(warp, list_a[r])[lane]);
     }
-    for (uint32_t r = 0; r < kB; ++r) b[pair + 4 * r][group] = element(reg<uint32_t>(warp, list_b[r])[lane]);
+    for (uint32_t r = 0; r < b_registers; ++r)
+      b[pair + 4 * r][group] = element(reg<uint32_t>(warp, list_b[r])[lane]);
   }
   load_accumulator(warp, list_c, c, false);
-  multiply<kDepth>(a, b, c);
+  multiply<depth>(a, b, c);
   store_result(warp, in, c, false);
 }
 
 // 8-bit integers, four per register, with 32-bit sums.
-template <class A, class B, uint32_t kDepth>
+template <class A, class B, uint32_t depth>
 void multiply_8bit(Warp& warp, const Instruction& in) {
-  if (!converge(warp, in, kFullMask)) return;
-  constexpr uint32_t kA = kDepth / 8, kB = kDepth / 16;
+  if (!converge(warp, in, full_mask)) return;
+  constexpr uint32_t a_registers = depth / 8, b_registers = depth / 16;
   const uint32_t* const list_a = in.list + 4;
-  const uint32_t* const list_b = list_a + kA;
-  const uint32_t* const list_c = list_b + kB;
-  int32_t a[16][kDepth], b[kDepth][8];
-  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+  const uint32_t* const list_b = list_a + a_registers;
+  const uint32_t* const list_c = list_b + b_registers;
+  int32_t a[16][depth], b[depth][8];
+  for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
     const uint32_t group = lane / 4, pair = lane % 4;
     for (uint32_t e = 0; e < 4; ++e) {
-      for (uint32_t r = 0; r < kA; ++r) {
+      for (uint32_t r = 0; r < a_registers; ++r) {
         a[group + 8 * (r % 2)][4 * pair + e + 16 * (r / 2)] =
             static_cast<A>(reg<uint32_t>(warp, list_a[r])[lane] >> (8 * e));
       }
-      for (uint32_t r = 0; r < kB; ++r) {
+      for (uint32_t r = 0; r < b_registers; ++r) {
         b[4 * pair + e + 16 * r][group] = static_cast<B>(reg<uint32_t>(warp, list_b[r])[lane] >> (8 * e));
       }
     }
   }
-  uint32_t results[4][kLanes];
-  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+  uint32_t results[4][warp_lanes];
+  for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
     const uint32_t group = lane / 4, pair = lane % 4;
     for (uint32_t r = 0; r < 4; ++r) {
       uint32_t sum = reg<uint32_t>(warp, list_c[r])[lane];
-      for (uint32_t k = 0; k < kDepth; ++k) {
+      for (uint32_t k = 0; k < depth; ++k) {
         sum += static_cast<uint32_t>(a[group + 8 * (r / 2)][k] * b[k][2 * pair + r % 2]);
       }
       results[r][lane] = sum;

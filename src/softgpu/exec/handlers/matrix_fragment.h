@@ -13,8 +13,8 @@ namespace {
 // Reads A and B of an m x 8 x k product, k up to 256, by `decode(bits)` into rows of A and columns of B.
 template <class E>
 struct Fragments {
-  static constexpr uint32_t kMaxDepth = 256;
-  E a[16][kMaxDepth], b[8][kMaxDepth];
+  static constexpr uint32_t max_depth = 256;
+  E a[16][max_depth], b[8][max_depth];
 };
 
 struct Shape3 {
@@ -30,7 +30,7 @@ SOFTGPU_INLINE void read_fragments(const Warp& warp, const Shape3& shape, const 
                                    DecodeB decode_b) {
   const uint32_t n = shape.per_register(), halves = shape.rows / 8;
   const uint32_t ones = shape.element_bits == 32 ? ~0u : (1u << shape.element_bits) - 1;
-  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+  for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
     const uint32_t group = lane / 4, pair = lane % 4;
     for (uint32_t r = 0; r < shape.a_registers(); ++r) {
       const uint32_t word = reg<uint32_t>(warp, list_a[r])[lane];

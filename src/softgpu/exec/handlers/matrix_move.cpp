@@ -7,7 +7,7 @@ namespace {
 
 // Resolves the row addresses of the lanes that give one: the first `rows`. Rows have 16 bytes.
 void resolve_rows(Warp& warp, const Instruction& in, uint32_t rows, Addresses& a) {
-  const uint32_t all = warp.mask, used = rows == kLanes ? kFullMask : (uint32_t{1} << rows) - 1;
+  const uint32_t all = warp.mask, used = rows == warp_lanes ? full_mask : (uint32_t{1} << rows) - 1;
   set_mask(warp, used & all);
   if (warp.mask == 0)
     raise_fault(warp, in, Fault::illegal_instruction, "matrix access without its address lanes");
@@ -17,22 +17,22 @@ void resolve_rows(Warp& warp, const Instruction& in, uint32_t rows, Addresses& a
 
 // ldmatrix.m16n16.trans.b8: each matrix gives two registers. Byte e of register r is the element in row
 // 4 * (lane % 4) + e and column lane / 4 + 8 * r.
-template <uint32_t kBits>
+template <uint32_t element_bits>
 void load_transposed_bytes(Warp& warp, const Instruction& in) {
-  if (!converge(warp, in, kFullMask)) return;
+  if (!converge(warp, in, full_mask)) return;
   Addresses a;
   const uint32_t matrices = in.list_size / 2;
   resolve_rows(warp, in, 16 * matrices, a);
   for (uint32_t n = 0; n < in.list_size; ++n) {
-    uint32_t values[kLanes] = {};
-    for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    uint32_t values[warp_lanes] = {};
+    for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
       const uint32_t column = lane / 4 + 8 * (n % 2);
       for (uint32_t e = 0; e < 4; ++e) {
         const uint64_t row = a.at[16 * (n / 2) + lane % 4 * 4 + e];
-        const uint32_t bit = column * kBits;
+        const uint32_t bit = column * element_bits;
         const uint32_t bits = read_from<uint8_t>(row + bit / 8) |
-                              uint32_t{read_from<uint8_t>(row + (bit + kBits - 1) / 8)} << 8;
-        values[lane] |= (bits >> bit % 8 & ((1u << kBits) - 1)) << (8 * e);
+                              uint32_t{read_from<uint8_t>(row + (bit + element_bits - 1) / 8)} << 8;
+        values[lane] |= (bits >> bit % 8 & ((1u << element_bits) - 1)) << (8 * e);
       }
     }
     uint32_t* const d = reg<uint32_t>(warp, in.list[n]);
@@ -42,20 +42,20 @@ void load_transposed_bytes(Warp& warp, const Instruction& in) {
 
 // ldmatrix.m8n16.b8x16.{b4x16_p64,b6x16_p32}: rows of 16 packed elements become bytes, with the element in
 // the low bits. Byte e of a register is the element in row lane / 4 and column 4 * (lane % 4) + e.
-template <uint32_t kBits>
+template <uint32_t element_bits>
 void load_unpacked(Warp& warp, const Instruction& in) {
-  if (!converge(warp, in, kFullMask)) return;
+  if (!converge(warp, in, full_mask)) return;
   Addresses a;
   resolve_rows(warp, in, 8 * in.list_size, a);
   for (uint32_t n = 0; n < in.list_size; ++n) {
-    uint32_t values[kLanes] = {};
-    for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    uint32_t values[warp_lanes] = {};
+    for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
       const uint64_t row = a.at[8 * n + lane / 4];
       for (uint32_t e = 0; e < 4; ++e) {
-        const uint32_t bit = (lane % 4 * 4 + e) * kBits;
+        const uint32_t bit = (lane % 4 * 4 + e) * element_bits;
         const uint32_t bits = read_from<uint8_t>(row + bit / 8) |
-                              uint32_t{read_from<uint8_t>(row + (bit + kBits - 1) / 8)} << 8;
-        values[lane] |= (bits >> bit % 8 & ((1u << kBits) - 1)) << (8 * e);
+                              uint32_t{read_from<uint8_t>(row + (bit + element_bits - 1) / 8)} << 8;
+        values[lane] |= (bits >> bit % 8 & ((1u << element_bits) - 1)) << (8 * e);
       }
     }
     uint32_t* const d = reg<uint32_t>(warp, in.list[n]);
@@ -65,9 +65,9 @@ void load_unpacked(Warp& warp, const Instruction& in) {
 
 // stmatrix.m8n8.b16 and, transposed, .m16n8.b8: lanes that take no part leave their elements as they are.
 enum class Store { halves, transposed_halves, transposed_bytes };
-template <Store kHow>
+template <Store layout>
 void store_matrices(Warp& warp, const Instruction& in) {
-  if (!converge(warp, in, kFullMask)) return;
+  if (!converge(warp, in, full_mask)) return;
   Addresses a;
   resolve_rows(warp, in, 8 * in.list_size, a);
   for (uint32_t n = 0; n < in.list_size; ++n) {
@@ -75,9 +75,9 @@ void store_matrices(Warp& warp, const Instruction& in) {
     each_active(warp, [&](uint32_t lane) {
       const uint64_t* const row = a.at + 8 * n;
       const uint32_t group = lane / 4, pair = lane % 4;
-      if constexpr (kHow == Store::halves) {
+      if constexpr (layout == Store::halves) {
         write_to(row[group] + 4 * pair, values[lane]);
-      } else if constexpr (kHow == Store::transposed_halves) {
+      } else if constexpr (layout == Store::transposed_halves) {
         write_to(row[2 * pair] + 2 * group, static_cast<uint16_t>(values[lane]));
         write_to(row[2 * pair + 1] + 2 * group, static_cast<uint16_t>(values[lane] >> 16));
       } else {
@@ -91,8 +91,8 @@ void store_matrices(Warp& warp, const Instruction& in) {
 
 // movmatrix.sync.aligned.m8n8.trans.b16 d, a
 void transpose(Warp& warp, const Instruction& in) {
-  if (!converge(warp, in, kFullMask)) return;
-  uint32_t a[kLanes];
+  if (!converge(warp, in, full_mask)) return;
+  uint32_t a[warp_lanes];
   std::memcpy(a, reg<uint32_t>(warp, in.op[1]), sizeof(a));
   auto element = [&](uint32_t row, uint32_t column) {
     return a[4 * row + column / 2] >> (16 * (column % 2)) & 0xffff;

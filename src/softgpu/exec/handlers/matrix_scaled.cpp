@@ -10,17 +10,17 @@ namespace {
 
 // aux: bits 0..3 format of A, 4..7 of B, bit 8: packed fp4 and k = 64 (else a byte per element and k = 32),
 // bit 9: scales are ue4m3, bits 12..: scales per row
-constexpr uint32_t kPackedFour = 1 << 8, kFractionScale = 1 << 9, kScalesShift = 12;
+constexpr uint32_t packed_four_flag = 1 << 8, fraction_scale_flag = 1 << 9, scales_shift = 12;
 
 SOFTGPU_INLINE float scale_value(uint32_t bits, bool fraction) {
   return fraction ? values_of(Small::e4m3)[bits & 0x7f] : scale_of_exponent(bits);
 }
 
 void multiply_scaled(Warp& warp, const Instruction& in) {
-  if (!converge(warp, in, kFullMask)) return;
-  const uint32_t aux = in.aux, scales = aux >> kScalesShift;
+  if (!converge(warp, in, full_mask)) return;
+  const uint32_t aux = in.aux, scales = aux >> scales_shift;
   const auto which_a = static_cast<Small>(aux & 0xf), which_b = static_cast<Small>(aux >> 4 & 0xf);
-  const bool packed = aux & kPackedFour, fraction = aux & kFractionScale;
+  const bool packed = aux & packed_four_flag, fraction = aux & fraction_scale_flag;
   const Shape3 shape{16, packed ? 64u : 32u, packed ? 4u : 8u};
   const uint32_t* const list_a = in.list + 4;
   const uint32_t* const list_b = list_a + shape.a_registers();
@@ -38,10 +38,10 @@ void multiply_scaled(Warp& warp, const Instruction& in) {
   auto selector = [&](uint32_t which) -> uint32_t { return reg<uint16_t>(warp, selectors[which])[0]; };
   const uint32_t byte_a = selector(0) & 3, thread_a = selector(1) & 1, byte_b = selector(2) & 3,
                  thread_b = selector(3) & 3;
-  float results[4][kLanes];
+  float results[4][warp_lanes];
   const uint32_t block = shape.depth / scales;
   for (uint32_t r = 0; r < 4; ++r) {
-    for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
       const uint32_t row = result_row(lane, r), column = result_column(lane, r);
       const uint32_t word_a = scale_a[row % 8 * 4 + 2 * thread_a + row / 8];
       const uint32_t word_b = scale_b[column * 4 + thread_b];
@@ -63,38 +63,40 @@ void multiply_scaled(Warp& warp, const Instruction& in) {
   });
 }
 
-constexpr const char* kSignature = "{w4}={w4}{w2}{w4}w{h2}w{h2}";
+constexpr const char* scaled_signature = "{w4}={w4}{w2}{w4}w{h2}w{h2}";
 
 }  // namespace
 
 void register_matrix_scaled(OpcodeTable& table) {
-  static constexpr const char* kNames[] = {"e4m3", "e5m2", "e3m2", "e2m3", "e2m1"};
+  static constexpr const char* element_names[] = {"e4m3", "e5m2", "e3m2", "e2m3", "e2m1"};
   auto add = [&](const std::string& shape, const std::string& kind, const std::string& types, uint32_t aux) {
     // Both orders of shape and kind are written.
-    table.add("mma.sync.aligned." + shape + ".row.col." + kind + types, kSignature, multiply_scaled, aux);
-    table.add("mma.sync.aligned." + kind + "." + shape + ".row.col" + types, kSignature, multiply_scaled,
+    table.add("mma.sync.aligned." + shape + ".row.col." + kind + types, scaled_signature, multiply_scaled,
               aux);
+    table.add("mma.sync.aligned." + kind + "." + shape + ".row.col" + types, scaled_signature,
+              multiply_scaled, aux);
   };
   for (uint32_t a = 0; a < 5; ++a) {
     for (uint32_t b = 0; b < 5; ++b) {
-      const std::string types = std::string(".f32.") + kNames[a] + "." + kNames[b] + ".f32.ue8m0";
+      const std::string types =
+          std::string(".f32.") + element_names[a] + "." + element_names[b] + ".f32.ue8m0";
       for (const char* const vector : {"", ".scale_vec::1X"}) {
         add("m16n8k32", std::string("kind::mxf8f6f4.block_scale") + vector, types,
-            a | b << 4 | 1 << kScalesShift);
+            a | b << 4 | 1 << scales_shift);
       }
     }
   }
-  constexpr uint32_t kFour = 4 | 4 << 4 | kPackedFour;
+  constexpr uint32_t packed_e2m1 = 4 | 4 << 4 | packed_four_flag;
   for (const char* const vector : {"", ".scale_vec::2X"}) {
     add("m16n8k64", std::string("kind::mxf4.block_scale") + vector, ".f32.e2m1.e2m1.f32.ue8m0",
-        kFour | 2 << kScalesShift);
+        packed_e2m1 | 2 << scales_shift);
   }
   add("m16n8k64", "kind::mxf4nvf4.block_scale.scale_vec::2X", ".f32.e2m1.e2m1.f32.ue8m0",
-      kFour | 2 << kScalesShift);
+      packed_e2m1 | 2 << scales_shift);
   add("m16n8k64", "kind::mxf4nvf4.block_scale.scale_vec::4X", ".f32.e2m1.e2m1.f32.ue8m0",
-      kFour | 4 << kScalesShift);
+      packed_e2m1 | 4 << scales_shift);
   add("m16n8k64", "kind::mxf4nvf4.block_scale.scale_vec::4X", ".f32.e2m1.e2m1.f32.ue4m3",
-      kFour | 4 << kScalesShift | kFractionScale);
+      packed_e2m1 | 4 << scales_shift | fraction_scale_flag);
 }
 
 }  // namespace softgpu::SOFTGPU_ISA

@@ -17,29 +17,29 @@ template <class M, class R>
     const AddressShape& shape = shape_of(warp, in, in.op[1], sizeof(M), own);
     R* const d = reg<R>(warp, in.op[0]);
     uint64_t address;
-    if (warp.mask == kFullMask && resolve_whole(warp, in, shape, sizeof(M), address)) {
+    if (warp.mask == full_mask && resolve_whole(warp, in, shape, sizeof(M), address)) {
       if (shape.whole == Shape::uniform) {
         const R value = static_cast<R>(read_from<M>(address));
-        for (uint32_t i = 0; i < kLanes; ++i) d[i] = value;
+        for (uint32_t i = 0; i < warp_lanes; ++i) d[i] = value;
       } else if constexpr (sizeof(M) == sizeof(R)) {
-        std::memcpy(d, reinterpret_cast<const void*>(address), kLanes * sizeof(M));
+        std::memcpy(d, reinterpret_cast<const void*>(address), warp_lanes * sizeof(M));
       } else {
-        M values[kLanes];
+        M values[warp_lanes];
         std::memcpy(values, reinterpret_cast<const void*>(address), sizeof(values));
-        for (uint32_t i = 0; i < kLanes; ++i) d[i] = static_cast<R>(values[i]);
+        for (uint32_t i = 0; i < warp_lanes; ++i) d[i] = static_cast<R>(values[i]);
       }
       return;
     }
     if (resolve_rows(warp, in, shape, sizeof(M), rows)) {
       if (may_read_all(warp, in)) {
-        if (sizeof(M) == sizeof(R) && warp.mask == kFullMask) {
+        if (sizeof(M) == sizeof(R) && warp.mask == full_mask) {
           read_row(shape.row[0], rows.at[0], reinterpret_cast<M*>(d));
-          read_row(shape.row[1], rows.at[1], reinterpret_cast<M*>(d) + kRow);
+          read_row(shape.row[1], rows.at[1], reinterpret_cast<M*>(d) + row_lanes);
           return;
         }
-        alignas(64) M values[kLanes];
+        alignas(64) M values[warp_lanes];
         read_row(shape.row[0], rows.at[0], values);
-        read_row(shape.row[1], rows.at[1], values + kRow);
+        read_row(shape.row[1], rows.at[1], values + row_lanes);
         return write<R>(warp, in.op[0], [&](uint32_t i) { return static_cast<R>(values[i]); });
       }
       return each_active(warp, [&](uint32_t i) {
@@ -49,9 +49,9 @@ template <class M, class R>
   }
   Addresses a;
   resolve(warp, in, in.op[1], in.aux, in.immediate, sizeof(M), a);
-  alignas(64) M values[kLanes];
+  alignas(64) M values[warp_lanes];
 #pragma GCC unroll 8
-  for (uint32_t i = 0; i < kLanes; ++i) values[i] = read_from<M>(a.at[i]);
+  for (uint32_t i = 0; i < warp_lanes; ++i) values[i] = read_from<M>(a.at[i]);
   write<R>(warp, in.op[0], [&](uint32_t i) { return static_cast<R>(values[i]); });
 }
 
@@ -70,10 +70,10 @@ void load(Warp& warp, const Instruction& in) {
       R* const d = reg<R>(warp, in.op[0]);
       const auto offset = static_cast<uint64_t>(in.immediate);
       if (shape->whole == Shape::contiguous) {
-        std::memcpy(d, reinterpret_cast<const void*>(shape->host[0] + offset), kLanes * sizeof(M));
+        std::memcpy(d, reinterpret_cast<const void*>(shape->host[0] + offset), warp_lanes * sizeof(M));
       } else {
         read_row(shape->row[0], shape->host[0] + offset, reinterpret_cast<M*>(d));
-        read_row(shape->row[1], shape->host[1] + offset, reinterpret_cast<M*>(d) + kRow);
+        read_row(shape->row[1], shape->host[1] + offset, reinterpret_cast<M*>(d) + row_lanes);
       }
       return;
     }
@@ -84,7 +84,7 @@ void load(Warp& warp, const Instruction& in) {
 // Do all lanes, each with `bytes`, lie one behind the other? For accesses of vectors at [op[0]].
 SOFTGPU_INLINE bool is_contiguous(const Warp& warp, const Instruction& in, uint32_t bytes,
                                   uint64_t& address) {
-  if (warp.mask != kFullMask || !may_be_regular(in)) return false;
+  if (warp.mask != full_mask || !may_be_regular(in)) return false;
   AddressShape own;
   const AddressShape& shape = shape_of(warp, in, in.op[0], bytes, own);
   return shape.whole == Shape::contiguous && resolve_whole(warp, in, shape, bytes, address);
@@ -95,33 +95,33 @@ template <class M, class R>
 void load_vector(Warp& warp, const Instruction& in) {
   const uint32_t count = in.list_size;
   uint64_t address;
-  if (is_contiguous(warp, in, in.aux >> memory_operand::kBits, address)) {
-    alignas(64) M values[kLanes * 8];
-    std::memcpy(values, reinterpret_cast<const void*>(address), kLanes * count * sizeof(M));
+  if (is_contiguous(warp, in, in.aux >> memory_operand::address_bits, address)) {
+    alignas(64) M values[warp_lanes * 8];
+    std::memcpy(values, reinterpret_cast<const void*>(address), warp_lanes * count * sizeof(M));
     for (uint32_t k = 0; k < count; ++k) {
       R* const d = reg<R>(warp, in.list[k]);
       const M* const from = values + k;
       if (count == 4) {
-        for (uint32_t i = 0; i < kLanes; ++i) d[i] = static_cast<R>(from[4 * i]);
+        for (uint32_t i = 0; i < warp_lanes; ++i) d[i] = static_cast<R>(from[4 * i]);
       } else if (count == 2) {
-        for (uint32_t i = 0; i < kLanes; ++i) d[i] = static_cast<R>(from[2 * i]);
+        for (uint32_t i = 0; i < warp_lanes; ++i) d[i] = static_cast<R>(from[2 * i]);
       } else {
-        for (uint32_t i = 0; i < kLanes; ++i) d[i] = static_cast<R>(from[count * i]);
+        for (uint32_t i = 0; i < warp_lanes; ++i) d[i] = static_cast<R>(from[count * i]);
       }
     }
     return;
   }
   Addresses a;
-  resolve(warp, in, in.op[0], in.aux, in.immediate, in.aux >> memory_operand::kBits, a);
+  resolve(warp, in, in.op[0], in.aux, in.immediate, in.aux >> memory_operand::address_bits, a);
   for (uint32_t k = 0; k < in.list_size; ++k) {
-    M values[kLanes];
-    for (uint32_t i = 0; i < kLanes; ++i) values[i] = read_from<M>(a.at[i] + k * sizeof(M));
+    M values[warp_lanes];
+    for (uint32_t i = 0; i < warp_lanes; ++i) values[i] = read_from<M>(a.at[i] + k * sizeof(M));
     write<R>(warp, in.list[k], [&](uint32_t i) { return static_cast<R>(values[i]); });
   }
 }
 void load_vector_quad(Warp& warp, const Instruction& in) {
   Addresses a;
-  resolve(warp, in, in.op[0], in.aux, in.immediate, in.aux >> memory_operand::kBits, a);
+  resolve(warp, in, in.op[0], in.aux, in.immediate, in.aux >> memory_operand::address_bits, a);
   for (uint32_t k = 0; k < in.list_size; ++k) {
     Quad* const d = reg<Quad>(warp, in.list[k]);
     each_active(warp, [&](uint32_t i) { d[i] = read_from<Quad>(a.at[i] + k * sizeof(Quad)); });
@@ -136,22 +136,22 @@ template <class M, class R>
   if (may_be_regular(in)) {
     const AddressShape& shape = shape_of(warp, in, in.op[0], sizeof(M), own);
     uint64_t address;
-    if (warp.mask == kFullMask && shape.whole == Shape::contiguous &&
+    if (warp.mask == full_mask && shape.whole == Shape::contiguous &&
         resolve_whole(warp, in, shape, sizeof(M), address)) {
       if constexpr (sizeof(M) == sizeof(R)) {
-        std::memcpy(reinterpret_cast<void*>(address), source, kLanes * sizeof(M));
+        std::memcpy(reinterpret_cast<void*>(address), source, warp_lanes * sizeof(M));
       } else {
-        M values[kLanes];
-        for (uint32_t i = 0; i < kLanes; ++i) values[i] = static_cast<M>(source[i]);
+        M values[warp_lanes];
+        for (uint32_t i = 0; i < warp_lanes; ++i) values[i] = static_cast<M>(source[i]);
         std::memcpy(reinterpret_cast<void*>(address), values, sizeof(values));
       }
       return;
     }
     if (resolve_rows(warp, in, shape, sizeof(M), rows)) {
       const bool by_rows = shape.row[0] == Shape::contiguous && shape.row[1] == Shape::contiguous;
-      if (warp.mask == kFullMask && by_rows && sizeof(M) == sizeof(R)) {
-        std::memcpy(reinterpret_cast<void*>(rows.at[0]), source, kRow * sizeof(M));
-        std::memcpy(reinterpret_cast<void*>(rows.at[1]), source + kRow, kRow * sizeof(M));
+      if (warp.mask == full_mask && by_rows && sizeof(M) == sizeof(R)) {
+        std::memcpy(reinterpret_cast<void*>(rows.at[0]), source, row_lanes * sizeof(M));
+        std::memcpy(reinterpret_cast<void*>(rows.at[1]), source + row_lanes, row_lanes * sizeof(M));
         return;
       }
       return each_active(warp, [&](uint32_t i) {
@@ -171,8 +171,9 @@ void store(Warp& warp, const Instruction& in) {
     if (shape != nullptr && shape->row[0] == Shape::contiguous && shape->row[1] == Shape::contiguous) {
       const R* const source = reg<R>(warp, in.op[1]);
       const auto offset = static_cast<uint64_t>(in.immediate);
-      std::memcpy(reinterpret_cast<void*>(shape->host[0] + offset), source, kRow * sizeof(M));
-      std::memcpy(reinterpret_cast<void*>(shape->host[1] + offset), source + kRow, kRow * sizeof(M));
+      std::memcpy(reinterpret_cast<void*>(shape->host[0] + offset), source, row_lanes * sizeof(M));
+      std::memcpy(reinterpret_cast<void*>(shape->host[1] + offset), source + row_lanes,
+                  row_lanes * sizeof(M));
       return;
     }
   }
@@ -190,18 +191,18 @@ void store_vector(Warp& warp, const Instruction& in) {
   if constexpr (sizeof(M) < 16) {
     const uint32_t count = in.list_size;
     uint64_t address;
-    if (is_contiguous(warp, in, in.aux >> memory_operand::kBits, address)) {
-      alignas(64) M values[kLanes * 8];
+    if (is_contiguous(warp, in, in.aux >> memory_operand::address_bits, address)) {
+      alignas(64) M values[warp_lanes * 8];
       for (uint32_t k = 0; k < count; ++k) {
         const R* const source = reg<R>(warp, in.list[k]);
-        for (uint32_t i = 0; i < kLanes; ++i) values[count * i + k] = static_cast<M>(source[i]);
+        for (uint32_t i = 0; i < warp_lanes; ++i) values[count * i + k] = static_cast<M>(source[i]);
       }
-      std::memcpy(reinterpret_cast<void*>(address), values, kLanes * count * sizeof(M));
+      std::memcpy(reinterpret_cast<void*>(address), values, warp_lanes * count * sizeof(M));
       return;
     }
   }
   Addresses a;
-  resolve(warp, in, in.op[0], in.aux, in.immediate, in.aux >> memory_operand::kBits, a);
+  resolve(warp, in, in.op[0], in.aux, in.immediate, in.aux >> memory_operand::address_bits, a);
   for (uint32_t k = 0; k < in.list_size; ++k) {
     const R* const source = reg<R>(warp, in.list[k]);
     each_active(warp, [&](uint32_t i) {
@@ -238,7 +239,7 @@ void copy_async(Warp& warp, const Instruction& in) {
   }
   if (reading == warp.mask && bytes == 16) {  // what Triton writes
     uint32_t short_of = 0;
-    for (uint32_t i = 0; i < kLanes; ++i) short_of |= static_cast<uint32_t>(wanted[i] < 16);
+    for (uint32_t i = 0; i < warp_lanes; ++i) short_of |= static_cast<uint32_t>(wanted[i] < 16);
     if (short_of == 0)
       return each_active(warp, [&](uint32_t i) { write_to(to.at[i], read_from<Quad>(from.at[i])); });
   }

@@ -25,19 +25,19 @@ void copy_predicate(Warp& warp, const Instruction& in) {
 // op[0] = {list}: element 0 in the lowest bits.
 template <class D, class E>
 void pack(Warp& warp, const Instruction& in) {
-  constexpr uint32_t kCount = sizeof(D) / sizeof(E);
-  const E* parts[kCount];
-  for (uint32_t k = 0; k < kCount; ++k) parts[k] = reg<E>(warp, in.list[k]);
+  constexpr uint32_t part_count = sizeof(D) / sizeof(E);
+  const E* parts[part_count];
+  for (uint32_t k = 0; k < part_count; ++k) parts[k] = reg<E>(warp, in.list[k]);
   write<D>(warp, in.op[0], [&](uint32_t i) {
     D value = 0;
-    for (uint32_t k = 0; k < kCount; ++k) value |= static_cast<D>(D{parts[k][i]} << (8 * sizeof(E) * k));
+    for (uint32_t k = 0; k < part_count; ++k) value |= static_cast<D>(D{parts[k][i]} << (8 * sizeof(E) * k));
     return value;
   });
 }
 // {list} = op[0]
 template <class S, class E>
 void unpack(Warp& warp, const Instruction& in) {
-  alignas(64) S source[kLanes];
+  alignas(64) S source[warp_lanes];
   std::memcpy(source, reg<S>(warp, in.op[0]), sizeof(source));
   for (uint32_t k = 0; k < sizeof(S) / sizeof(E); ++k) {
     write<E>(warp, in.list[k], [&](uint32_t i) { return static_cast<E>(source[i] >> (8 * sizeof(E) * k)); });
@@ -56,7 +56,7 @@ void pack_bytes(Warp& warp, const Instruction& in) {
 }
 template <class S>
 void unpack_bytes(Warp& warp, const Instruction& in) {
-  alignas(64) S source[kLanes];
+  alignas(64) S source[warp_lanes];
   std::memcpy(source, reg<S>(warp, in.op[0]), sizeof(source));
   for (uint32_t k = 0; k < sizeof(S); ++k) {
     write<uint16_t>(warp, in.list[k],

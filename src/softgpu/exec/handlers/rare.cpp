@@ -19,27 +19,28 @@ struct Greatest {
 
 enum class After { wrap, saturate, relu };
 // One operation on each element E of a 32-bit register.
-template <class Op, class E, After kAfter>
+template <class Op, class E, After after>
 struct Elements {
   static uint32_t apply(uint32_t a, uint32_t b) {
-    constexpr uint32_t kBits = 8 * sizeof(E), kOnes = kBits == 32 ? ~0u : (1u << (kBits % 32)) - 1;
+    constexpr uint32_t element_bits = 8 * sizeof(E),
+                       ones = element_bits == 32 ? ~0u : (1u << (element_bits % 32)) - 1;
     uint32_t result = 0;
-    for (uint32_t at = 0; at < 32; at += kBits) {
+    for (uint32_t at = 0; at < 32; at += element_bits) {
       int64_t value = Op::apply(int64_t{static_cast<E>(a >> at)}, int64_t{static_cast<E>(b >> at)});
-      if constexpr (kAfter == After::saturate) {
-        constexpr int64_t kLow = std::numeric_limits<E>::min(), kHigh = std::numeric_limits<E>::max();
-        value = value < kLow ? kLow : value > kHigh ? kHigh : value;
-      } else if constexpr (kAfter == After::relu) {
+      if constexpr (after == After::saturate) {
+        constexpr int64_t lowest = std::numeric_limits<E>::min(), highest = std::numeric_limits<E>::max();
+        value = value < lowest ? lowest : value > highest ? highest : value;
+      } else if constexpr (after == After::relu) {
         value = value < 0 ? 0 : value;
       }
-      result |= (static_cast<uint32_t>(value) & kOnes) << at;
+      result |= (static_cast<uint32_t>(value) & ones) << at;
     }
     return result;
   }
 };
-template <class Op, class E, After kAfter>
+template <class Op, class E, After after>
 void add_elements(OpcodeTable& table, const std::string& name) {
-  table.add(name, "w=ww", binary<Elements<Op, E, kAfter>, uint32_t, uint32_t>);
+  table.add(name, "w=ww", binary<Elements<Op, E, after>, uint32_t, uint32_t>);
 }
 struct NegateBytes {
   static uint32_t apply(uint32_t a) {
@@ -55,8 +56,8 @@ void lop3_predicate(Warp& warp, const Instruction& in) {
   const uint32_t* const b = reg<uint32_t>(warp, in.op[3]);
   const uint32_t* const c = reg<uint32_t>(warp, in.op[4]);
   const uint32_t q = predicate(warp, in.op[5]);
-  uint32_t result[kLanes];
-  for (uint32_t i = 0; i < kLanes; ++i) {
+  uint32_t result[warp_lanes];
+  for (uint32_t i = 0; i < warp_lanes; ++i) {
     result[i] = 0;
     for (uint32_t k = 0; k < 8; ++k) {
       if (!(in.immediate >> k & 1)) continue;
@@ -69,7 +70,7 @@ void lop3_predicate(Warp& warp, const Instruction& in) {
 }
 
 // min and max of magnitudes, and reductions over lanes. A NaN loses against a number unless `nan_wins`.
-template <bool kMaximum>
+template <bool maximum>
 SOFTGPU_INLINE float extremum(float a, float b, bool nan_wins) {
   const float canonical = std::bit_cast<float>(0x7fffffffu);
   if (a != a || b != b) {
@@ -77,24 +78,24 @@ SOFTGPU_INLINE float extremum(float a, float b, bool nan_wins) {
     return a != a ? b : a;
   }
   const auto x = std::bit_cast<uint32_t>(a), y = std::bit_cast<uint32_t>(b);
-  if (a == b) return std::bit_cast<float>(kMaximum ? x & y : x | y);  // -0 is less than +0
-  return (a < b) != kMaximum ? a : b;
+  if (a == b) return std::bit_cast<float>(maximum ? x & y : x | y);  // -0 is less than +0
+  return (a < b) != maximum ? a : b;
 }
-constexpr uint32_t kMagnitude = 256, kNanWins = 512;
-template <bool kMaximum>
+constexpr uint32_t magnitude_flag = 256, nan_wins_flag = 512;
+template <bool maximum>
 void extremum_of_magnitudes(Warp& warp, const Instruction& in) {
   const float* const a = reg<float>(warp, in.op[1]);
   const float* const b = reg<float>(warp, in.op[2]);
-  const bool ftz = in.aux & kFtz, nan_wins = in.aux & kNanWins;
+  const bool ftz = in.aux & ftz_flag, nan_wins = in.aux & nan_wins_flag;
   float* const d = reg<float>(warp, in.op[0]);
   each_active(warp, [=](uint32_t i) {
     const float x = std::fabs(ftz ? flush(a[i]) : a[i]), y = std::fabs(ftz ? flush(b[i]) : b[i]);
-    d[i] = extremum<kMaximum>(x, y, nan_wins);
+    d[i] = extremum<maximum>(x, y, nan_wins);
   });
 }
 
 // redux.sync.{min,max}[.abs][.NaN].f32 d, a, mask. Lanes that name other members execute it for themselves.
-template <bool kMaximum>
+template <bool maximum>
 void reduce_float(Warp& warp, const Instruction& in) {
   const uint32_t* const masks = reg<uint32_t>(warp, in.op[2]);
   const uint32_t members = masks[std::countr_zero(warp.mask)];
@@ -106,8 +107,8 @@ void reduce_float(Warp& warp, const Instruction& in) {
   bool first = true;
   each_active(warp, [&](uint32_t i) {
     if (!(members >> i & 1)) return;
-    const float value = in.aux & kMagnitude ? std::fabs(a[i]) : a[i];
-    result = first ? value : extremum<kMaximum>(result, value, in.aux & kNanWins);
+    const float value = in.aux & magnitude_flag ? std::fabs(a[i]) : a[i];
+    result = first ? value : extremum<maximum>(result, value, in.aux & nan_wins_flag);
     first = false;
   });
   if (result != result) result = std::bit_cast<float>(0x7fffffffu);
@@ -141,22 +142,22 @@ void rank_of_address(Warp& warp, const Instruction& in) {
   write<uint32_t>(warp, in.op[0], [](uint32_t) { return 0u; });
 }
 
-template <bool kMaximum>
+template <bool maximum>
 void register_extremum(OpcodeTable& table, const std::string& name) {
-  using Op = std::conditional_t<kMaximum, Greatest, Least>;
+  using Op = std::conditional_t<maximum, Greatest, Least>;
   add_elements<Op, uint8_t, After::wrap>(table, name + ".u8x4");
   add_elements<Op, int8_t, After::wrap>(table, name + ".s8x4");
   add_elements<Op, int8_t, After::relu>(table, name + ".relu.s8x4");
-  for (const uint32_t ftz : {uint32_t{0}, uint32_t{kFtz}}) {
-    for (const uint32_t nan : {uint32_t{0}, uint32_t{kNanWins}}) {
+  for (const uint32_t ftz : {uint32_t{0}, uint32_t{ftz_flag}}) {
+    for (const uint32_t nan : {uint32_t{0}, uint32_t{nan_wins_flag}}) {
       table.add(name + (ftz ? ".ftz" : "") + (nan ? ".NaN" : "") + ".abs.f32", "w=ww",
-                extremum_of_magnitudes<kMaximum>, ftz | nan);
+                extremum_of_magnitudes<maximum>, ftz | nan);
     }
   }
-  for (const uint32_t magnitude : {uint32_t{0}, uint32_t{kMagnitude}}) {
-    for (const uint32_t nan : {uint32_t{0}, uint32_t{kNanWins}}) {
+  for (const uint32_t magnitude : {uint32_t{0}, uint32_t{magnitude_flag}}) {
+    for (const uint32_t nan : {uint32_t{0}, uint32_t{nan_wins_flag}}) {
       table.add("redux.sync." + name + (magnitude ? ".abs" : "") + (nan ? ".NaN" : "") + ".f32", "w=ww",
-                reduce_float<kMaximum>, magnitude | nan);
+                reduce_float<maximum>, magnitude | nan);
     }
   }
 }

@@ -13,8 +13,14 @@ namespace softgpu::SOFTGPU_ISA {
 namespace {
 
 // As in Instruction::aux, bits 0..2.
-enum Rounding : uint32_t { kNearestEven = 0, kTowardZero = 1, kDown = 2, kUp = 3, kNearestAway = 4 };
-inline constexpr uint32_t kFtz = 8, kSat = 16, kRelu = 32;
+enum Rounding : uint32_t {
+  round_nearest_even = 0,
+  round_toward_zero = 1,
+  round_down = 2,
+  round_up = 3,
+  round_nearest_away = 4
+};
+inline constexpr uint32_t ftz_flag = 8, sat_flag = 16, relu_flag = 32;
 
 // Sets the processor's rounding mode for its life. The barriers keep loads of operands and stores of
 // results, and with them the arithmetic between, inside.
@@ -22,13 +28,14 @@ class RoundingScope {
  public:
   explicit RoundingScope(uint32_t mode) {
 #if defined(__x86_64__)
-    static constexpr uint32_t kBits[] = {0x0000, 0x6000, 0x2000, 0x4000, 0x0000};
+    static constexpr uint32_t control_bits[] = {0x0000, 0x6000, 0x2000, 0x4000, 0x0000};
     saved_ = _mm_getcsr();
-    _mm_setcsr((saved_ & ~0x6000u) | kBits[mode & 7]);
+    _mm_setcsr((saved_ & ~0x6000u) | control_bits[mode & 7]);
 #else
-    static constexpr int kModes[] = {FE_TONEAREST, FE_TOWARDZERO, FE_DOWNWARD, FE_UPWARD, FE_TONEAREST};
+    static constexpr int environment_modes[] = {FE_TONEAREST, FE_TOWARDZERO, FE_DOWNWARD, FE_UPWARD,
+                                                FE_TONEAREST};
     saved_ = std::fegetround();
-    std::fesetround(kModes[mode & 7]);
+    std::fesetround(environment_modes[mode & 7]);
 #endif
     asm volatile("" ::: "memory");
   }

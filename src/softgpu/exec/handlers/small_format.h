@@ -8,22 +8,23 @@
 namespace softgpu::SOFTGPU_ISA {
 namespace {
 
-inline constexpr Format kE2m3{3, 2, false, false}, kE3m2{2, 3, false, false}, kE2m1{1, 2, false, false};
+inline constexpr Format e2m3_format{3, 2, false, false}, e3m2_format{2, 3, false, false},
+    e2m1_format{1, 2, false, false};
 
 enum class Small : uint32_t { e4m3, e5m2, e3m2, e2m3, e2m1 };
 
 inline constexpr Format format_of_small(Small which) {
   switch (which) {
     case Small::e4m3:
-      return kE4m3;
+      return e4m3_format;
     case Small::e5m2:
-      return kE5m2;
+      return e5m2_format;
     case Small::e3m2:
-      return kE3m2;
+      return e3m2_format;
     case Small::e2m3:
-      return kE2m3;
+      return e2m3_format;
     default:
-      return kE2m1;
+      return e2m1_format;
   }
 }
 

@@ -28,8 +28,8 @@ void each_view(Warp& warp, const Instruction& in, bool surface, F use) {
 // list: four results, then the layer, then the coordinates.
 void read_texture(Warp& warp, const Instruction& in) {
   const uint32_t dimensions = texture_operand::dimensions(in.aux);
-  const bool layered = (in.aux & texture_operand::kLayered) != 0;
-  const bool whole = (in.aux & texture_operand::kWhole) != 0;
+  const bool layered = (in.aux & texture_operand::layered) != 0;
+  const bool whole = (in.aux & texture_operand::whole) != 0;
   const uint32_t* const coordinates = in.list + 4 + (layered ? 1 : 0);
   each_view(warp, in, false, [&](uint32_t i, const TextureView& view) {
     const int64_t layer = layered ? reg<int32_t>(warp, in.list[4])[i] : 0;
@@ -52,19 +52,19 @@ void read_texture(Warp& warp, const Instruction& in) {
 uint64_t surface_address(Warp& warp, const Instruction& in, const TextureView& view,
                          const uint32_t* coordinates, uint32_t bytes, uint32_t lane) {
   const uint32_t dimensions = texture_operand::dimensions(in.aux);
-  const uint32_t mode = in.aux & texture_operand::kModeMask;
-  const bool layered = (in.aux & texture_operand::kLayered) != 0;
+  const uint32_t mode = in.aux & texture_operand::mode_mask;
+  const bool layered = (in.aux & texture_operand::layered) != 0;
   const int64_t row_bytes = int64_t{view.width} * view.element_bytes();
   const int64_t most[3] = {row_bytes - bytes, int64_t{view.height} - 1, int64_t{view.depth} - 1};
   int64_t at[3] = {};
   const auto take = [&](uint32_t axis, uint32_t register_offset) {
     int64_t value = reg<int32_t>(warp, register_offset)[lane];
     if (value < 0 || value > most[axis]) {
-      if (mode == texture_operand::kTrap) {
+      if (mode == texture_operand::trap) {
         raise_fault(warp, in, Fault::illegal_address, "outside of the surface", static_cast<uint64_t>(value),
                     lane);
       }
-      if (mode == texture_operand::kZero) return false;
+      if (mode == texture_operand::zero) return false;
       value = value < 0 ? 0 : most[axis];
     }
     at[axis] = value;

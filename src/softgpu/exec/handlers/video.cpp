@@ -24,20 +24,20 @@ __int128 clamp_to(__int128 value, uint32_t bits, bool is_signed) {
 // Wide enough for a word shifted left by 32.
 __int128 compute(const Form& f, int64_t a, int64_t b) {
   switch (f.operation) {
-    case video::kAdd:
+    case video::add:
       return a + b;
-    case video::kSubtract:
+    case video::subtract:
       return a - b;
-    case video::kAbsoluteDifference:
+    case video::absolute_difference:
       return a > b ? a - b : b - a;
-    case video::kMinimum:
+    case video::minimum:
       return a < b ? a : b;
-    case video::kMaximum:
+    case video::maximum:
       return a > b ? a : b;
-    case video::kShiftLeft:
-    case video::kShiftRight: {
+    case video::shift_left:
+    case video::shift_right: {
       const int64_t amount = f.wraps ? b & 31 : b > 32 ? 32 : b;
-      return f.operation == video::kShiftLeft ? static_cast<__int128>(a) * (int64_t{1} << amount)
+      return f.operation == video::shift_left ? static_cast<__int128>(a) * (int64_t{1} << amount)
                                               : a >> amount;
     }
     default: {
@@ -48,7 +48,7 @@ __int128 compute(const Form& f, int64_t a, int64_t b) {
 }
 
 uint32_t one_part(const Form& f, uint32_t a, uint32_t b, uint32_t c) {
-  const bool shifts = f.operation == video::kShiftLeft || f.operation == video::kShiftRight;
+  const bool shifts = f.operation == video::shift_left || f.operation == video::shift_right;
   const int64_t ta = part_of(a, f.a_bytes, f.a_index, f.a_signed);
   const int64_t tb = part_of(b, f.b_bytes, f.b_index, f.b_signed && !shifts);
   __int128 result = compute(f, ta, tb);
@@ -56,12 +56,12 @@ uint32_t one_part(const Form& f, uint32_t a, uint32_t b, uint32_t c) {
   if (f.saturates) result = clamp_to(result, bits, f.result_signed);
   const auto word = static_cast<uint32_t>(result);
   switch (f.second) {
-    case video::kThenAdd:
+    case video::then_add:
       return word + c;
-    case video::kThenMinimum:
-    case video::kThenMaximum: {
+    case video::then_minimum:
+    case video::then_maximum: {
       const bool less = f.result_signed ? static_cast<int32_t>(word) < static_cast<int32_t>(c) : word < c;
-      return less == (f.second == video::kThenMinimum) ? word : c;
+      return less == (f.second == video::then_minimum) ? word : c;
     }
     default:
       break;
@@ -86,7 +86,7 @@ uint32_t several_parts(const Form& f, uint32_t a, uint32_t b, uint32_t c) {
     sum += static_cast<uint32_t>(result);
     merged = (merged & ~(ones << (bits * k))) | (static_cast<uint32_t>(result) & ones) << (bits * k);
   }
-  return f.second == video::kThenAdd ? sum : merged;
+  return f.second == video::then_add ? sum : merged;
 }
 
 uint32_t multiply_add(const Form& f, uint32_t a, uint32_t b, uint32_t c) {
@@ -110,7 +110,7 @@ void run(Warp& warp, const Instruction& in) {
   const uint32_t* const c = reg<uint32_t>(warp, in.op[3]);
   uint32_t* const d = reg<uint32_t>(warp, in.op[0]);
   each_active(warp, [&](uint32_t i) {
-    d[i] = f.operation == video::kMultiplyAdd ? multiply_add(f, a[i], b[i], c[i])
+    d[i] = f.operation == video::multiply_add ? multiply_add(f, a[i], b[i], c[i])
            : f.parts > 1                      ? several_parts(f, a[i], b[i], c[i])
                                               : one_part(f, a[i], b[i], c[i]);
   });

@@ -15,59 +15,60 @@ SOFTGPU_INLINE uint32_t members(Warp& warp, uint32_t offset) {
     repeat_for(warp, others);
   return mask;
 }
-constexpr uint32_t kNotSync = 0x80;  // in aux: the old forms without a member mask
+constexpr uint32_t not_sync_flag = 0x80;  // in aux: the old forms without a member mask
 
-enum ShuffleMode : uint32_t { kUp, kDown, kButterfly, kIndex };
+enum ShuffleMode : uint32_t { shuffle_up, shuffle_down, shuffle_butterfly, shuffle_index };
 
 // d|p = shfl a, b, c [, mask]
-template <ShuffleMode kMode, bool kSync>
+template <ShuffleMode shuffle_mode, bool is_sync>
 void shuffle(Warp& warp, const Instruction& in) {
-  if (kSync && !converge(warp, in, members(warp, in.op[5]))) return;
+  if (is_sync && !converge(warp, in, members(warp, in.op[5]))) return;
   const uint32_t* const b = reg<uint32_t>(warp, in.op[3]);
   const uint32_t* const c = reg<uint32_t>(warp, in.op[4]);
-  alignas(64) uint32_t a[kLanes], from[kLanes], result[kLanes];
+  alignas(64) uint32_t a[warp_lanes], from[warp_lanes], result[warp_lanes];
   std::memcpy(a, reg<uint32_t>(warp, in.op[2]), sizeof(a));
   uint32_t valid = 0;
-  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+  for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
     const uint32_t value = b[lane] & 31, clamp = c[lane] & 31, segment = c[lane] >> 8 & 31;
     const uint32_t first = lane & segment, last = first | (clamp & ~segment);
-    const uint32_t wanted = kMode == kUp          ? lane - value
-                            : kMode == kDown      ? lane + value
-                            : kMode == kButterfly ? lane ^ value
-                                                  : first | (value & ~segment);
-    const bool in_range =
-        kMode == kUp ? static_cast<int32_t>(wanted) >= static_cast<int32_t>(last) : wanted <= last;
+    const uint32_t wanted = shuffle_mode == shuffle_up          ? lane - value
+                            : shuffle_mode == shuffle_down      ? lane + value
+                            : shuffle_mode == shuffle_butterfly ? lane ^ value
+                                                                : first | (value & ~segment);
+    const bool in_range = shuffle_mode == shuffle_up
+                              ? static_cast<int32_t>(wanted) >= static_cast<int32_t>(last)
+                              : wanted <= last;
     from[lane] = (in_range ? wanted : lane) & 31;
     valid |= in_range ? uint32_t{1} << lane : 0;
   }
-  for (uint32_t lane = 0; lane < kLanes; ++lane) result[lane] = a[from[lane]];
+  for (uint32_t lane = 0; lane < warp_lanes; ++lane) result[lane] = a[from[lane]];
   write<uint32_t>(warp, in.op[0], [&](uint32_t i) { return result[i]; });
   write_predicate(warp, in.op[1], valid);
 }
 
-template <ShuffleMode kMode>
+template <ShuffleMode shuffle_mode>
 void register_shuffle(OpcodeTable& table, const std::string& mode) {
-  table.add("shfl.sync." + mode + ".b32", "w:p=wwww", shuffle<kMode, true>);
-  table.add("shfl." + mode + ".b32", "w:p=www", shuffle<kMode, false>);
+  table.add("shfl.sync." + mode + ".b32", "w:p=wwww", shuffle<shuffle_mode, true>);
+  table.add("shfl." + mode + ".b32", "w:p=www", shuffle<shuffle_mode, false>);
 }
 
-enum VoteMode : uint32_t { kAll, kAny, kUni, kBallot };
+enum VoteMode : uint32_t { vote_all, vote_any, vote_uni, vote_ballot };
 
 // d = vote a [, mask]
 void vote(Warp& warp, const Instruction& in) {
   uint32_t lanes = warp.mask;
-  if (!(in.aux & kNotSync)) {
+  if (!(in.aux & not_sync_flag)) {
     const uint32_t mask = members(warp, in.op[2]);
     if (!converge(warp, in, mask)) return;
     lanes &= mask;
   }
   const uint32_t a = predicate(warp, in.op[1]) & lanes;
   switch (in.aux & 3) {
-    case kAll:
+    case vote_all:
       return write_predicate(warp, in.op[0], a == lanes ? ~0u : 0u);
-    case kAny:
+    case vote_any:
       return write_predicate(warp, in.op[0], a != 0 ? ~0u : 0u);
-    case kUni:
+    case vote_uni:
       return write_predicate(warp, in.op[0], a == lanes || a == 0 ? ~0u : 0u);
     default:
       write<uint32_t>(warp, in.op[0], [=](uint32_t) { return a; });
@@ -78,7 +79,7 @@ template <class T>
 void match_any(Warp& warp, const Instruction& in) {
   const uint32_t mask = members(warp, in.op[2]);
   if (!converge(warp, in, mask)) return;
-  T a[kLanes];
+  T a[warp_lanes];
   std::memcpy(a, reg<T>(warp, in.op[1]), sizeof(a));
   uint32_t* const d = reg<uint32_t>(warp, in.op[0]);
   each_active(
@@ -170,19 +171,21 @@ void warp_barrier(Warp& warp, const Instruction& in) {
 }  // namespace
 
 void register_warp(OpcodeTable& table) {
-  register_shuffle<kUp>(table, "up");
-  register_shuffle<kDown>(table, "down");
-  register_shuffle<kButterfly>(table, "bfly");
-  register_shuffle<kIndex>(table, "idx");
-  static constexpr const char* kVotes[] = {"all.pred", "any.pred", "uni.pred", "ballot.b32"};
+  register_shuffle<shuffle_up>(table, "up");
+  register_shuffle<shuffle_down>(table, "down");
+  register_shuffle<shuffle_butterfly>(table, "bfly");
+  register_shuffle<shuffle_index>(table, "idx");
+  static constexpr const char* vote_names[] = {"all.pred", "any.pred", "uni.pred", "ballot.b32"};
   for (uint32_t mode = 0; mode < 4; ++mode) {
-    table.add(std::string("vote.sync.") + kVotes[mode], mode == kBallot ? "w=pw" : "p=pw", vote, mode);
+    table.add(std::string("vote.sync.") + vote_names[mode], mode == vote_ballot ? "w=pw" : "p=pw", vote,
+              mode);
     // The assembler also takes the words the other way round, and inline assembly uses it.
-    const std::string name = kVotes[mode];
+    const std::string name = vote_names[mode];
     const size_t dot = name.find('.');
-    table.add("vote." + name.substr(0, dot) + ".sync" + name.substr(dot), mode == kBallot ? "w=pw" : "p=pw",
-              vote, mode);
-    table.add(std::string("vote.") + kVotes[mode], mode == kBallot ? "w=p" : "p=p", vote, mode | kNotSync);
+    table.add("vote." + name.substr(0, dot) + ".sync" + name.substr(dot),
+              mode == vote_ballot ? "w=pw" : "p=pw", vote, mode);
+    table.add(std::string("vote.") + vote_names[mode], mode == vote_ballot ? "w=p" : "p=p", vote,
+              mode | not_sync_flag);
   }
   table.add("match.any.sync.b32", "w=ww", match_any<uint32_t>);
   table.add("match.any.sync.b64", "w=xw", match_any<uint64_t>);

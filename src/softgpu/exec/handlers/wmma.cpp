@@ -41,26 +41,26 @@ uint64_t first_address(Warp& warp, const Instruction& in, const Fragment& f) {
 }
 
 void load_fragment(Warp& warp, const Instruction& in) {
-  if (!converge(warp, in, kFullMask)) return;
+  if (!converge(warp, in, full_mask)) return;
   const Fragment f = unpack(static_cast<uint64_t>(in.immediate));
   const uint64_t stride = reg<uint32_t>(warp, in.op[1])[std::countr_zero(warp.mask)];
   const uint64_t first = first_address(warp, in, f);
   check_matrix(warp, in, f, stride, first);
   for (uint32_t r = 0; r < in.list_size; ++r) {
     if (f.bits == 64) {
-      uint64_t values[kLanes] = {};
-      for (uint32_t lane = 0; lane < kLanes && r * kLanes + lane < f.elements(); ++lane)
+      uint64_t values[warp_lanes] = {};
+      for (uint32_t lane = 0; lane < warp_lanes && r * warp_lanes + lane < f.elements(); ++lane)
         values[lane] =
-            read_from<uint64_t>(first + 8 * memory_index(f, r * kLanes + lane, stride, in.aux & 16));
+            read_from<uint64_t>(first + 8 * memory_index(f, r * warp_lanes + lane, stride, in.aux & 16));
       uint64_t* const d = reg<uint64_t>(warp, in.list[r]);
       each_active(warp, [&](uint32_t i) { d[i] = values[i]; });
       continue;
     }
-    uint32_t values[kLanes] = {};
+    uint32_t values[warp_lanes] = {};
     const uint32_t per_register = 32 / f.bits;
-    for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
       for (uint32_t e = 0; e < per_register; ++e) {
-        const uint32_t element = (r * per_register + e) * kLanes + lane;
+        const uint32_t element = (r * per_register + e) * warp_lanes + lane;
         if (element >= f.elements()) continue;
         const uint64_t bit = memory_index(f, element, stride, in.aux & 16) * f.bits;
         const uint32_t word = f.bits == 32   ? read_from<uint32_t>(first + bit / 8)
@@ -75,7 +75,7 @@ void load_fragment(Warp& warp, const Instruction& in) {
 }
 
 void store_fragment(Warp& warp, const Instruction& in) {
-  if (!converge(warp, in, kFullMask)) return;
+  if (!converge(warp, in, full_mask)) return;
   const Fragment f = unpack(static_cast<uint64_t>(in.immediate));
   const uint64_t stride = reg<uint32_t>(warp, in.op[1])[std::countr_zero(warp.mask)];
   const uint64_t first = first_address(warp, in, f);
@@ -83,11 +83,11 @@ void store_fragment(Warp& warp, const Instruction& in) {
   for (uint32_t k = 0; k < f.elements(); ++k) {
     const uint64_t to = first + memory_index(f, k, stride, in.aux & 16) * f.bits / 8;
     if (f.bits == 64) {
-      write_to(to, reg<uint64_t>(warp, in.list[k / kLanes])[k % kLanes]);
+      write_to(to, reg<uint64_t>(warp, in.list[k / warp_lanes])[k % warp_lanes]);
     } else if (f.bits == 32) {
-      write_to(to, read_slot(warp, in.list, k % kLanes, k / kLanes, 32));
+      write_to(to, read_slot(warp, in.list, k % warp_lanes, k / warp_lanes, 32));
     } else {
-      write_to(to, static_cast<uint16_t>(read_slot(warp, in.list, k % kLanes, k / kLanes, 16)));
+      write_to(to, static_cast<uint16_t>(read_slot(warp, in.list, k % warp_lanes, k / warp_lanes, 16)));
     }
   }
 }
@@ -115,7 +115,7 @@ double element_value(Element type, uint32_t bits) {
 
 // list: d, a, b, c; immediate: packed Multiply
 void multiply(Warp& warp, const Instruction& in) {
-  if (!converge(warp, in, kFullMask)) return;
+  if (!converge(warp, in, full_mask)) return;
   const Multiply m = unpack_multiply(static_cast<uint64_t>(in.immediate));
   const Fragment a = fragment('a', m.m, m.n, m.k, m.a), b = fragment('b', m.m, m.n, m.k, m.b);
   const Fragment c = fragment('c', m.m, m.n, m.k, m.c), d = fragment('d', m.m, m.n, m.k, m.d);
@@ -125,14 +125,14 @@ void multiply(Warp& warp, const Instruction& in) {
   static thread_local double values_a[32 * 128], values_b[32 * 128];
   if (m.a == Element::f64) {
     for (uint32_t k = 0; k < a.elements(); ++k)
-      values_a[k] = reg<double>(warp, list_a[k / kLanes])[k % kLanes];
+      values_a[k] = reg<double>(warp, list_a[k / warp_lanes])[k % warp_lanes];
     for (uint32_t k = 0; k < b.elements(); ++k)
-      values_b[k] = reg<double>(warp, list_b[k / kLanes])[k % kLanes];
+      values_b[k] = reg<double>(warp, list_b[k / warp_lanes])[k % warp_lanes];
   } else {
     for (uint32_t k = 0; k < a.elements(); ++k)
-      values_a[k] = element_value(m.a, read_slot(warp, list_a, k % kLanes, k / kLanes, a.bits));
+      values_a[k] = element_value(m.a, read_slot(warp, list_a, k % warp_lanes, k / warp_lanes, a.bits));
     for (uint32_t k = 0; k < b.elements(); ++k)
-      values_b[k] = element_value(m.b, read_slot(warp, list_b, k % kLanes, k / kLanes, b.bits));
+      values_b[k] = element_value(m.b, read_slot(warp, list_b, k % warp_lanes, k / warp_lanes, b.bits));
   }
   double results[32 * 32];
   const RoundingScope scope(m.a == Element::f64 ? m.rounding : 0);
@@ -142,12 +142,13 @@ void multiply(Warp& warp, const Instruction& in) {
       const double* const x = values_a + row * m.k;
       const double* const y = values_b + column * m.k;
       if (m.a == Element::f64) {
-        double sum = reg<double>(warp, list_c[at / kLanes])[at % kLanes];
+        double sum = reg<double>(warp, list_c[at / warp_lanes])[at % warp_lanes];
         for (uint32_t k = 0; k < m.k; ++k) sum = __builtin_fma(x[k], y[k], sum);
         results[at] = sum;
         continue;
       }
-      const double start = element_value(m.c, read_slot(warp, list_c, at % kLanes, at / kLanes, c.bits));
+      const double start =
+          element_value(m.c, read_slot(warp, list_c, at % warp_lanes, at / warp_lanes, c.bits));
       if (m.d == Element::s32) {
         double sum = start;
         for (uint32_t k = 0; k < m.k; ++k) {
@@ -177,12 +178,12 @@ void multiply(Warp& warp, const Instruction& in) {
   for (uint32_t r = 0; r < registers(d); ++r) {
     each_active(warp, [&](uint32_t lane) {
       if (m.d == Element::f64) {
-        reg<double>(warp, in.list[r])[lane] = results[r * kLanes + lane];
+        reg<double>(warp, in.list[r])[lane] = results[r * warp_lanes + lane];
       } else if (d.bits == 16) {
-        reg<uint32_t>(warp, in.list[r])[lane] =
-            bits_of(results[2 * r * kLanes + lane]) | bits_of(results[(2 * r + 1) * kLanes + lane]) << 16;
+        reg<uint32_t>(warp, in.list[r])[lane] = bits_of(results[2 * r * warp_lanes + lane]) |
+                                                bits_of(results[(2 * r + 1) * warp_lanes + lane]) << 16;
       } else {
-        reg<uint32_t>(warp, in.list[r])[lane] = bits_of(results[r * kLanes + lane]);
+        reg<uint32_t>(warp, in.list[r])[lane] = bits_of(results[r * warp_lanes + lane]);
       }
     });
   }

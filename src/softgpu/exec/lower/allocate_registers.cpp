@@ -14,8 +14,8 @@
 namespace softgpu {
 namespace {
 
-constexpr uint32_t kAlignment = 64;
-constexpr size_t kMaxLivenessBits = size_t{1} << 29;  // beyond, every register gets its own slot
+constexpr uint32_t register_alignment = 64;
+constexpr size_t max_liveness_bits = size_t{1} << 29;  // beyond, every register gets its own slot
 
 struct BasicBlock {
   uint32_t begin, end;  // instructions
@@ -93,7 +93,7 @@ std::vector<Interval> find_intervals(const LoweredFunction& lowered) {
   std::vector<Interval> intervals(registers);
   for (uint32_t r = 0; r < registers; ++r) intervals[r].reg = r;
   const std::vector<BasicBlock> blocks = find_blocks(lowered);
-  if (registers * blocks.size() > kMaxLivenessBits) {
+  if (registers * blocks.size() > max_liveness_bits) {
     for (Interval& interval : intervals) {
       interval.begin = 0;
       interval.end = ~0u;
@@ -184,7 +184,7 @@ void allocate_registers(LoweredFunction& lowered, Function& function) {
   uint32_t bytes = 0, words32 = 0;
   for (const char size : {'p', 'h', 'w', 'x', 'q'}) {
     const uint32_t slot_bytes = size == 'p' ? 4 : 32 * lane_bytes(size);
-    const uint32_t base = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    const uint32_t base = (bytes + register_alignment - 1) / register_alignment * register_alignment;
     uint32_t slots = 0;
     std::vector<uint32_t> free;
     using Active = std::pair<uint32_t, uint32_t>;  // end, slot
@@ -209,14 +209,14 @@ void allocate_registers(LoweredFunction& lowered, Function& function) {
     words32 += size == 'h' ? (slots + 1) / 2 : size == 'p' ? 0 : slots * lane_bytes(size) / 4;
   }
   function.registers = words32;
-  bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  bytes = (bytes + register_alignment - 1) / register_alignment * register_alignment;
   for (Constant& constant : lowered.constants) {
     constant.offset = bytes;
-    bytes += std::max<uint32_t>(kAlignment, 32u * constant.lane_bytes);
+    bytes += std::max<uint32_t>(register_alignment, 32u * constant.lane_bytes);
   }
   const uint32_t shapes = bytes;
-  bytes += memory_operand::kShapeBytes * share_address_shapes(lowered);
-  function.register_bytes = std::max(bytes, kAlignment);
+  bytes += memory_operand::shape_bytes * share_address_shapes(lowered);
+  function.register_bytes = std::max(bytes, register_alignment);
   function.constants = std::move(lowered.constants);
   for (const Constant& constant : function.constants) {
     if (constant.kind == Constant::Kind::special && changes_with_block(constant.special)) {
@@ -235,9 +235,9 @@ void allocate_registers(LoweredFunction& lowered, Function& function) {
   for (LoweredInstruction& instruction : lowered.code) {
     Instruction in = instruction.in;
     for (uint32_t k = 0; k < uint32_t{instruction.defs} + instruction.uses; ++k) in.op[k] = place(in.op[k]);
-    if (instruction.address >= 0 && in.handler != run_checked && in.op[memory_operand::kShapeSlot] != 0) {
-      in.op[memory_operand::kShapeSlot] =
-          shapes + (in.op[memory_operand::kShapeSlot] - 1) * memory_operand::kShapeBytes;
+    if (instruction.address >= 0 && in.handler != run_checked && in.op[memory_operand::shape_slot] != 0) {
+      in.op[memory_operand::shape_slot] =
+          shapes + (in.op[memory_operand::shape_slot] - 1) * memory_operand::shape_bytes;
     }
     if (instruction.flow == Flow::jump || instruction.flow == Flow::conditional_jump) {
       in.immediate = lowered.label_target[static_cast<size_t>(in.immediate)];

@@ -86,7 +86,7 @@ void Lowering::lower_copy_async(const ptx::Instruction& instruction, const Suffi
 //     [to], [from], bytes [, [mbarrier]] [, which blocks] [, policy] [, which bytes]
 // cp.reduce.async.bulk.<to>.<from>.<completion>.<operation>.<type> [to], [from], bytes [, [mbarrier]]
 void Lowering::lower_bulk(const ptx::Instruction& instruction, const Suffixes& suffixes) {
-  constexpr uint32_t kHasBarrier = 1 << 12, kHasMask = 1 << 13;  // as in handlers/bulk.cpp
+  constexpr uint32_t has_barrier_flag = 1 << 12, has_mask_flag = 1 << 13;  // as in handlers/bulk.cpp
   const bool reduces = suffixes[0] == "reduce";
   std::vector<Space> spaces;
   bool pays = false, in_group = false, multicast = false, policy = false, masked = false;
@@ -135,7 +135,8 @@ void Lowering::lower_bulk(const ptx::Instruction& instruction, const Suffixes& s
   const Ref mask = masked ? source(take(), 'h') : immediate(0, 'h');
   if (next != operands.size()) fail("too many operands");
   emit(reduces ? "@bulk.reduce" + operation : "@bulk.copy", {}, {to, from, bytes, barrier, mask}).in.aux =
-      how_to | how_from << 4 | how_barrier << 8 | (pays ? kHasBarrier : 0) | (masked ? kHasMask : 0);
+      how_to | how_from << 4 | how_barrier << 8 | (pays ? has_barrier_flag : 0) |
+      (masked ? has_mask_flag : 0);
 }
 
 void Lowering::pay_barrier(const Operand& barrier, uint32_t bytes) {

@@ -46,10 +46,10 @@ void Lowering::lower_brx(const ptx::Instruction& instruction, const Suffixes& su
 void Lowering::lower_call(const ptx::Instruction& instruction, const Suffixes& suffixes) {
   if (suffixes.size() > 1 || (suffixes.size() == 1 && suffixes[0] != "uni")) fail_opcode();
   const std::vector<Operand>& operands = instruction.operands;
-  static const std::vector<Operand> kNone;
+  static const std::vector<Operand> no_operands;
   size_t next = 0;
-  const std::vector<Operand>* results = &kNone;
-  const std::vector<Operand>* arguments = &kNone;
+  const std::vector<Operand>* results = &no_operands;
+  const std::vector<Operand>* arguments = &no_operands;
   if (next < operands.size() && operands[next].kind == OperandKind::list)
     results = &operands[next++].elements;
   if (next >= operands.size()) fail("function expected");
@@ -62,7 +62,7 @@ void Lowering::lower_call(const ptx::Instruction& instruction, const Suffixes& s
   Ref target_register = immediate(0, 'x');
   if (target.kind == OperandKind::reg) {
     target_register = source(target, 'x');
-    site.function = kIndirectCall;
+    site.function = indirect_call;
     has_indirect_call = true;
     // The prototype repeats the types of the arguments, and so do the variables that hold them.
   } else if (target.kind == OperandKind::name) {
@@ -112,7 +112,7 @@ void Lowering::lower_call(const ptx::Instruction& instruction, const Suffixes& s
       LoweredInstruction& store =
           emit("@store." + std::to_string(lane_bytes(size)) + "." + size, {}, {immediate(0, 'x'), value});
       store.in.immediate = place.caller_offset;
-      store.in.aux = memory_operand::kLocal | memory_operand::kNoBase;
+      store.in.aux = memory_operand::local | memory_operand::no_base;
     }
     return place;
   };
@@ -123,9 +123,9 @@ void Lowering::lower_call(const ptx::Instruction& instruction, const Suffixes& s
     for (size_t i = 0; i < actual.size(); ++i) {
       CallArgument place = argument_place(actual[i], is_result);
       if (is_result) result_places.push_back(place.caller_offset);
-      const bool has_formal = site.function == kIndirectCall || site.builtin != 0 || i < formal.size();
+      const bool has_formal = site.function == indirect_call || site.builtin != 0 || i < formal.size();
       if (!has_formal) continue;  // a result that the function does not give
-      if (site.function == kIndirectCall) {
+      if (site.function == indirect_call) {
         ptx::Variable like;
         like.bytes = place.bytes;
         like.alignment = 1;
@@ -153,7 +153,7 @@ void Lowering::lower_call(const ptx::Instruction& instruction, const Suffixes& s
     LoweredInstruction& load =
         emit("@load.u" + std::to_string(8 * lane_bytes(size)) + "." + size, {d}, {immediate(0, 'x')});
     load.in.immediate = result_places[i];
-    load.in.aux = memory_operand::kLocal | memory_operand::kNoBase;
+    load.in.aux = memory_operand::local | memory_operand::no_base;
   }
 }
 

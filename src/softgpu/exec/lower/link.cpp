@@ -12,8 +12,8 @@
 namespace softgpu {
 namespace {
 
-constexpr uint64_t kMaxGlobalBytes = uint64_t{1} << 40;
-constexpr uint64_t kMaxParameterBytes = 32764;
+constexpr uint64_t max_global_bytes = uint64_t{1} << 40;
+constexpr uint64_t max_parameter_bytes = 32764;
 
 bool is_defined(const ptx::Function& function) {
   return function.has_body;
@@ -98,7 +98,7 @@ class Linker {
     place(function.returns, signature.returns);
     // Results first, then parameters: a caller through a pointer lays its variables out in the same order.
     place(function.parameters, signature.parameters);
-    if (function.is_entry && signature.bytes > kMaxParameterBytes) {
+    if (function.is_entry && signature.bytes > max_parameter_bytes) {
       syntax_error(function.line, "more than 32764 bytes of kernel parameters");
     }
     return signature;
@@ -117,7 +117,7 @@ class Linker {
                                       "' has a state space that is not allowed here");
     }
     total_global_bytes_ += variable.bytes;
-    if (total_global_bytes_ > kMaxGlobalBytes) syntax_error(variable.line, "global variables are too large");
+    if (total_global_bytes_ > max_global_bytes) syntax_error(variable.line, "global variables are too large");
     GlobalVariable global;
     global.info =
         GlobalInfo{std::string(variable.name), variable.bytes, std::max<uint64_t>(variable.alignment, 1),

@@ -7,10 +7,10 @@
 namespace softgpu {
 
 uint32_t layout_variable(const ptx::Variable& variable, uint32_t& bytes) {
-  constexpr uint32_t kMaxLocalBytes = 512 * 1024;  // CUDA's own limit per thread
+  constexpr uint32_t max_local_bytes = 512 * 1024;  // CUDA's own limit per thread
   const auto alignment = static_cast<uint32_t>(std::max<uint64_t>(variable.alignment, 1));
   const uint32_t offset = (bytes + alignment - 1) / alignment * alignment;
-  if (variable.bytes > kMaxLocalBytes || offset + variable.bytes > kMaxLocalBytes) {
+  if (variable.bytes > max_local_bytes || offset + variable.bytes > max_local_bytes) {
     syntax_error(variable.line, "more than 512 KiB of local memory");
   }
   bytes = offset + static_cast<uint32_t>(variable.bytes);
@@ -139,7 +139,7 @@ LoweredInstruction& Lowering::emit(std::string_view name, std::initializer_list<
 void Lowering::check_access(std::string_view name, LoweredInstruction& made) {
   const AccessKind kind = access_kind(name);
   if (!kind.known() || current_ == nullptr) return;
-  made.in.op[kCheckedOperand] = static_cast<uint32_t>(function_.checked.size());
+  made.in.op[checked_operand] = static_cast<uint32_t>(function_.checked.size());
   function_.checked.push_back({made.in.handler, kind, is_strong(current_->opcode)});
   made.in.handler = run_checked;
   made.opcode = {};
@@ -244,13 +244,13 @@ void Lowering::lower(const ptx::Instruction& instruction) {
 // as low as that.
 void Lowering::lower_parameter_to_generic(const ptx::Instruction& instruction) {
   if (instruction.operands.size() != 2) fail("two operands expected");
-  constexpr uint64_t kBehindParameters = 0x10000;
+  constexpr uint64_t behind_parameters = 0x10000;
   const Ref d = destination(instruction.operands[0], 'x');
   const Ref address = source(instruction.operands[1], 'x');
   const Ref offset = temporary('w'), counts = temporary('p');
   emit("@trunc.x.w", {offset}, {address}).guarded = false;
   const Ref generic = generic_parameter_address(offset);
-  emit("setp.lt.u64", {counts, temporary('p')}, {address, immediate(kBehindParameters, 'x')}).guarded = false;
+  emit("setp.lt.u64", {counts, temporary('p')}, {address, immediate(behind_parameters, 'x')}).guarded = false;
   emit("selp.b64", {d}, {generic, address, counts});
 }
 

@@ -101,11 +101,11 @@ namespace {
 using wmma::Element;
 
 std::optional<Element> element_named(std::string_view s) {
-  static constexpr std::pair<std::string_view, Element> kNames[] = {
+  static constexpr std::pair<std::string_view, Element> element_names[] = {
       {"f16", Element::f16}, {"bf16", Element::bf16}, {"tf32", Element::tf32}, {"f32", Element::f32},
       {"f64", Element::f64}, {"s8", Element::s8},     {"u8", Element::u8},     {"s4", Element::s4},
       {"u4", Element::u4},   {"b1", Element::b1},     {"s32", Element::s32}};
-  for (const auto& [name, element] : kNames) {
+  for (const auto& [name, element] : element_names) {
     if (s == name) return element;
   }
   return std::nullopt;

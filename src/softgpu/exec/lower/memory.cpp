@@ -154,7 +154,7 @@ void Lowering::lower_ld(const ptx::Instruction& instruction, const Suffixes& suf
   for (const Operand& part : to.elements) list.push_back(destination(part, size).bits());
   LoweredInstruction& load = emit("@vload." + memory_name(type, size) + "." + size, {}, {from.base});
   load.in.immediate = from.offset;
-  load.in.aux = from.how | bytes << memory_operand::kBits;
+  load.in.aux = from.how | bytes << memory_operand::address_bits;
   load.address = 0;
   load.list = std::move(list);
   load.ordered = form->ordered;
@@ -192,7 +192,7 @@ void Lowering::lower_st(const ptx::Instruction& instruction, const Suffixes& suf
   for (const Operand& part : value.elements) list.push_back(source(part, size).bits());
   LoweredInstruction& store = emit("@vstore." + std::to_string(type.bytes) + "." + size, {}, {to.base});
   store.in.immediate = to.offset;
-  store.in.aux = to.how | type.bytes * form->elements << memory_operand::kBits;
+  store.in.aux = to.how | type.bytes * form->elements << memory_operand::address_bits;
   store.address = 0;
   store.list = std::move(list);
   store.ordered = form->ordered;

@@ -124,7 +124,7 @@ bool Lowering::special_source(std::string_view name, char size, Ref& result) {
     SpecialRegister which;
   };
   using S = SpecialRegister;
-  static constexpr std::array kFixed{
+  static constexpr std::array fixed_registers{
       Fixed{"%tid.x", S::tid_x}, Fixed{"%tid.y", S::tid_y}, Fixed{"%tid.z", S::tid_z},
       Fixed{"%ntid.x", S::ntid_x}, Fixed{"%ntid.y", S::ntid_y}, Fixed{"%ntid.z", S::ntid_z},
       Fixed{"%ctaid.x", S::ctaid_x}, Fixed{"%ctaid.y", S::ctaid_y}, Fixed{"%ctaid.z", S::ctaid_z},
@@ -146,13 +146,14 @@ bool Lowering::special_source(std::string_view name, char size, Ref& result) {
       Fixed{"%cluster_nctarank", S::one}, Fixed{"%current_graph_exec", S::zero},
       Fixed{"%reserved_smem_offset_begin", S::zero}, Fixed{"%reserved_smem_offset_end", S::zero},
       Fixed{"%reserved_smem_offset_cap", S::zero}};
-  static constexpr std::array<std::pair<std::string_view, char>, 6> kChanging{{{"%clock64", 'x'},
-                                                                               {"%clock", 'w'},
-                                                                               {"%clock_hi", 'w'},
-                                                                               {"%globaltimer", 'x'},
-                                                                               {"%globaltimer_lo", 'w'},
-                                                                               {"%globaltimer_hi", 'w'}}};
-  for (const auto& [changing, natural] : kChanging) {
+  static constexpr std::array<std::pair<std::string_view, char>, 6> changing_registers{
+      {{"%clock64", 'x'},
+       {"%clock", 'w'},
+       {"%clock_hi", 'w'},
+       {"%globaltimer", 'x'},
+       {"%globaltimer_lo", 'w'},
+       {"%globaltimer_hi", 'w'}}};
+  for (const auto& [changing, natural] : changing_registers) {
     if (name != changing) continue;
     if (size != natural) fail("special register has another size");
     result = temporary(size);
@@ -162,7 +163,7 @@ bool Lowering::special_source(std::string_view name, char size, Ref& result) {
   Constant made;
   made.kind = Constant::Kind::special;
   made.lane_bytes = static_cast<uint8_t>(lane_bytes(size));
-  for (const Fixed& fixed : kFixed) {
+  for (const Fixed& fixed : fixed_registers) {
     if (name != fixed.name) continue;
     if (size == 'p' || size == 'q') fail("special register has another size");
     made.special = fixed.which;
@@ -239,7 +240,7 @@ Ref Lowering::symbol_address(const Symbol& symbol, int64_t offset, char size) {
       break;
     case Symbol::Kind::function:
       address_taken.push_back(symbol.index);
-      made.value += kFunctionAddressTag | symbol.index;
+      made.value += function_address_tag | symbol.index;
       made.symbol = 0;
       break;
     case Symbol::Kind::builtin:
@@ -300,9 +301,9 @@ Lowering::Address Lowering::address(const Operand& operand, ptx::Space space) {
   if (operand.kind != OperandKind::address) fail("address expected");
   if (operand.elements.size() != 1) fail("coordinates belong to textures and surfaces");
   const Operand& base = operand.elements[0];
-  Address made{Ref::reg(0), operand.offset, memory_operand::kFlat, false};
-  if (space == ptx::Space::shared) made.how = memory_operand::kShared;
-  if (space == ptx::Space::local) made.how = memory_operand::kLocal;
+  Address made{Ref::reg(0), operand.offset, memory_operand::flat, false};
+  if (space == ptx::Space::shared) made.how = memory_operand::shared;
+  if (space == ptx::Space::local) made.how = memory_operand::local;
   const Ref nothing = immediate(0, 'x');
   made.base = nothing;
   switch (base.kind) {
@@ -314,8 +315,8 @@ Lowering::Address Lowering::address(const Operand& operand, ptx::Space space) {
       }
       if (size == 'w') {
         if (space == ptx::Space::param)
-          made.how = memory_operand::kLocal;  // a function's parameters lie there
-        made.how |= memory_operand::kAddress32;
+          made.how = memory_operand::local;  // a function's parameters lie there
+        made.how |= memory_operand::address32;
       } else if (size != 'x') {
         fail("an address register has 32 or 64 bits");
       }
@@ -323,7 +324,7 @@ Lowering::Address Lowering::address(const Operand& operand, ptx::Space space) {
       return made;
     }
     case OperandKind::integer:
-      made.how |= memory_operand::kNoBase;
+      made.how |= memory_operand::no_base;
       made.offset += static_cast<int64_t>(base.bits);
       return made;
     case OperandKind::name: {
@@ -331,7 +332,7 @@ Lowering::Address Lowering::address(const Operand& operand, ptx::Space space) {
         if (variable->kind == Variable::Kind::symbol) {
           if (variable->symbol.kind == Symbol::Kind::shared ||
               variable->symbol.kind == Symbol::Kind::dynamic_shared) {
-            made.how = memory_operand::kShared;
+            made.how = memory_operand::shared;
           }
           made.base = symbol_address(variable->symbol, made.offset, 'x');
           made.offset = 0;
@@ -341,14 +342,14 @@ Lowering::Address Lowering::address(const Operand& operand, ptx::Space space) {
         if (variable->kind == Variable::Kind::kernel_parameter) {
           made.kernel_parameter = true;
         } else {
-          made.how = memory_operand::kLocal | memory_operand::kNoBase;
+          made.how = memory_operand::local | memory_operand::no_base;
         }
         return made;
       }
       if (base.text.starts_with('%')) fail("register '" + std::string(base.text) + "' is not declared");
       const Symbol symbol = symbols_.resolve(base.text, current_->line);
       if (symbol.kind == Symbol::Kind::shared || symbol.kind == Symbol::Kind::dynamic_shared) {
-        made.how = memory_operand::kShared;
+        made.how = memory_operand::shared;
       } else if (symbol.kind != Symbol::Kind::global) {
         fail("'" + std::string(base.text) + "' is no variable");
       }
@@ -363,10 +364,10 @@ Lowering::Address Lowering::address(const Operand& operand, ptx::Space space) {
 
 Ref Lowering::plain_address(const Operand& operand, ptx::Space space, uint32_t& how) {
   const Address made = address(operand, space);
-  if (made.kernel_parameter || (made.how & memory_operand::kNoBase)) fail("address in a register expected");
+  if (made.kernel_parameter || (made.how & memory_operand::no_base)) fail("address in a register expected");
   how = made.how;
   if (made.offset == 0) return made.base;
-  const bool narrow = made.how & memory_operand::kAddress32;
+  const bool narrow = made.how & memory_operand::address32;
   const char size = narrow ? 'w' : 'x';
   const Ref sum = temporary(size);
   emit(narrow ? "add.u32" : "add.u64", {sum},

@@ -1,4 +1,4 @@
-// Unrolled loops read many elements through one register with different offsets. What its lanes look like
+// Unrolled loops read many elements through one register with different offsets. The shape of its lanes
 // (one behind the other, all the same) has to be found out once, at the first access.
 //
 // The later accesses stand in the same stretch of code without a label, so that a lane comes to them by the
@@ -18,21 +18,21 @@ namespace {
 
 bool goes_by_rows(const LoweredInstruction& instruction) {
   return instruction.address >= 0 && instruction.in.handler != run_checked &&
-         !(instruction.in.aux & memory_operand::kNoBase) &&
-         (instruction.in.aux & memory_operand::kSpaceMask) != memory_operand::kLocal;
+         !(instruction.in.aux & memory_operand::no_base) &&
+         (instruction.in.aux & memory_operand::space_mask) != memory_operand::local;
 }
 
 // One register may hold addresses of two spaces, of which each has shapes of its own.
 std::pair<uint32_t, uint32_t> key_of(const LoweredInstruction& instruction) {
   return {instruction.in.op[instruction.address],
-          instruction.in.aux & (memory_operand::kSpaceMask | memory_operand::kAddress32)};
+          instruction.in.aux & (memory_operand::space_mask | memory_operand::address32)};
 }
 
 }  // namespace
 
 uint32_t share_address_shapes(LoweredFunction& lowered) {
-  using memory_operand::kShapeFirst;
-  using memory_operand::kShapeSlot;
+  using memory_operand::shape_first;
+  using memory_operand::shape_slot;
   struct Place {
     LoweredInstruction* first;
     uint32_t slot = 0;  // from the second access on
@@ -58,10 +58,10 @@ uint32_t share_address_shapes(LoweredFunction& lowered) {
         if (place.slot == 0) {
           place.slot = ++used;
           most = std::max(most, used);
-          place.first->in.op[kShapeSlot] = place.slot;
-          place.first->in.op[kShapeFirst] = 1;
+          place.first->in.op[shape_slot] = place.slot;
+          place.first->in.op[shape_first] = 1;
         }
-        instruction.in.op[kShapeSlot] = place.slot;
+        instruction.in.op[shape_slot] = place.slot;
       } else if (!instruction.guarded && instruction.list.empty()) {
         known.emplace(key_of(instruction), Place{&instruction});
       }

@@ -55,8 +55,8 @@ void Lowering::lower_tex(const ptx::Instruction& instruction, const Suffixes& su
   for (const Operand& part : to.elements) list.push_back(destination(part, 'w').bits());
   const Ref handle = texture_address(instruction.operands[1], geometry->dimensions, geometry->layered, list);
   LoweredInstruction& made = emit("@tex", {}, {handle});
-  made.in.aux = geometry->dimensions | (geometry->layered ? texture_operand::kLayered : 0) |
-                (whole ? texture_operand::kWhole : 0);
+  made.in.aux = geometry->dimensions | (geometry->layered ? texture_operand::layered : 0) |
+                (whole ? texture_operand::whole : 0);
   made.list = std::move(list);
   made.list_defs = 4;
 }
@@ -65,7 +65,7 @@ void Lowering::lower_surface(const ptx::Instruction& instruction, const Suffixes
   // suld.b.geometry[.cop][.vec].type.clamp d, [s, c]   sust.b.geometry[.cop][.vec].type.clamp [s, c], v
   const bool loads = instruction.opcode.starts_with("suld");
   std::optional<Geometry> geometry;
-  uint32_t count = 1, mode = texture_operand::kTrap;
+  uint32_t count = 1, mode = texture_operand::trap;
   std::string_view type;
   bool unformatted = false;
   for (const std::string_view s : suffixes) {
@@ -78,9 +78,9 @@ void Lowering::lower_surface(const ptx::Instruction& instruction, const Suffixes
     } else if (s == "b8" || s == "b16" || s == "b32" || s == "b64") {
       type = s;
     } else if (s == "trap" || s == "clamp" || s == "zero") {
-      mode = s == "trap"    ? texture_operand::kTrap
-             : s == "clamp" ? texture_operand::kClamp
-                            : texture_operand::kZero;
+      mode = s == "trap"    ? texture_operand::trap
+             : s == "clamp" ? texture_operand::clamp
+                            : texture_operand::zero;
     } else if (s != "ca" && s != "cg" && s != "cs" && s != "cv" && s != "wb" && s != "wt") {
       fail_opcode();
     }
@@ -98,8 +98,7 @@ void Lowering::lower_surface(const ptx::Instruction& instruction, const Suffixes
   const Ref handle =
       texture_address(instruction.operands[loads ? 1 : 0], geometry->dimensions, geometry->layered, list);
   LoweredInstruction& made = emit((loads ? "@suld." : "@sust.") + std::string(type), {}, {handle});
-  made.in.aux =
-      geometry->dimensions | (geometry->layered ? texture_operand::kLayered : 0) | mode | count << 8;
+  made.in.aux = geometry->dimensions | (geometry->layered ? texture_operand::layered : 0) | mode | count << 8;
   made.list = std::move(list);
   made.list_defs = loads ? count : 0;
 }

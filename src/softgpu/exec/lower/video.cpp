@@ -12,11 +12,11 @@ using ptx::Operand;
 namespace {
 
 std::optional<video::Operation> operation_named(std::string_view name) {
-  static constexpr std::pair<std::string_view, video::Operation> kNames[] = {
-      {"vadd", video::kAdd},        {"vsub", video::kSubtract}, {"vabsdiff", video::kAbsoluteDifference},
-      {"vmin", video::kMinimum},    {"vmax", video::kMaximum},  {"vshl", video::kShiftLeft},
-      {"vshr", video::kShiftRight}, {"vset", video::kSet},      {"vmad", video::kMultiplyAdd}};
-  for (const auto& [known, operation] : kNames) {
+  static constexpr std::pair<std::string_view, video::Operation> operation_names[] = {
+      {"vadd", video::add},         {"vsub", video::subtract}, {"vabsdiff", video::absolute_difference},
+      {"vmin", video::minimum},     {"vmax", video::maximum},  {"vshl", video::shift_left},
+      {"vshr", video::shift_right}, {"vset", video::set},      {"vmad", video::multiply_add}};
+  for (const auto& [known, operation] : operation_names) {
     if (name == known) return operation;
   }
   return std::nullopt;
@@ -44,37 +44,37 @@ void Lowering::lower_video(const ptx::Instruction& instruction, const Suffixes& 
     base.remove_suffix(1);
   }
   const auto operation = operation_named(base);
-  if (!operation || (form.parts > 1 && *operation > video::kMaximum && *operation != video::kSet))
+  if (!operation || (form.parts > 1 && *operation > video::maximum && *operation != video::set))
     fail_opcode();
   form.operation = *operation;
   std::vector<bool> is_signed;
   bool compares = false;
   for (const std::string_view s : suffixes) {
-    static constexpr std::string_view kComparisons[] = {"eq", "ne", "lt", "le", "gt", "ge"};
-    const auto* const comparison = std::find(std::begin(kComparisons), std::end(kComparisons), s);
+    static constexpr std::string_view comparison_names[] = {"eq", "ne", "lt", "le", "gt", "ge"};
+    const auto* const comparison = std::find(std::begin(comparison_names), std::end(comparison_names), s);
     if (s == "u32" || s == "s32")
       is_signed.push_back(s == "s32");
     else if (s == "sat")
       form.saturates = 1;
     else if (s == "add")
-      form.second = video::kThenAdd;
+      form.second = video::then_add;
     else if (s == "min" && form.parts == 1)
-      form.second = video::kThenMinimum;
+      form.second = video::then_minimum;
     else if (s == "max" && form.parts == 1)
-      form.second = video::kThenMaximum;
+      form.second = video::then_maximum;
     else if (s == "clamp" || s == "wrap")
       form.wraps = s == "wrap";
     else if (s == "shr7" || s == "shr15")
       form.shift = s == "shr7" ? 7 : 15;
     else if (s == "po")
       form.plus_one = 1;
-    else if (comparison != std::end(kComparisons)) {
-      form.comparison = static_cast<uint64_t>(comparison - std::begin(kComparisons));
+    else if (comparison != std::end(comparison_names)) {
+      form.comparison = static_cast<uint64_t>(comparison - std::begin(comparison_names));
       compares = true;
     } else
       fail_opcode();
   }
-  const bool sets = form.operation == video::kSet;
+  const bool sets = form.operation == video::set;
   if (sets != compares || is_signed.size() != (sets ? 2u : 3u)) fail_opcode();
   form.result_signed = !sets && is_signed[0];
   form.a_signed = is_signed[sets ? 0 : 1];
@@ -112,7 +112,7 @@ void Lowering::lower_video(const ptx::Instruction& instruction, const Suffixes& 
     select(operands[1], [&](uint32_t bytes, uint32_t index) { form.a_bytes = bytes, form.a_index = index; });
     select(operands[2], [&](uint32_t bytes, uint32_t index) { form.b_bytes = bytes, form.b_index = index; });
     const bool uses_c =
-        form.second != video::kNone || form.d_bytes != 0 || form.operation == video::kMultiplyAdd;
+        form.second != video::none || form.d_bytes != 0 || form.operation == video::multiply_add;
     if (uses_c != (operands.size() == 4)) fail("wrong number of operands");
     form.negate_product = operands[1].negated != operands[2].negated;
     form.negate_c = operands.size() == 4 && operands[3].negated;

@@ -24,7 +24,7 @@ uint32_t access_bytes(const AccessKind& kind, const Instruction& instruction) {
   if (kind.step == AccessKind::Step::copy) return instruction.aux >> 8;
   if (kind.step == AccessKind::Step::bulk || kind.step == AccessKind::Step::wide)
     return 1;  // the fault names the byte
-  return kind.vector ? instruction.aux >> memory_operand::kBits : kind.element_bytes;
+  return kind.vector ? instruction.aux >> memory_operand::address_bits : kind.element_bytes;
 }
 
 }  // namespace softgpu

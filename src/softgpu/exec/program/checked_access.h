@@ -14,7 +14,7 @@ struct Instruction;
 using Handler = void (*)(Warp&, const Instruction&);
 
 // Function::checked, by the last of the instruction's operands.
-inline constexpr uint32_t kCheckedOperand = 5;
+inline constexpr uint32_t checked_operand = 5;
 
 struct CheckedAccess {
   Handler handler = nullptr;

@@ -27,7 +27,7 @@ std::unique_ptr<Image> Image::create(std::shared_ptr<const Program> program, Glo
     if (!initial.empty()) std::memcpy(memory, initial.data(), initial.size());
     std::memset(memory + initial.size(), 0, globals[i].info.size - initial.size());
     for (const GlobalVariable::Relocation& relocation : globals[i].relocations) {
-      uint64_t value = relocation.is_function ? kFunctionAddressTag | relocation.symbol
+      uint64_t value = relocation.is_function ? function_address_tag | relocation.symbol
                                               : parts->addresses[relocation.symbol];
       value += relocation.addend;
       if (relocation.mask != ~uint64_t{0}) {

@@ -70,7 +70,7 @@ struct LoweredFunction {
 void propagate_copies(LoweredFunction& lowered);
 
 // Gives accesses that follow each other through one unchanged address register a common place for its shape
-// (memory_operand.h): Instruction::op[kShapeSlot] becomes the number of the place, from 1. Returns how many
+// (memory_operand.h): Instruction::op[shape_slot] becomes the number of the place, from 1. Returns how many
 // there are.
 uint32_t share_address_shapes(LoweredFunction& lowered);
 

@@ -99,11 +99,11 @@ struct CallArgument {
 };
 
 struct CallSite {
-  uint32_t function = 0;  // kIndirect: the target is in a register
+  uint32_t function = 0;  // indirect_call: the target is in a register
   uint32_t builtin = 0;   // 1 + index into the builtin table, 0 if none
   std::vector<CallArgument> arguments, results;
 };
-inline constexpr uint32_t kIndirectCall = ~0u;
+inline constexpr uint32_t indirect_call = ~0u;
 
 struct Function {
   std::string name;
@@ -165,7 +165,7 @@ struct ProgramParts {
 };
 
 // A function's address as kernels see it: no data can live there, so a stray access faults.
-inline constexpr uint64_t kFunctionAddressTag = 0x7ffe'0000'0000'0000;
+inline constexpr uint64_t function_address_tag = 0x7ffe'0000'0000'0000;
 
 struct ImageParts {
   std::shared_ptr<const Program> program;

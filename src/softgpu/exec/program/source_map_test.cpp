@@ -9,11 +9,11 @@
 
 using namespace softgpu;
 using softgpu::testing::compile_one;
-using softgpu::testing::kHeader;
+using softgpu::testing::ptx_header;
 
 namespace {
 
-const std::string kProgram = kHeader + R"(.visible .entry k(.param .u64 p)
+const std::string program_text = ptx_header + R"(.visible .entry k(.param .u64 p)
 {
 .reg .b64 %x; .reg .b32 %r;
 ld.param.u64 %x, [p];
@@ -46,9 +46,9 @@ $L__info_string1:
 
 // The chain of the instruction that the PTX has on the line after `marker`.
 std::vector<SourcePlace> places_after(const CompileResult& compiled, const std::string& marker) {
-  const size_t at = kProgram.find(marker);
+  const size_t at = program_text.find(marker);
   const auto line = static_cast<uint32_t>(
-      2 + std::count(kProgram.begin(), kProgram.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
+      2 + std::count(program_text.begin(), program_text.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
   for (const Function& function : compiled.program->parts().functions) {
     for (const Instruction& instruction : function.code) {
       if (instruction.line == line) return source_places(compiled.program->parts(), instruction);
@@ -60,7 +60,7 @@ std::vector<SourcePlace> places_after(const CompileResult& compiled, const std::
 }  // namespace
 
 TEST_CASE("an instruction knows its file, line and column") {
-  const CompileResult compiled = compile_one(kProgram);
+  const CompileResult compiled = compile_one(program_text);
   INFO(compiled.log);
   REQUIRE(compiled.program);
   const auto plain = places_after(compiled, ".loc 1 10 3");
@@ -73,7 +73,7 @@ TEST_CASE("an instruction knows its file, line and column") {
 }
 
 TEST_CASE("inlined code has the chain of its calls, innermost first") {
-  const CompileResult compiled = compile_one(kProgram);
+  const CompileResult compiled = compile_one(program_text);
   REQUIRE(compiled.program);
   const auto chain = places_after(compiled, ".loc 2 80 1");
   REQUIRE(chain.size() == 3);
@@ -87,7 +87,7 @@ TEST_CASE("inlined code has the chain of its calls, innermost first") {
 }
 
 TEST_CASE("what the PTX does not say is empty, and a malformed directive is passed over") {
-  const CompileResult compiled = compile_one(kProgram);
+  const CompileResult compiled = compile_one(program_text);
   REQUIRE(compiled.program);
   CHECK(places_after(compiled, ".reg .b64").empty());             // before the first .loc
   CHECK(places_after(compiled, ".loc 1 12\n").at(0).line == 80);  // no column: not a .loc
@@ -99,8 +99,9 @@ TEST_CASE("what the PTX does not say is empty, and a malformed directive is pass
 }
 
 TEST_CASE("two sources keep their own maps") {
-  const std::string other = kHeader + ".visible .entry o()\n{\n.loc 1 5 1\nret;\n}\n.file 1 \"other.cu\"\n";
-  const std::string_view both[] = {kProgram, other};
+  const std::string other =
+      ptx_header + ".visible .entry o()\n{\n.loc 1 5 1\nret;\n}\n.file 1 \"other.cu\"\n";
+  const std::string_view both[] = {program_text, other};
   const CompileResult compiled = compile(both);
   REQUIRE(compiled.program);
   const Function& last = compiled.program->parts().functions.back();

@@ -5,11 +5,11 @@
 
 namespace softgpu::texture_operand {
 
-inline constexpr uint32_t kLayered = 4;  // the first coordinate is the layer
-inline constexpr uint32_t kWhole = 8;    // coordinates are integers
+inline constexpr uint32_t layered = 4;  // the first coordinate is the layer
+inline constexpr uint32_t whole = 8;    // coordinates are integers
 // What happens outside of a surface.
-inline constexpr uint32_t kModeMask = 3 << 4;
-inline constexpr uint32_t kTrap = 0 << 4, kClamp = 1 << 4, kZero = 2 << 4;
+inline constexpr uint32_t mode_mask = 3 << 4;
+inline constexpr uint32_t trap = 0 << 4, clamp = 1 << 4, zero = 2 << 4;
 
 constexpr uint32_t dimensions(uint32_t aux) {
   return aux & 3;

@@ -7,23 +7,23 @@
 namespace softgpu::video {
 
 enum Operation : uint64_t {
-  kAdd,
-  kSubtract,
-  kAbsoluteDifference,
-  kMinimum,
-  kMaximum,
-  kShiftLeft,
-  kShiftRight,
-  kSet,
-  kMultiplyAdd
+  add,
+  subtract,
+  absolute_difference,
+  minimum,
+  maximum,
+  shift_left,
+  shift_right,
+  set,
+  multiply_add
 };
-enum Second : uint64_t { kNone, kThenAdd, kThenMinimum, kThenMaximum };
+enum Second : uint64_t { none, then_add, then_minimum, then_maximum };
 
 struct Form {
-  uint64_t operation : 4 = kAdd;
+  uint64_t operation : 4 = add;
   uint64_t result_signed : 1 = 0, a_signed : 1 = 0, b_signed : 1 = 0;
   uint64_t saturates : 1 = 0;
-  uint64_t second : 2 = kNone;  // what the result does with c
+  uint64_t second : 2 = none;   // what the result does with c
   uint64_t wraps : 1 = 0;       // shift amounts modulo 32, else at most 32
   uint64_t comparison : 3 = 0;  // eq ne lt le gt ge
   uint64_t shift : 4 = 0;       // vmad: 0, 7 or 15

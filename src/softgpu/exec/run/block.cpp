@@ -17,13 +17,13 @@ void free_aligned(std::byte* memory) {
 
 Block::Block(LaunchState& state) : launch(state) {
   threads = state.threads_per_block;
-  warp_count = (threads + kLanes - 1) / kLanes;
+  warp_count = (threads + warp_lanes - 1) / warp_lanes;
   warps = std::make_unique<Warp[]>(warp_count);
   shared_pages = BlockPages(state.shared_bytes);
   shared = shared_pages.data();
-  local_pages = BlockPages(state.local_stride * kLanes * warp_count);
+  local_pages = BlockPages(state.local_stride * warp_lanes * warp_count);
   local = local_pages.data();
-  barriers.resize(kBarriers);
+  barriers.resize(block_barriers);
   for (Barrier& barrier : barriers) barrier.arrived.resize(warp_count, 0);
   for (uint32_t w = 0; w < warp_count; ++w) {
     Warp& warp = warps[w];
@@ -33,7 +33,7 @@ Block::Block(LaunchState& state) : launch(state) {
     warp.primary_end = state.memory->primary_end;
     warp.shared_base = reinterpret_cast<uint64_t>(shared);
     warp.shared_bytes = state.shared_bytes;
-    warp.local_base = reinterpret_cast<uint64_t>(local) + w * kLanes * state.local_stride;
+    warp.local_base = reinterpret_cast<uint64_t>(local) + w * warp_lanes * state.local_stride;
     warp.local_stride = state.local_stride;
     warp.parameters = state.parameter_address;
     warp.parameter_bytes = state.parameters.size();
@@ -65,14 +65,14 @@ void Block::start(uint64_t linear_index) {
   if (launch.compiled != nullptr) return launch.compiled->start(*this);
   for (uint32_t w = 0; w < warp_count; ++w) {
     Warp& warp = warps[w];
-    const uint32_t rest = threads - w * kLanes;
-    const uint32_t mask = rest >= kLanes ? kFullMask : (uint32_t{1} << rest) - 1;
+    const uint32_t rest = threads - w * warp_lanes;
+    const uint32_t mask = rest >= warp_lanes ? full_mask : (uint32_t{1} << rest) - 1;
     warp.groups.clear();
     warp.live = mask;
     warp.group_mask = 0;
     warp.rotated = warp.yield_requested = warp.must_converge_now = false;
     warp.branch_budget = 0;
-    warp.budget_limit = kBranchBudget;
+    warp.budget_limit = full_branch_budget;
     if (warp.frame != nullptr) release_frame(warp, warp.frame);
     warp.frame = nullptr;
     Frame* const frame = new_frame(warp, launch.program->functions[launch.kernel->function]);
@@ -125,7 +125,7 @@ namespace {
 uint64_t special_value(const Block& block, const Warp& warp, SpecialRegister which, uint32_t lane) {
   using S = SpecialRegister;
   const Dim3 size = block.launch.request->block, grid = block.launch.request->grid;
-  const uint32_t thread = warp.index * kLanes + lane;
+  const uint32_t thread = warp.index * warp_lanes + lane;
   switch (which) {
     case S::tid_x:
       return thread % size.x;
@@ -160,13 +160,13 @@ uint64_t special_value(const Block& block, const Warp& warp, SpecialRegister whi
     case S::lanemask_eq:
       return uint32_t{1} << lane;
     case S::lanemask_le:
-      return kFullMask >> (31 - lane);
+      return full_mask >> (31 - lane);
     case S::lanemask_lt:
       return (uint32_t{1} << lane) - 1;
     case S::lanemask_ge:
-      return kFullMask << lane;
+      return full_mask << lane;
     case S::lanemask_gt:
-      return kFullMask << lane << 1;
+      return full_mask << lane << 1;
     case S::smid:
       return block.smid;
     case S::nsmid:
@@ -201,7 +201,7 @@ uint64_t parameter_value(const LaunchState& launch, const Constant& constant) {
 template <class T>
 void fill(std::byte* slot, uint64_t value) {
   auto* const lanes = reinterpret_cast<T*>(slot);
-  for (uint32_t i = 0; i < kLanes; ++i) lanes[i] = static_cast<T>(value);
+  for (uint32_t i = 0; i < warp_lanes; ++i) lanes[i] = static_cast<T>(value);
 }
 void fill_lanes(std::byte* slot, uint32_t lane_bytes, uint64_t value) {
   if (lane_bytes == 2)
@@ -244,7 +244,7 @@ void Block::prepare_frame(Warp& warp, Frame& frame) {
         value = parameter_value(launch, constant);
         break;
       case Constant::Kind::special:
-        for (uint32_t lane = 0; lane < kLanes; ++lane) {
+        for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
           value = special_value(*this, warp, constant.special, lane);
           std::memcpy(slot + lane * constant.lane_bytes, &value, std::min<size_t>(constant.lane_bytes, 8));
         }
@@ -312,7 +312,7 @@ void Block::open_barriers() {
         const uint32_t lanes = barrier.arrived[w];
         if (lanes == 0) continue;
         // Thread counts are multiples of the warp size: a short or partly exited warp counts as a whole one.
-        arrived += (lanes & warps[w].live) == warps[w].live ? kLanes : count_lanes(lanes);
+        arrived += (lanes & warps[w].live) == warps[w].live ? warp_lanes : count_lanes(lanes);
       }
       if (arrived < barrier.expected) continue;
     }
@@ -321,10 +321,10 @@ void Block::open_barriers() {
       for (Group& group : warps[w].groups) {
         if (group.state != GroupState::at_barrier || group.barrier != id) continue;
         group.state = GroupState::runnable;
-        if (group.result_register == kNever) continue;
+        if (group.result_register == no_index) continue;
         std::byte* const slot = group.frame->registers + group.result_register;
         if (group.reduction == 1) {
-          for (uint32_t i = 0; i < kLanes; ++i) {
+          for (uint32_t i = 0; i < warp_lanes; ++i) {
             if (group.mask >> i & 1) std::memcpy(slot + 4 * i, &barrier.population, 4);
           }
         } else {
@@ -334,7 +334,7 @@ void Block::open_barriers() {
           lanes = truth ? lanes | group.mask : lanes & ~group.mask;
           std::memcpy(slot, &lanes, 4);
         }
-        group.result_register = kNever;
+        group.result_register = no_index;
       }
     }
     std::fill(barrier.arrived.begin(), barrier.arrived.end(), 0);

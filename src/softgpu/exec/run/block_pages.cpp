@@ -10,9 +10,9 @@
 namespace softgpu {
 namespace {
 
-constexpr size_t kPage = 4096;
-constexpr size_t kLargestSpare = 256 << 10;
-constexpr size_t kSpares = 4;  // shared and local memory of two blocks
+constexpr size_t page_bytes = 4096;
+constexpr size_t largest_spare = 256 << 10;
+constexpr size_t most_spares = 4;  // shared and local memory of two blocks
 
 struct Pages {
   std::byte* data;
@@ -44,7 +44,7 @@ BlockPages::BlockPages(size_t bytes) {
     std::memset(data_, 0, bytes);
     return;
   }
-  const size_t rounded = (bytes + kPage - 1) / kPage * kPage;
+  const size_t rounded = (bytes + page_bytes - 1) / page_bytes * page_bytes;
   void* const pages =
       mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (pages == MAP_FAILED) throw std::bad_alloc();
@@ -55,8 +55,8 @@ BlockPages::BlockPages(size_t bytes) {
 BlockPages::~BlockPages() {
   if (data_ == nullptr) return;
   auto& kept = spares().kept;
-  if (mapped_ <= kLargestSpare) {
-    if (kept.size() == kSpares) {  // the oldest makes room
+  if (mapped_ <= largest_spare) {
+    if (kept.size() == most_spares) {  // the oldest makes room
       munmap(kept.front().data, kept.front().mapped);
       kept.erase(kept.begin());
     }

@@ -44,9 +44,9 @@ TEST_CASE("no two blocks have the same memory") {
 }
 
 TEST_CASE("large memory goes back to the system, none is none") {
-  constexpr size_t kLarge = 64 << 20;
-  BlockPages large(kLarge);
-  large.data()[kLarge - 1] = std::byte{1};
+  constexpr size_t large_bytes = 64 << 20;
+  BlockPages large(large_bytes);
+  large.data()[large_bytes - 1] = std::byte{1};
   CHECK(BlockPages(0).data() == nullptr);
   BlockPages moved(std::move(large));
   CHECK(moved.data() != nullptr);

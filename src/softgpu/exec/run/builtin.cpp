@@ -45,9 +45,9 @@ void each_lane(const Warp& warp, const CallSite& site, F f) {
 // A NUL-terminated text in device memory; faults if it runs out of valid memory. Not longer than limit.
 std::string read_text(Warp& warp, const Instruction& in, uint64_t address, uint32_t lane,
                       uint32_t char_bytes = 1) {
-  constexpr size_t kLimit = 65536;
+  constexpr size_t most_characters = 65536;
   size_t length = 0;
-  for (; length < kLimit; ++length) {  // first check, then build: a fault must not skip a destructor
+  for (; length < most_characters; ++length) {  // first check, then build: a fault must not skip a destructor
     const uint64_t at = address + length * char_bytes;
     if (!address_is_valid(warp, at, char_bytes)) {
       raise_fault(warp, in, Fault::illegal_address, "illegal address of a text", at, lane);
@@ -130,13 +130,13 @@ void run_set_conditional(Warp& warp, const Instruction& in, const CallSite& site
   });
 }
 
-constexpr uint64_t kGridHandle = 1;
+constexpr uint64_t grid_handle = 1;
 
 // cudaCGGetIntrinsicHandle(scope): the grid's handle, 0 where grid synchronisation is not possible.
 void run_grid_handle(Warp& warp, const Instruction&, const CallSite& site) {
   const bool cooperative = warp.block->launch.request->cooperative;
   each_lane(warp, site,
-            [&](uint32_t, Arguments arguments) { arguments.set_result(cooperative ? kGridHandle : 0); });
+            [&](uint32_t, Arguments arguments) { arguments.set_result(cooperative ? grid_handle : 0); });
 }
 // cudaCGSynchronize(handle, flags)
 void run_grid_synchronize(Warp& warp, const Instruction& in, const CallSite& site) {
@@ -178,7 +178,7 @@ void run_grid_rank(Warp& warp, const Instruction& in, const CallSite& site) {
   const uint64_t linear =
       block.index.x + uint64_t{grid.x} * (block.index.y + uint64_t{grid.y} * block.index.z);
   each_lane(warp, site, [&](uint32_t lane, Arguments arguments) {
-    const uint64_t rank = linear * block.threads + warp.index * kLanes + lane;
+    const uint64_t rank = linear * block.threads + warp.index * warp_lanes + lane;
     write_word(warp, in, arguments.get(0), static_cast<uint32_t>(rank), lane);
     write_word(warp, in, arguments.get(1), 0, lane);
     arguments.set_result(0);
@@ -188,7 +188,7 @@ void run_grid_rank(Warp& warp, const Instruction& in, const CallSite& site) {
 }  // namespace
 
 std::span<const Builtin> builtins() {
-  static constexpr Builtin kBuiltins[] = {
+  static constexpr Builtin known_builtins[] = {
       {"vprintf", 2, false, run_printf},
       {"__assertfail", 5, false, run_assert},
       {"malloc", 1, false, run_malloc},
@@ -199,7 +199,7 @@ std::span<const Builtin> builtins() {
       {"cudaCGGetSize", 3, false, run_grid_size},
       {"cudaCGGetRank", 3, false, run_grid_rank},
   };
-  return kBuiltins;
+  return known_builtins;
 }
 
 }  // namespace softgpu

@@ -6,10 +6,10 @@
 namespace softgpu {
 namespace {
 
-constexpr size_t kMaxText = 65536;
+constexpr size_t max_printed_text = 65536;
 
 bool read_string(const PrintfReader& reader, uint64_t address, std::string& text, uint64_t& bad) {
-  for (uint64_t at = address; text.size() < kMaxText; ++at) {
+  for (uint64_t at = address; text.size() < max_printed_text; ++at) {
     if (!reader.readable(at, 1)) {
       bad = at;
       return false;
@@ -158,7 +158,7 @@ bool device_printf(const PrintfReader& reader, uint64_t format_address, uint64_t
         text.append(format, i, k - i + (kind != '\0' ? 1 : 0));
     }
     i = k;
-    if (text.size() > kMaxText) break;
+    if (text.size() > max_printed_text) break;
   }
   return true;
 }

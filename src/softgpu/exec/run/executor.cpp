@@ -14,16 +14,17 @@
 namespace softgpu {
 namespace {
 
-constexpr uint64_t kSlice = 1'000'000;  // warp instructions before another resident block has its turn
-constexpr uint64_t kPatience =
-    20'000'000;                      // before a further block is begun although this one has not finished
-constexpr size_t kMaxResident = 64;  // blocks per thread of a launch that is not cooperative
-constexpr uint32_t kChunks = 32;     // of a grid, at least, for each thread to take
-constexpr uint64_t kMaxSharedBytes = 16 << 20;
+constexpr uint64_t instructions_per_slice =
+    1'000'000;  // warp instructions before another resident block has its turn
+constexpr uint64_t patience_instructions =
+    20'000'000;  // before a further block is begun although this one has not finished
+constexpr size_t max_resident_blocks = 64;  // blocks per thread of a launch that is not cooperative
+constexpr uint32_t least_chunks = 32;       // of a grid, at least, for each thread to take
+constexpr uint64_t max_shared_bytes = 16 << 20;
 #ifdef __SANITIZE_THREAD__
-constexpr int kSavesSignalMask = 1;  // ThreadSanitizer calls handlers with all signals blocked
+constexpr int saves_signal_mask = 1;  // ThreadSanitizer calls handlers with all signals blocked
 #else
-constexpr int kSavesSignalMask = 0;  // the handler of a fault blocks none (SA_NODEFER)
+constexpr int saves_signal_mask = 0;  // the handler of a fault blocks none (SA_NODEFER)
 #endif
 
 enum class SliceResult : uint8_t { finished, running, at_grid_barrier, faulted };
@@ -35,15 +36,16 @@ class BlockRunner {
         worker_(worker),
         chunk_(launch.compiled != nullptr  // which takes neighbours itself
                    ? 1
-                   : std::clamp<uint64_t>(launch.blocks / (uint64_t{kChunks} * launch.multiprocessors), 1,
-                                          16)) {}
+                   : std::clamp<uint64_t>(launch.blocks / (uint64_t{least_chunks} * launch.multiprocessors),
+                                          1, 16)) {}
 
   void run() {
     uint64_t patience_used = 0;
     for (;;) {
       if (launch_.cancelled()) break;
-      const bool may_start = resident_.empty() || launch_.request->cooperative ||
-                             (patience_used >= kPatience && resident_.size() < kMaxResident);
+      const bool may_start =
+          resident_.empty() || launch_.request->cooperative ||
+          (patience_used >= patience_instructions && resident_.size() < max_resident_blocks);
       if (may_start && start_block()) patience_used = 0;
       if (resident_.empty()) break;
       bool all_wait = true;
@@ -59,7 +61,7 @@ class BlockRunner {
         standstill_.leave();
         if (result == SliceResult::faulted) return account();
         end_if_late(block);
-        if (result == SliceResult::running) patience_used += kSlice;
+        if (result == SliceResult::running) patience_used += instructions_per_slice;
         if (result == SliceResult::at_grid_barrier) arrive_at_grid_barrier(block);
         if (result == SliceResult::finished) {
           finish_block();
@@ -83,10 +85,11 @@ class BlockRunner {
     guard.escape = &escape;
     guard.warp = nullptr;
     SliceResult result = SliceResult::faulted;
-    const int jumped = sigsetjmp(escape, kSavesSignalMask);
+    const int jumped = sigsetjmp(escape, saves_signal_mask);
     if (jumped == 0) {
-      BlockStatus status = block.run(kSlice);
-      while (status == BlockStatus::finished && next_in_place(block)) status = block.run(kSlice);
+      BlockStatus status = block.run(instructions_per_slice);
+      while (status == BlockStatus::finished && next_in_place(block))
+        status = block.run(instructions_per_slice);
       result = status == BlockStatus::finished          ? SliceResult::finished
                : status == BlockStatus::at_grid_barrier ? SliceResult::at_grid_barrier
                                                         : SliceResult::running;
@@ -287,7 +290,7 @@ LaunchResult Executor::run(const Launch& launch, const MemoryMap& memory, const 
   state.blocks = blocks_xy * launch.grid.z;
   state.threads_per_block = static_cast<uint32_t>(threads);
   state.shared_bytes = kernel.dynamic_shared_offset + launch.dynamic_shared_bytes;
-  if (state.shared_bytes > kMaxSharedBytes) return refuse("too much shared memory");
+  if (state.shared_bytes > max_shared_bytes) return refuse("too much shared memory");
   const uint64_t stack = kernel.stack_bytes + (kernel.unbounded_stack ? launch.stack_bytes : 0);
   state.local_stride = (stack + 63) / 64 * 64;
   state.grid_id = ++state_->grids;

@@ -41,7 +41,7 @@ void on_memory_signal(int signal, siginfo_t* info, void* context) {
 
 // Of the access itself where a check stands in its place.
 AccessKind kind_of(const Warp& warp, const Instruction& in) {
-  return in.handler == run_checked ? warp.frame->function->checked[in.op[kCheckedOperand]].kind
+  return in.handler == run_checked ? warp.frame->function->checked[in.op[checked_operand]].kind
                                    : access_kind(in);
 }
 
@@ -52,7 +52,7 @@ uint32_t lane_at(const Warp& warp, const Instruction* in, uint64_t address) {
   if (!kind.known()) return first;
   const uint32_t operand = kind.step == AccessKind::Step::copy ? 1 : kind.address_operand;
   const uint32_t how = kind.step == AccessKind::Step::copy ? in->aux >> 4 : in->aux;
-  if (how & (memory_operand::kNoBase | memory_operand::kAddress32 | memory_operand::kSpaceMask)) return first;
+  if (how & (memory_operand::no_base | memory_operand::address32 | memory_operand::space_mask)) return first;
   for (uint32_t rest = warp.mask; rest != 0; rest &= rest - 1) {
     const auto lane = static_cast<uint32_t>(std::countr_zero(rest));
     uint64_t base;
@@ -125,7 +125,7 @@ void record_fault(const Warp& warp, const Instruction* in, Fault fault, const st
     const MemoryMap& memory = *block.launch.memory;
     if (fault == Fault::illegal_address && memory.describe) nearby = memory.describe(address, bytes);
   }
-  text += " (" + where_text(block, warp.index * kLanes + lane, in) + ")";
+  text += " (" + where_text(block, warp.index * warp_lanes + lane, in) + ")";
   block.launch.set_fault(fault, nearby.empty() ? text : text + ": " + nearby);
 }
 
@@ -154,7 +154,7 @@ bool address_is_in_known_memory(const Warp& warp, uint64_t address, uint64_t siz
   };
   const LaunchState& launch = warp.block->launch;
   if (inside(warp.shared_base, warp.shared_bytes)) return true;
-  if (inside(warp.local_base, warp.local_stride * kLanes)) return true;
+  if (inside(warp.local_base, warp.local_stride * warp_lanes)) return true;
   if (inside(warp.parameters, warp.parameter_bytes)) return true;
   if (inside(reinterpret_cast<uint64_t>(&launch.workspace), sizeof(launch.workspace))) return true;
   const auto& globals = launch.program->globals;

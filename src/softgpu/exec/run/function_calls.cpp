@@ -9,7 +9,7 @@
 namespace softgpu {
 namespace {
 
-constexpr uint32_t kMaxCallDepth = 4096;
+constexpr uint32_t max_call_depth = 4096;
 
 }  // namespace
 
@@ -18,25 +18,25 @@ void call_function(Warp& warp, const Instruction& in) {
   const CallSite& site = warp.frame->function->call_sites[static_cast<size_t>(in.immediate)];
   if (site.builtin != 0) return builtins()[site.builtin - 1].run(warp, in, site);
   uint32_t function = site.function, lanes = warp.mask;
-  if (function == kIndirectCall) {
+  if (function == indirect_call) {
     const auto* const targets = reinterpret_cast<const uint64_t*>(warp.registers + in.op[0]);
     const auto first = static_cast<uint32_t>(std::countr_zero(warp.mask));
     const uint64_t target = targets[first];
-    const uint64_t number = target - kFunctionAddressTag;
+    const uint64_t number = target - function_address_tag;
     if (number >= block.launch.program->functions.size() ||
         block.launch.program->functions[number].is_entry) {
       raise_fault(warp, in, Fault::illegal_instruction, "call through a pointer to no function", target,
                   first);
     }
     function = static_cast<uint32_t>(number);
-    for (uint32_t i = 0; i < kLanes; ++i) {
+    for (uint32_t i = 0; i < warp_lanes; ++i) {
       if (targets[i] != target) lanes &= ~(uint32_t{1} << i);
     }
   }
   Frame* const caller = warp.frame;
   const uint32_t local_offset = caller->local_offset + caller->function->local_bytes;
   const Function& callee = block.launch.program->functions[function];
-  if (local_offset + callee.local_bytes > warp.local_stride || caller->depth >= kMaxCallDepth) {
+  if (local_offset + callee.local_bytes > warp.local_stride || caller->depth >= max_call_depth) {
     raise_fault(warp, in, Fault::stack_overflow, "call stack overflow", 0,
                 static_cast<uint32_t>(std::countr_zero(warp.mask)));
   }
@@ -59,7 +59,7 @@ void call_function(Warp& warp, const Instruction& in) {
   frame->lanes = lanes;
   frame->local_offset = local_offset;
   for (const CallArgument& argument : site.arguments) {
-    for (uint32_t i = 0; i < kLanes; ++i) {
+    for (uint32_t i = 0; i < warp_lanes; ++i) {
       if (!(lanes >> i & 1)) continue;
       auto* const memory = reinterpret_cast<std::byte*>(warp.local_base + i * warp.local_stride);
       std::memcpy(memory + local_offset + argument.callee_offset,
@@ -70,7 +70,7 @@ void call_function(Warp& warp, const Instruction& in) {
   entered.mask = lanes;
   entered.frame = frame;
   resume(warp, entered);
-  warp.meet_pc = kNever;
+  warp.meet_pc = no_index;
 }
 
 void return_from_function(Warp& warp, const Instruction&) {
@@ -78,7 +78,7 @@ void return_from_function(Warp& warp, const Instruction&) {
   if (frame->parent == nullptr) return exit_lanes(warp);
   const uint32_t lanes = warp.mask;
   for (const CallArgument& result : frame->site->results) {
-    for (uint32_t i = 0; i < kLanes; ++i) {
+    for (uint32_t i = 0; i < warp_lanes; ++i) {
       if (!(lanes >> i & 1)) continue;
       auto* const memory = reinterpret_cast<std::byte*>(warp.local_base + i * warp.local_stride);
       std::memcpy(memory + frame->parent->local_offset + result.caller_offset,
@@ -95,7 +95,7 @@ void return_from_function(Warp& warp, const Instruction&) {
   if (frame->lanes == 0) warp.block->release_frame(warp, frame);
   if (warp.group_mask == 0 && warp.groups.empty()) {
     resume(warp, back);
-    warp.meet_pc = kNever;
+    warp.meet_pc = no_index;
     return;
   }
   push_group(warp, back);

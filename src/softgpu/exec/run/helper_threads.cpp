@@ -14,10 +14,10 @@ namespace softgpu {
 namespace {
 
 // A program that waits for each launch takes 30 to 70 us to the next one.
-constexpr std::chrono::microseconds kBetweenLaunches(120);
-constexpr std::chrono::microseconds kForTheLast(50);
+constexpr std::chrono::microseconds wait_between_launches(120);
+constexpr std::chrono::microseconds wait_for_the_last(50);
 // From a launch to the wait for it, in Python.
-constexpr std::chrono::microseconds kMoment(10);
+constexpr std::chrono::microseconds launch_to_wait(10);
 
 }  // namespace
 
@@ -50,7 +50,7 @@ struct HelperThreads::State {
   }
 
   void serve(std::chrono::microseconds awake_for) {
-    gpupool::Patience patience(awake_for), moment(kMoment);
+    gpupool::Patience patience(awake_for), moment(launch_to_wait);
     gpupool::MutexLock lock(mutex);
     for (;;) {
       ++awake;
@@ -84,7 +84,7 @@ struct HelperThreads::State {
   }
 };
 
-HelperThreads::HelperThreads(unsigned count) : HelperThreads(count, kBetweenLaunches) {}
+HelperThreads::HelperThreads(unsigned count) : HelperThreads(count, wait_between_launches) {}
 
 HelperThreads::HelperThreads(unsigned count, std::chrono::microseconds awake)
     : state_(std::make_unique<State>()) {
@@ -138,7 +138,7 @@ void HelperThreads::share(unsigned helpers, const std::function<void(uint32_t)>&
     state_->work.notify_all();
   }
   part(0);
-  static thread_local gpupool::Patience patience(kForTheLast);
+  static thread_local gpupool::Patience patience(wait_for_the_last);
   patience.spin([&job] { return job.working == 0; });
   gpupool::MutexLock lock(state_->mutex);
   state_->remove(job);  // nobody joins any more

@@ -1,5 +1,5 @@
-// Work that several threads share: who joins has left before share() returns, whoever else shares at that
-// time.
+// Work that several threads share: a thread that joins has left before share() returns, whoever else shares
+// at that time.
 #include "softgpu/exec/run/helper_threads.h"
 
 #include <atomic>
@@ -110,14 +110,14 @@ TEST_CASE("a call that a helper takes is made once, whatever else there is to do
 }
 
 TEST_CASE("a helper that is awake takes calls") {
-  constexpr unsigned kEnough = 100;
+  constexpr unsigned enough = 100;
   std::atomic<unsigned> made{0};
   unsigned taken = 0;
   {
     // Long, for machines that are busy with other things.
     HelperThreads helpers(2, std::chrono::milliseconds(200));
     const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-    while (taken < kEnough && std::chrono::steady_clock::now() < end) {
+    while (taken < enough && std::chrono::steady_clock::now() < end) {
       std::atomic<uint32_t> come{0};
       helpers.share(1, [&come](uint32_t) {  // after which one of them is awake
         ++come;
@@ -126,7 +126,7 @@ TEST_CASE("a helper that is awake takes calls") {
       taken += helpers.in_a_moment([&made] { ++made; }) ? 1 : 0;
     }
   }
-  CHECK(taken == kEnough);
+  CHECK(taken == enough);
   CHECK(made == taken);
 }
 

@@ -8,7 +8,7 @@
 namespace softgpu {
 namespace {
 
-constexpr size_t kRoom = 4 << 20;
+constexpr size_t needed_room = 4 << 20;
 
 // The lowest address of this thread's stack; the highest there is where that cannot be told.
 uintptr_t lowest_of_stack() {
@@ -26,7 +26,7 @@ uintptr_t lowest_of_stack() {
 bool has_room_for_kernels() {
   static thread_local const uintptr_t lowest = lowest_of_stack();
   const auto here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
-  return here > lowest && here - lowest >= kRoom;
+  return here > lowest && here - lowest >= needed_room;
 }
 
 }  // namespace softgpu

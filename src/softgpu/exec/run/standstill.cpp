@@ -62,8 +62,8 @@ void Standstill::tell() {
 }
 
 Standstill::Clock::time_point Standstill::device_now() const {
-  // Without the lock where nothing stands still, which is nearly always. Who is held up between looking at
-  // the clock and taking off what was stood would take off too much if work stood still meanwhile.
+  // Without the lock where nothing stands still, which is nearly always. A thread that is held up between
+  // looking at the clock and taking off what was stood would take off too much if work stood still meanwhile.
   const auto stood = stood_.load();
   if (!on()) {
     const auto now = Clock::now();

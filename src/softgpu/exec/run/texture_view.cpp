@@ -9,7 +9,7 @@
 namespace softgpu {
 namespace {
 
-constexpr int64_t kOutside = -1;
+constexpr int64_t outside_texture = -1;
 
 int64_t modulo(int64_t value, int64_t by) {
   return (value % by + by) % by;
@@ -20,7 +20,7 @@ int64_t inside(int64_t index, int64_t size, TextureView::Edge edge, bool normali
   if (index >= 0 && index < size) return index;
   switch (edge) {
     case TextureView::Edge::border:
-      return kOutside;
+      return outside_texture;
     case TextureView::Edge::wrap:
       if (normalized) return modulo(index, size);
       break;
@@ -93,9 +93,9 @@ bool gives_integers(const TextureView& view) {
   return wide || (view.integers && !floating);
 }
 
-// The element at whole coordinates, each of which is an element or kOutside.
+// The element at whole coordinates, each of which is an element or outside_texture.
 void texel(const TextureView& view, const int64_t (&at)[3], uint32_t result[4]) {
-  const bool outside = at[0] == kOutside || at[1] == kOutside || at[2] == kOutside;
+  const bool outside = at[0] == outside_texture || at[1] == outside_texture || at[2] == outside_texture;
   const uint32_t size = view.element_bytes() / view.channels;
   const uint64_t address = view.address + static_cast<uint64_t>(at[2]) * view.slice +
                            static_cast<uint64_t>(at[1]) * view.pitch +

@@ -48,10 +48,10 @@ namespace softgpu {
 struct Block;
 struct TextureView;
 
-inline constexpr uint32_t kLanes = 32;
-inline constexpr uint32_t kFullMask = 0xffffffffu;
-inline constexpr int32_t kBranchBudget = 16384;  // backward branches before another warp has its turn
-inline constexpr uint32_t kNever = 0xffffffffu;
+inline constexpr uint32_t warp_lanes = 32;
+inline constexpr uint32_t full_mask = 0xffffffffu;
+inline constexpr int32_t full_branch_budget = 16384;  // backward branches before another warp has its turn
+inline constexpr uint32_t no_index = 0xffffffffu;
 
 struct Frame {
   const Function* function = nullptr;
@@ -78,19 +78,19 @@ struct Group {
   Frame* frame = nullptr;
   GroupState state = GroupState::runnable;
   uint8_t barrier = 0;
-  uint32_t result_register = kNever;  // predicate or 32-bit register that bar.red writes at opening
-  uint32_t reduction = 0;             // 0 popc, 1 and, 2 or
+  uint32_t result_register = no_index;  // predicate or 32-bit register that bar.red writes at opening
+  uint32_t reduction = 0;               // 0 popc, 1 and, 2 or
   uint64_t last_run = 0;
 };
 
 struct Warp {
   // Read by every handler.
   std::byte* registers = nullptr;
-  uint32_t mask = 0;                           // lanes that execute this instruction
-  uint32_t group_mask = 0;                     // lanes of the running group
-  uint32_t pc = 0;                             // of the next instruction
-  uint32_t meet_pc = kNever;                   // the scheduler looks in when pc gets here; 0: at once
-  alignas(64) int32_t lane_mask[kLanes] = {};  // `mask` expanded to 0 / -1, valid unless mask is full
+  uint32_t mask = 0;                               // lanes that execute this instruction
+  uint32_t group_mask = 0;                         // lanes of the running group
+  uint32_t pc = 0;                                 // of the next instruction
+  uint32_t meet_pc = no_index;                     // the scheduler looks in when pc gets here; 0: at once
+  alignas(64) int32_t lane_mask[warp_lanes] = {};  // `mask` expanded to 0 / -1, valid unless mask is full
   uint32_t expanded_mask = 0;
 
   bool keeps_shapes = false;  // every access goes by its handler, so the slots of address shapes are right
@@ -128,20 +128,20 @@ struct LaneMasks {
     }
   }
 };
-inline constexpr LaneMasks kLaneMasks;
+inline constexpr LaneMasks lane_masks;
 
 inline void set_mask(Warp& warp, uint32_t mask) {
   warp.mask = mask;
-  if (mask != kFullMask && mask != warp.expanded_mask) {
-    for (uint32_t i = 0; i < kLanes; i += 8)
-      std::memcpy(warp.lane_mask + i, kLaneMasks.of[mask >> i & 255], sizeof(kLaneMasks.of[0]));
+  if (mask != full_mask && mask != warp.expanded_mask) {
+    for (uint32_t i = 0; i < warp_lanes; i += 8)
+      std::memcpy(warp.lane_mask + i, lane_masks.of[mask >> i & 255], sizeof(lane_masks.of[0]));
     warp.expanded_mask = mask;
   }
 }
 
 // std::popcount is a call where the processor may lack the instruction.
 inline uint32_t count_lanes(uint32_t mask) {
-  if (mask == kFullMask) return kLanes;
+  if (mask == full_mask) return warp_lanes;
   mask -= mask >> 1 & 0x55555555u;
   mask = (mask & 0x33333333u) + (mask >> 2 & 0x33333333u);
   return ((mask + (mask >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24;

@@ -11,7 +11,7 @@ namespace {
 // A warp's branch budget ends its turn; then, if its lanes are divided, those that wait longest go on even
 // from a higher pc. The budget falls each time that this was needed, so that kernels whose lanes wait for
 // each other (locks) are not held up while ordinary loops keep their lanes together.
-constexpr int32_t kLeastBudget = 256;
+constexpr int32_t least_budget = 256;
 
 bool runs_before(const Group& a, const Group& b) {
   if (a.frame->depth != b.frame->depth) return a.frame->depth > b.frame->depth;
@@ -40,7 +40,7 @@ bool select_group(Warp& warp, bool rotate) {
     resume(warp, groups[0]);
     groups.clear();
     warp.rotated = rotate;
-    warp.meet_pc = kNever;
+    warp.meet_pc = no_index;
     return true;
   }
   auto best = groups.end();
@@ -66,7 +66,7 @@ bool select_group(Warp& warp, bool rotate) {
     it = same ? groups.erase(it) : it + 1;
   }
   warp.rotated = rotate;
-  warp.meet_pc = kNever;
+  warp.meet_pc = no_index;
   if (!rotate) {
     for (const Group& other : groups) {
       const bool may_meet = other.state == GroupState::runnable || other.state == GroupState::converging;
@@ -191,7 +191,7 @@ bool begin_turn(Warp& warp) {
                         return group.state == GroupState::runnable;
                       }) > 1;
   warp.yield_requested = false;
-  if (rotate) warp.budget_limit = std::max(kLeastBudget, warp.budget_limit / 2);
+  if (rotate) warp.budget_limit = std::max(least_budget, warp.budget_limit / 2);
   warp.branch_budget = warp.budget_limit;
   return rotate;
 }
@@ -299,7 +299,8 @@ void repeat_for(Warp& warp, uint32_t lanes) {
 void block_on_barrier(Warp& warp, const Instruction& in, uint32_t id, uint32_t expected, bool wait,
                       uint32_t reduction, uint32_t result_register, uint32_t predicate) {
   Block& block = *warp.block;
-  if (id >= kBarriers) raise_fault(warp, in, Fault::illegal_instruction, "barrier number out of range", id);
+  if (id >= block_barriers)
+    raise_fault(warp, in, Fault::illegal_instruction, "barrier number out of range", id);
   Barrier& barrier = block.barriers[id];
   block.barriers_in_use |= uint32_t{1} << id;
   if (expected != 0) barrier.expected = expected;
@@ -315,7 +316,7 @@ void block_on_barrier(Warp& warp, const Instruction& in, uint32_t id, uint32_t e
     Group& group = add_group(warp, warp.mask, warp.pc);
     group.state = GroupState::at_barrier;
     group.barrier = static_cast<uint8_t>(id);
-    group.result_register = reduction != 0 ? result_register : kNever;
+    group.result_register = reduction != 0 ? result_register : no_index;
     group.reduction = reduction;
     detach_lanes(warp);
     warp.meet_pc = 0;

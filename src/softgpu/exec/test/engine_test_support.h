@@ -16,7 +16,7 @@
 
 namespace softgpu::testing {
 
-inline const std::string kHeader = ".version 9.0\n.target sm_120a\n.address_size 64\n";
+inline const std::string ptx_header = ".version 9.0\n.target sm_120a\n.address_size 64\n";
 
 inline CompileResult compile_one(const std::string& text, const Checks& checks = {}) {
   const std::string_view view = text;
@@ -44,12 +44,12 @@ class Parameters {
 // A device of one megabyte, two threads, and the program under test.
 class Machine {
  public:
-  static constexpr size_t kArenaBytes = 1 << 20;
+  static constexpr size_t arena_bytes = 1 << 20;
 
   explicit Machine(const std::string& ptx, unsigned threads = 2, const Checks& checks = {})
       : executor(threads) {
-    arena = static_cast<std::byte*>(std::aligned_alloc(4096, kArenaBytes));
-    std::memset(arena, 0, kArenaBytes);
+    arena = static_cast<std::byte*>(std::aligned_alloc(4096, arena_bytes));
+    std::memset(arena, 0, arena_bytes);
     compiled = compile_one(ptx, checks);
     if (!compiled.program) return;
     image = Image::create(compiled.program,
@@ -88,7 +88,7 @@ class Machine {
     launch.cooperative = cooperative;
     MemoryMap memory;
     memory.primary_begin = address(0);
-    memory.primary_end = address(kArenaBytes);
+    memory.primary_end = address(arena_bytes);
     memory.contains = extra_memory;
     memory.describe = describe_memory;
     launch.time_limit = time_limit;
@@ -119,7 +119,7 @@ template <class D, class A, class B = A, class C = A>
 std::vector<D> evaluate(const std::string& body, const std::vector<A>& a, const std::vector<B>& b = {},
                         const std::vector<C>& c = {}, std::string* error = nullptr) {
   std::string text =
-      kHeader +
+      ptx_header +
       ".visible .entry k(.param .u64 pd, .param .u64 pa, .param .u64 pb, .param .u64 pc, .param .u32 n)\n{\n";
   text +=
       ".reg .pred %p, %q, %in; .reg .b32 %t<10>; .reg .b64 %x<10>, %ad<4>, %i; .reg .b16 %h<10>; .reg .b32 "

@@ -7,21 +7,21 @@
 #include "softgpu/exec/test/engine_test_support.h"
 
 using namespace softgpu;
-using softgpu::testing::kHeader;
 using softgpu::testing::Machine;
 using softgpu::testing::Parameters;
+using softgpu::testing::ptx_header;
 
 namespace {
 
-constexpr uint32_t kWords = 1024;               // of data, at kData
-constexpr size_t kData = 16384, kCopy = 32768;  // offsets in the arena
-constexpr int kOffsets[] = {0, 4, -8, 64, 0};   // bytes, as the kernels write them
+constexpr uint32_t word_count = 1024;                       // of data, at data_offset
+constexpr size_t data_offset = 16384, copy_offset = 32768;  // offsets in the arena
+constexpr int kernel_offsets[] = {0, 4, -8, 64, 0};         // bytes, as the kernels write them
 
 // out[t] = sum over k of (k + 1) * word(first[t] + offset k), for threads with take[t].
 // The first 4 KiB of the arena: out, then first (bytes), then take.
 std::string reading(bool shared) {
   const std::string space = shared ? "shared" : "global", at = shared ? "%a" : "%x2";
-  return kHeader +
+  return ptx_header +
          ".visible .entry k(.param .u64 p)\n{\n.reg .pred %p<4>; .reg .b32 %r<20>, %tid, %a, %i; .reg .b64 "
          "%x<8>, %out, %slot;\n.shared .align 16 .b8 buffer[4096];\n"
          "ld.param.u64 %out, [p]; mov.u32 %tid, %tid.x; mad.wide.u32 %slot, %tid, 4, %out;\n"
@@ -48,8 +48,8 @@ std::string reading(bool shared) {
 
 // Threads with take[t] write t + 1 and t + 101 at their place and the one behind (places are two words
 // apart).
-const std::string kWriting =
-    kHeader +
+const std::string writing_program =
+    ptx_header +
     ".visible .entry k(.param .u64 p)\n{\n.reg .pred %p<4>; .reg .b32 %r<20>, %tid; .reg .b64 %x<8>, %out, "
     "%slot;\n"
     "ld.param.u64 %out, [p]; mov.u32 %tid, %tid.x; mad.wide.u32 %slot, %tid, 4, %out;\n"
@@ -82,7 +82,7 @@ std::vector<std::pair<const char*, Pattern>> takers(uint32_t seed) {
           {"any", [random](uint32_t) { return static_cast<uint32_t>((*random)() & 1); }}};
 }
 
-constexpr uint32_t kThreads = 64;
+constexpr uint32_t thread_count = 64;
 
 }  // namespace
 
@@ -91,26 +91,26 @@ TEST_CASE("loads of any shape read what lane by lane would read") {
     Machine machine(reading(shared));
     INFO(machine.compiled.log);
     REQUIRE(machine.image != nullptr);
-    auto* const data = machine.at<uint32_t>(kData);
-    for (uint32_t i = 0; i < kWords; ++i) data[i] = i * 2654435761u;
+    auto* const data = machine.at<uint32_t>(data_offset);
+    for (uint32_t i = 0; i < word_count; ++i) data[i] = i * 2654435761u;
     for (uint32_t seed = 0; seed < 8; ++seed) {
       for (const auto& [shape, place] : patterns(seed)) {
         for (const auto& [which, take] : takers(seed)) {
           auto* const first = machine.at<uint32_t>(1024);
           auto* const taken = machine.at<uint32_t>(2048);
-          for (uint32_t t = 0; t < kThreads; ++t) {
+          for (uint32_t t = 0; t < thread_count; ++t) {
             first[t] = 4 * place(t);
             taken[t] = take(t);
           }
           const LaunchResult result =
-              machine.run({1, 1, 1}, {kThreads, 1, 1}, Parameters().add(machine.address(0)));
+              machine.run({1, 1, 1}, {thread_count, 1, 1}, Parameters().add(machine.address(0)));
           INFO(shape << ", " << which << (shared ? ", shared " : ", global ") << result.detail);
           REQUIRE(result.fault == Fault::none);
           bool same = true;
-          for (uint32_t t = 0; t < kThreads; ++t) {
+          for (uint32_t t = 0; t < thread_count; ++t) {
             uint32_t sum = 0;
             for (uint32_t k = 0; taken[t] != 0 && k < 5; ++k) {
-              sum += (k + 1) * data[(static_cast<int>(first[t]) + kOffsets[k]) / 4];
+              sum += (k + 1) * data[(static_cast<int>(first[t]) + kernel_offsets[k]) / 4];
             }
             same &= machine.at<uint32_t>(0)[t] == sum;
           }
@@ -122,7 +122,7 @@ TEST_CASE("loads of any shape read what lane by lane would read") {
 }
 
 TEST_CASE("stores of any shape write active lanes' memory and no other") {
-  Machine machine(kWriting);
+  Machine machine(writing_program);
   INFO(machine.compiled.log);
   REQUIRE(machine.image != nullptr);
   for (uint32_t seed = 0; seed < 8; ++seed) {
@@ -130,12 +130,12 @@ TEST_CASE("stores of any shape write active lanes' memory and no other") {
       for (const auto& [which, take] : takers(seed)) {
         auto* const first = machine.at<uint32_t>(1024);
         auto* const taken = machine.at<uint32_t>(2048);
-        auto* const copy = machine.at<uint32_t>(kCopy);
+        auto* const copy = machine.at<uint32_t>(copy_offset);
         std::vector<uint32_t> expected(4096, 0xabababab);
         std::memcpy(copy, expected.data(), 4096 * sizeof(uint32_t));
         // One instruction after the other, the higher lane last; the warps' own order is not defined, so that
         // the second gets places of its own.
-        for (uint32_t t = 0; t < kThreads; ++t) {
+        for (uint32_t t = 0; t < thread_count; ++t) {
           first[t] = 4 * (place(t) % 200 + t / 32 * 1024);
           taken[t] = take(t);
         }
@@ -154,7 +154,7 @@ TEST_CASE("stores of any shape write active lanes' memory and no other") {
           }
         }
         const LaunchResult result =
-            machine.run({1, 1, 1}, {kThreads, 1, 1}, Parameters().add(machine.address(0)));
+            machine.run({1, 1, 1}, {thread_count, 1, 1}, Parameters().add(machine.address(0)));
         INFO(shape << ", " << which << " " << result.detail);
         REQUIRE(result.fault == Fault::none);
         CHECK(std::memcmp(copy, expected.data(), 4096 * sizeof(uint32_t)) == 0);
@@ -166,7 +166,7 @@ TEST_CASE("stores of any shape write active lanes' memory and no other") {
 TEST_CASE("an access through a register that was good for another offset faults by its own address") {
   auto fault = [](const std::string& second) {
     Machine machine(
-        kHeader +
+        ptx_header +
         ".visible .entry k(.param .u64 p)\n{\n.reg .b32 %r<4>, %tid, %a; .reg .b64 %x<4>;\n.shared "
         ".align 16 .b8 buffer[128];\nld.param.u64 %x1, [p]; mov.u32 %tid, %tid.x; mad.wide.u32 "
         "%x2, %tid, 4, %x1; mov.u32 %a, buffer; mad.lo.u32 %a, %tid, 4, %a;\n"
@@ -189,7 +189,7 @@ TEST_CASE("an access through a register that was good for another offset faults 
 
 TEST_CASE("lanes of one warp that wait for each other all come on") {
   // Each lane waits until the lane above it has gone: the last one, which the code puts last, goes first.
-  Machine chain(kHeader +
+  Machine chain(ptx_header +
                 ".visible .entry k(.param .u64 p)\n{\n.reg .pred %p<4>; .reg .b32 %r<8>, %tid; .reg .b64 "
                 "%out, %slot;\nld.param.u64 %out, [p]; mov.u32 %tid, %tid.x; mad.wide.u32 %slot, %tid, 4, "
                 "%out; setp.eq.u32 %p1, %tid, 31; @%p1 bra GO;\n"
@@ -200,7 +200,7 @@ TEST_CASE("lanes of one warp that wait for each other all come on") {
   for (uint32_t t = 0; t < 32; ++t) CHECK(chain.at<uint32_t>(0)[t] == t + 1);
 
   // Two lanes hand a ball to each other a hundred times.
-  Machine ball(kHeader +
+  Machine ball(ptx_header +
                ".visible .entry k(.param .u64 p)\n{\n.reg .pred %p<4>; .reg .b32 %r<8>, %tid; .reg .b64 "
                "%out;\nld.param.u64 %out, [p]; mov.u32 %tid, %tid.x; mov.u32 %r3, 0;\n"
                "ROUND: and.b32 %r4, %r3, 1; setp.ne.u32 %p3, %r4, %tid; @%p3 bra NEXT;\n"

@@ -22,7 +22,7 @@ TEST_CASE("local memory is each thread's own, by space and by generic address") 
 }
 
 TEST_CASE("parameters are chosen among by their addresses, of 32 and of 64 bits") {
-  const std::string text = softgpu::testing::kHeader + R"(
+  const std::string text = softgpu::testing::ptx_header + R"(
 .func (.param .b32 result) second_if(.param .b32 a, .param .b32 b, .param .b32 second)
 { .reg .pred %p; .reg .b32 %r<5>;
   ld.param.b32 %r1, [second]; setp.ne.b32 %p, %r1, 0;

@@ -11,7 +11,7 @@ namespace softgpu::testing {
 
 // A kernel with one pointer parameter, loaded into %out; %tid and %gid hold the thread's place.
 inline std::string kernel(const std::string& body, const std::string& before = "") {
-  return kHeader + before +
+  return ptx_header + before +
          ".visible .entry k(.param .u64 p)\n{\n.reg .pred %p<8>; .reg .b16 %h<8>; .reg .b32 %r<40>, %tid, "
          "%gid, %n; .reg .b64 %x<20>, %out, %slot;\n"
          ".reg .f32 %f<8>;\n"

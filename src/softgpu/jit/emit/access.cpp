@@ -9,7 +9,7 @@ namespace {
 
 // The same amount from lane to lane?
 bool in_a_row(const Offsets& offsets, int64_t step) {
-  for (uint32_t l = 0; l < kLanes; ++l) {
+  for (uint32_t l = 0; l < warp_lanes; ++l) {
     if (offsets[l] != offsets[0] + l * step) return false;
   }
   return true;
@@ -131,7 +131,7 @@ void Emitter::emit_shaped_access(const LoweredInstruction& in, const Memory& acc
   distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
   const uint64_t elements = span / access.element;
   if (row && access.count == 1) {
-    if (access.loads && !access.shared) fetch_ahead(pointer, kLanes * access.bytes);
+    if (access.loads && !access.shared) fetch_ahead(pointer, warp_lanes * access.bytes);
     return emit_row(in, access, pointer);
   }
   if (elements > 128 || (!access.loads && (!row || access.count > 4)) ||
@@ -153,7 +153,7 @@ void Emitter::emit_shaped_access(const LoweredInstruction& in, const Memory& acc
   const std::string read = set("load " + wide + ", ptr " + pointer + ", align " + number(access.element));
   for (uint32_t k = 0; k < access.count; ++k) {
     std::string choice;
-    for (uint32_t l = 0; l < kLanes; ++l)
+    for (uint32_t l = 0; l < warp_lanes; ++l)
       choice +=
           (l ? ", " : "") + element_index(static_cast<uint64_t>(offsets[l] - *least) / access.element + k);
     store_result(
@@ -170,9 +170,9 @@ void Emitter::emit_interleaved_store(const LoweredInstruction& in, const Memory&
   for (uint32_t k = 0; k < access.count; ++k)
     parts.push_back(narrowed(access, vector(stored_value(in, access, k)), false));
   std::string interleave;
-  for (uint32_t l = 0; l < kLanes; ++l) {
+  for (uint32_t l = 0; l < warp_lanes; ++l) {
     for (uint32_t k = 0; k < access.count; ++k)
-      interleave += (interleave.empty() ? "" : ", ") + element_index(k * kLanes + l);
+      interleave += (interleave.empty() ? "" : ", ") + element_index(k * warp_lanes + l);
   }
   const std::string twice = "<64 x " + access.memory_scalar + ">";
   std::string all_parts = parts[0] + ", " + access.memory_vector + " " + parts[1],
@@ -188,7 +188,7 @@ void Emitter::emit_interleaved_store(const LoweredInstruction& in, const Memory&
     all_parts = low_half + ", " + twice + " " + high_half;
     type = twice;
   }
-  const std::string total = std::to_string(kLanes * access.count);
+  const std::string total = std::to_string(warp_lanes * access.count);
   const std::string mixed =
       set("shufflevector " + type + " " + all_parts + ", <" + total + " x i32> <" + interleave + ">");
   line("store <" + total + " x " + access.memory_scalar + "> " + mixed + ", ptr " + pointer + ", align " +
@@ -212,8 +212,9 @@ void Emitter::emit_blended_load(const Memory& access, const std::string& pointer
       continue;
     }
     std::string choice;
-    for (uint32_t l = 0; l < kLanes; ++l)
-      choice += (l ? ", " : "") + element_index((*access.address.offsets)[l] == distinct[d] ? kLanes + l : l);
+    for (uint32_t l = 0; l < warp_lanes; ++l)
+      choice +=
+          (l ? ", " : "") + element_index((*access.address.offsets)[l] == distinct[d] ? warp_lanes + l : l);
     blended = set("shufflevector " + type + " " + blended + ", " + type + " " + every + ", <32 x i32> <" +
                   choice + ">");
   }
@@ -223,13 +224,13 @@ void Emitter::emit_blended_load(const Memory& access, const std::string& pointer
 // How many lanes' addresses are a row, if any are: a block less than a warp wide has a row of its own for
 // each y.
 uint32_t Emitter::row_lanes() const {
-  return block_.x == 8 || block_.x == 16 ? block_.x : kLanes;
+  return block_.x == 8 || block_.x == 16 ? block_.x : warp_lanes;
 }
 
 // Rows of `lanes` lanes each, from `pointers` on.
 void Emitter::emit_rows(const LoweredInstruction& in, const Memory& access,
                         const std::vector<std::string>& pointers, uint32_t lanes) {
-  if (lanes == kLanes) return emit_row(in, access, pointers[0]);
+  if (lanes == warp_lanes) return emit_row(in, access, pointers[0]);
   const std::string type = "<" + number(lanes) + " x " + access.memory_scalar + ">";
   const std::string mask = "<" + number(lanes) + " x i1>";
   const std::string suffix = ".v" + number(lanes) + access.memory_scalar + ".p0";
@@ -278,7 +279,7 @@ void Emitter::emit_scattered_access(const LoweredInstruction& in, const Memory& 
   if (access.count == 1) {
     const uint32_t lanes = row_lanes();
     std::string begins, steps;
-    for (uint32_t l = 0; l < kLanes; ++l) {
+    for (uint32_t l = 0; l < warp_lanes; ++l) {
       begins += (l ? ", " : "") + element_index(l / lanes * lanes);
       steps += (l ? ", i64 " : "i64 ") + number(uint64_t{l % lanes} * access.bytes);
     }
@@ -288,7 +289,7 @@ void Emitter::emit_scattered_access(const LoweredInstruction& in, const Memory& 
     const std::string strays = mask_of_lanes(set("icmp ne <32 x i64> " + addresses + ", " + rows));
     std::string good = set("icmp eq i32 " + set("and i32 " + strays + ", " + mask_) + ", 0");
     std::vector<std::string> firsts;
-    for (uint32_t l = 0; l < kLanes; l += lanes) {
+    for (uint32_t l = 0; l < warp_lanes; l += lanes) {
       firsts.push_back(set("extractelement <32 x i64> " + addresses + ", i32 " + number(l)));
       const std::string inside =
           within_window(access.shared, firsts.back(), uint64_t{access.bytes} * lanes, access.bytes);

@@ -2,9 +2,9 @@
 //
 // Every register is a local variable of the function (LLVM turns those into values), a scalar where all lanes
 // are known to agree. Each basic block has a mask of the lanes that wait to run it; after a block the lowest
-// block in the code with waiting lanes is next, as in the interpreter. What has no code of its own calls the
-// interpreter's handler; what may have to wait stores the registers and leaves to the interpreter, which goes
-// on at the same instruction.
+// block in the code with waiting lanes is next, as in the interpreter. An instruction without code of its own
+// calls the interpreter's handler; one that may have to wait stores the registers and leaves to the
+// interpreter, which goes on at the same instruction.
 //
 // Knowledge about registers is found by making the code again until nothing new was learned: so it cannot
 // differ from what the code does.

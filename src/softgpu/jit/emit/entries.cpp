@@ -32,12 +32,12 @@ void Emitter::emit_head() {
 
 // Lanes of the warp at the block's beginning: a constant, but for the last warp of some shapes.
 std::string Emitter::lanes_at_start() {
-  const uint32_t threads = block_.x * block_.y * block_.z, rest = threads % kLanes;
+  const uint32_t threads = block_.x * block_.y * block_.z, rest = threads % warp_lanes;
   if (rest == 0) return "-1";
   const std::string part = number((uint32_t{1} << rest) - 1);
-  if (threads < kLanes) return part;
-  return set("select i1 " + set("icmp eq i32 %warp_index, " + number(threads / kLanes)) + ", i32 " + part +
-             ", i32 -1");
+  if (threads < warp_lanes) return part;
+  return set("select i1 " + set("icmp eq i32 %warp_index, " + number(threads / warp_lanes)) + ", i32 " +
+             part + ", i32 -1");
 }
 
 // Behind a warp's last lane, or its barrier.
@@ -46,12 +46,12 @@ void Emitter::emit_next_warp() {
   if (graph_.has_entries) {
     line("br i1 %fast, label %ended, label %alone");
     label("alone");
-    leave(number(kFinished));
+    leave(number(outcome_finished));
     label("ended");
   }
   if (graph_.has_barriers) {
     line("store i32 0, ptr %live_at");
-    line("store i32 " + std::to_string(static_cast<int32_t>(kEnded)) + ", ptr %entry_at");
+    line("store i32 " + std::to_string(static_cast<int32_t>(ended_entry)) + ", ptr %entry_at");
   }
   line("br label %next_warp");
   label("next_warp");
@@ -71,7 +71,7 @@ void Emitter::emit_next_warp() {
     line("store i32 " + rounds + ", ptr %rounds");
     line("br i1 " + set("icmp ne i32 " + rounds + ", 0") + ", label %head, label %rounds_over, !prof !1");
     label("rounds_over");
-    leave(number(kRoundsOver));
+    leave(number(outcome_rounds_over));
   } else {
     line("br label %block_over");
   }
@@ -80,7 +80,7 @@ void Emitter::emit_next_warp() {
   line("store i32 " + x + ", ptr %x");
   line("br i1 " + set("icmp ult i32 " + x + ", %block_end") + ", label %next_block, label %blocks_over");
   label("blocks_over");
-  leave(number(kFinished));
+  leave(number(outcome_finished));
   label("next_block");
   line("store i32 " + x + ", ptr %block_x");
   line(graph_.has_barriers ? "br label %reset" : "br label %head");
@@ -113,13 +113,13 @@ void Emitter::emit_reset() {
 void Emitter::emit_entries() {
   // All warps: from the beginning, or from a barrier.
   label("fast_head");
-  if (graph_.has_loops) line("store i32 " + number(kBranchBudget) + ", ptr %budget");
+  if (graph_.has_loops) line("store i32 " + number(full_branch_budget) + ", ptr %budget");
   const std::string lanes = graph_.has_barriers ? set("load i32, ptr %live_at") : lanes_at_start();
   line("store i32 " + lanes + ", ptr %live");
   line("store i32 " + lanes + ", ptr %owned");
   if (graph_.has_barriers) {
     line("switch i32 " + set("load i32, ptr %entry_at") + ", label %next_warp [");
-    line("  i32 " + number(kStart) + ", label %start");
+    line("  i32 " + number(start_entry) + ", label %start");
     for (uint32_t b = 1; b < graph_.blocks.size(); ++b) {
       if (follows_barrier(b)) line("  i32 " + number(barrier_entry(b)) + ", label %parked." + number(b));
     }

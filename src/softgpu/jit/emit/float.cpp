@@ -56,7 +56,7 @@ bool Emitter::emit_float(const LoweredInstruction& in) {
     const uint64_t sign = size == 'x' ? uint64_t{1} << 63 : uint64_t{1} << 31;
     const std::string one = form.scalar ? "1.0" : [&] {
       std::string all = "<";
-      for (uint32_t l = 0; l < kLanes; ++l)
+      for (uint32_t l = 0; l < warp_lanes; ++l)
         all += std::string(l ? ", " : "") + (size == 'x' ? "double" : "float") + " 1.0";
       return all + ">";
     }();

@@ -11,7 +11,7 @@ struct Field {
   const char* type;
   size_t offset;
 };
-constexpr Field kFields[] = {
+constexpr Field context_fields[] = {
     {"%all_registers", "ptr", offsetof(RunContext, registers)},
     {"%register_bytes", "i64", offsetof(RunContext, register_bytes)},
     {"%warps", "ptr", offsetof(RunContext, warps)},
@@ -34,7 +34,7 @@ constexpr Field kFields[] = {
     {"%budget_given", "i32", offsetof(RunContext, budget)},
 };
 // Fields that change, as variables.
-constexpr Field kVariables[] = {
+constexpr Field changing_fields[] = {
     {"%x", "i32", offsetof(RunContext, block_index)},     {"%w", "i32", offsetof(RunContext, warp_index)},
     {"%waits", "i32", offsetof(RunContext, waits)},       {"%rounds", "i32", offsetof(RunContext, rounds)},
     {"%budget", "i32", offsetof(RunContext, budget)},     {"%exited", "i32", offsetof(RunContext, exited)},
@@ -43,7 +43,7 @@ constexpr Field kVariables[] = {
 
 // Most registers are read soon after they are written: of this many bytes, four times what 32 registers of 64
 // bytes hold, the stack sees none as a rule.
-constexpr size_t kVectorsStayInRegisters = 8192;
+constexpr size_t most_bytes_without_stack = 8192;
 
 }  // namespace
 
@@ -115,7 +115,7 @@ size_t Emitter::vector_bytes() const {
   size_t bytes = 0;
   for (uint32_t r = 0; r < lowered_.registers.size(); ++r) {
     if (lowered_.registers[r] == 'q' || type_of(r)[0] != '<') continue;
-    bytes += kLanes * lane_bytes(lowered_.registers[r]);
+    bytes += warp_lanes * lane_bytes(lowered_.registers[r]);
   }
   return bytes;
 }
@@ -142,18 +142,18 @@ void Emitter::emit_all(const std::string& symbol) {
     line("store i32 0, ptr %mask." + number(b));
   }
   line("%stop_pc = alloca i32");
-  for (const Field& field : kFields) {
+  for (const Field& field : context_fields) {
     const std::string at = set("getelementptr i8, ptr %ctx, i64 " + number(field.offset));
     line(std::string(field.name) + " = load " + field.type + ", ptr " + at);
   }
-  for (const Field& field : kVariables) {
+  for (const Field& field : changing_fields) {
     line(std::string(field.name) + " = alloca " + field.type);
     const std::string at = set("getelementptr i8, ptr %ctx, i64 " + number(field.offset));
     line(std::string("store ") + field.type + " " + set(std::string("load ") + field.type + ", ptr " + at) +
          ", ptr " + field.name);
   }
   emit_rooms();
-  line("%fast = icmp eq i32 %entry, " + std::to_string(static_cast<int32_t>(kAllWarps)));
+  line("%fast = icmp eq i32 %entry, " + std::to_string(static_cast<int32_t>(all_warps_entry)));
   for (uint32_t c = 0; c < constant_used_.size(); ++c) {
     if (!constant_used_[c]) continue;
     const Constant& constant = tier_.function.constants[c];
@@ -177,7 +177,7 @@ void Emitter::emit_all(const std::string& symbol) {
   for (const std::string& declaration : declarations_) text_ += declaration + "\n";
   // Left to itself, LLVM aligns the stack to 16 bytes and every vector that it keeps there, which is a fifth
   // of the time of a matrix product. Aligning costs a register for addresses.
-  const std::string alignment = vector_bytes() > kVectorsStayInRegisters ? "alignstack=64 " : "";
+  const std::string alignment = vector_bytes() > most_bytes_without_stack ? "alignstack=64 " : "";
   text_ += "attributes #0 = { nounwind " + alignment +
            "\"prefer-vector-width\"=\"512\" \"min-legal-vector-width\"=\"512\" "
            "\"no-builtins\" }\n!0 = !{}\n!1 = !{!\"branch_weights\", i32 2000, i32 1}\n";
@@ -291,7 +291,7 @@ void Emitter::dispatch(const Set& candidates, bool certain) {
       const std::string at = set("getelementptr i32, ptr %masks, i64 " + number(q));
       line("store i32 " + set("load i32, ptr %mask." + number(q)) + ", ptr " + at);
     }
-    leave(number(kTurnOver));
+    leave(number(outcome_turn_over));
     label(go);
   }
   for (size_t k = 0; k < blocks.size(); ++k) {
@@ -317,7 +317,7 @@ void Emitter::count_executed(uint32_t instructions) {
 
 // Stores what the context is told and returns.
 void Emitter::leave(const std::string& outcome) {
-  for (const Field& field : kVariables) {
+  for (const Field& field : changing_fields) {
     const std::string at = set("getelementptr i8, ptr %ctx, i64 " + number(field.offset));
     const std::string type = field.type;
     line("store " + type + " " + set("load " + type + ", ptr " + field.name) + ", ptr " + at);
@@ -353,7 +353,7 @@ void Emitter::emit_leaving(uint32_t b) {
   tell(offsetof(RunContext, exit_pc), set("load i32, ptr %stop_pc"));
   tell(offsetof(RunContext, exit_mask), block_mask_);
   tell(offsetof(RunContext, exit_table), number(exit_table(leaving_live_)));
-  leave(number(kInterpret));
+  leave(number(outcome_interpret));
   cold_ += text_;
   text_ = std::move(kept);
 }
@@ -368,7 +368,8 @@ void Emitter::require(const std::string& holds) {
 // block that have reached one wait at the same: %waits is 0 or one more than its number.
 void Emitter::emit_barrier(uint32_t b, uint32_t i) {
   const Constant& id = lowered_.constants[Ref::from_bits(lowered_.code[i].in.op[0]).index()];
-  if (id.kind != Constant::Kind::immediate || id.value >= kBarriers) return line("br label %" + leaving());
+  if (id.kind != Constant::Kind::immediate || id.value >= block_barriers)
+    return line("br label %" + leaving());
   keep_registers_at_hand();
   const std::string mark = number(id.value + 1), before = set("load i32, ptr %waits");
   const std::string same = set("or i1 " + set("icmp eq i32 " + before + ", 0") + ", " +

@@ -5,14 +5,14 @@
 namespace softgpu::jit {
 namespace {
 
-constexpr int64_t kMostOffset = int64_t{1} << 30;
+constexpr int64_t most_offset = int64_t{1} << 30;
 
 std::shared_ptr<const Offsets> combined(const Value& a, const Value& b, int64_t factor_of_b) {
   auto made = std::make_shared<Offsets>();
   bool any = false;
-  for (uint32_t l = 0; l < kLanes; ++l) {
+  for (uint32_t l = 0; l < warp_lanes; ++l) {
     const int64_t sum = (a.offsets ? (*a.offsets)[l] : 0) + factor_of_b * (b.offsets ? (*b.offsets)[l] : 0);
-    if (sum > kMostOffset || sum < -kMostOffset) return nullptr;
+    if (sum > most_offset || sum < -most_offset) return nullptr;
     (*made)[l] = sum;
     any |= sum != 0;
   }
@@ -53,7 +53,7 @@ Value Emitter::multiplied(const Value& a, const Value& b) {
     const int64_t signed_factor = factor.size == 'w'   ? int64_t{static_cast<int32_t>(bits)}
                                   : factor.size == 'h' ? int64_t{static_cast<int16_t>(bits)}
                                                        : static_cast<int64_t>(bits);
-    if (signed_factor > -kMostOffset && signed_factor < kMostOffset) {
+    if (signed_factor > -most_offset && signed_factor < most_offset) {
       Value zero = literal_value(a.size, 0);
       const auto offsets = combined(zero, other, signed_factor);
       if (offsets != nullptr) {

@@ -26,9 +26,9 @@
 namespace softgpu::jit {
 namespace {
 
-constexpr uint64_t kLaunches = 3;             // before a kernel is worth compiling,
-constexpr uint64_t kInstructions = 200'000;   // or so many warp instructions of all its launches
-constexpr size_t kMostInstructions = 20'000;  // of a kernel that is compiled
+constexpr uint64_t worthwhile_launches = 3;            // before a kernel is worth compiling,
+constexpr uint64_t worthwhile_instructions = 200'000;  // or so many warp instructions of all its launches
+constexpr size_t most_instructions = 20'000;           // of a kernel that is compiled
 
 void log(const std::string& text) {
   static const bool wanted = [] {
@@ -41,9 +41,9 @@ void log(const std::string& text) {
 std::string hexadecimal(const gpupool::Digest& digest) {
   std::string text;
   for (const std::byte byte : digest) {
-    constexpr char kDigits[] = "0123456789abcdef";
-    text += kDigits[std::to_integer<int>(byte) >> 4];
-    text += kDigits[std::to_integer<int>(byte) & 15];
+    constexpr char hex_digits[] = "0123456789abcdef";
+    text += hex_digits[std::to_integer<int>(byte) >> 4];
+    text += hex_digits[std::to_integer<int>(byte) & 15];
   }
   return text;
 }
@@ -75,7 +75,8 @@ class Compiler : public KernelCompiler {
     Entry& entry = entry_of(key_of(launch), launch);
     ++entry.launches;
     entry.instructions += warp_instructions;
-    if (stopping_ || entry.asked || (entry.launches < kLaunches && entry.instructions < kInstructions))
+    if (stopping_ || entry.asked ||
+        (entry.launches < worthwhile_launches && entry.instructions < worthwhile_instructions))
       return;
     entry.asked = true;
     waiting_.push_back(Work{key_of(launch), launch.image->program_pointer(), launch.kernel, launch.block});
@@ -154,7 +155,7 @@ class Compiler : public KernelCompiler {
     const Kernel& kernel = parts.kernels[kernel_index];
     const Function& original = parts.functions[kernel.function];
     const std::string name = "kernel " + original.name;
-    if (original.lowered->code.size() > kMostInstructions) {
+    if (original.lowered->code.size() > most_instructions) {
       log(name + " stays interpreted: it has " + std::to_string(original.lowered->code.size()) +
           " instructions");
       return nullptr;

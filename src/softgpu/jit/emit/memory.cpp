@@ -52,14 +52,14 @@ bool Emitter::read_memory_access(const LoweredInstruction& in, Memory& made) {
 bool Emitter::find_address(const LoweredInstruction& in, uint32_t base_operand, uint32_t bytes,
                            uint32_t element, Access& made) {
   namespace operand = memory_operand;
-  const uint32_t how = in.in.aux & ((1u << operand::kBits) - 1), space = how & operand::kSpaceMask;
-  if (in.ordered || space == operand::kLocal || (how & operand::kNoBase)) return false;
-  made.shared = space == operand::kShared;
+  const uint32_t how = in.in.aux & ((1u << operand::address_bits) - 1), space = how & operand::space_mask;
+  if (in.ordered || space == operand::local || (how & operand::no_base)) return false;
+  made.shared = space == operand::shared;
   made.bytes = bytes;
   made.element = element;
   Value base = use(in.in.op[base_operand]);
   const auto offset = static_cast<uint64_t>(in.in.immediate);
-  if (how & operand::kAddress32) {
+  if (how & operand::address32) {
     if (offset != 0) base = shifted_sum(base, literal_value('w', offset), false);
     // Lanes that wrap around in 32 bits leave the window in 64.
     if (base.scalar && base.offsets) {

@@ -31,7 +31,7 @@ std::string Emitter::Form::literal(char size, uint64_t value) const {
   if (scalar) return one;
   if (value == 0) return "zeroinitializer";
   std::string text = "<";
-  for (uint32_t i = 0; i < kLanes; ++i) text += (i ? ", i" : "i") + bits_of(size) + " " + one;
+  for (uint32_t i = 0; i < warp_lanes; ++i) text += (i ? ", i" : "i") + bits_of(size) + " " + one;
   return text + ">";
 }
 

@@ -73,7 +73,7 @@ std::string Emitter::vector(const Value& value) {
   if (!value.offsets) return base;
   std::string offsets = "<";
   const std::string type = Form{true}.integer(value.size);
-  for (uint32_t i = 0; i < kLanes; ++i) {
+  for (uint32_t i = 0; i < warp_lanes; ++i) {
     const auto bits = static_cast<uint64_t>((*value.offsets)[i]);
     offsets += (i ? ", " : "") + type + " " + Form{true}.literal(value.size, bits);
   }
@@ -102,9 +102,9 @@ Value Emitter::thread_index(SpecialRegister which, char size) {
   const bool last_axis = axis == 2 || (axis == 1 && block_.z == 1) || (axis == 0 && y == 1 && block_.z == 1);
   auto lane_index = [&](uint32_t thread) { return thread / below % extent; };
   // index(32 w + l) = base(w) + offset(l) when a warp neither wraps nor carries into this axis.
-  const bool whole = below % kLanes == 0;  // all lanes agree
-  const bool contained =
-      kLanes % below == 0 && (last_axis || extent % (kLanes / below) == 0 || (kLanes / below) % extent == 0);
+  const bool whole = below % warp_lanes == 0;  // all lanes agree
+  const bool contained = warp_lanes % below == 0 && (last_axis || extent % (warp_lanes / below) == 0 ||
+                                                     (warp_lanes / below) % extent == 0);
   if (extent == 1) return literal_value(size, 0);
   const auto narrow = [&](const std::string& word) {
     return size == 'w'   ? word
@@ -118,8 +118,8 @@ Value Emitter::thread_index(SpecialRegister which, char size) {
   Value made = scalar_value(size, narrow(base));
   if (!whole) {
     auto offsets = std::make_shared<Offsets>();
-    const bool wraps = !last_axis && (kLanes / below) % extent == 0;
-    for (uint32_t l = 0; l < kLanes; ++l) (*offsets)[l] = wraps ? lane_index(l) : l / below;
+    const bool wraps = !last_axis && (warp_lanes / below) % extent == 0;
+    for (uint32_t l = 0; l < warp_lanes; ++l) (*offsets)[l] = wraps ? lane_index(l) : l / below;
     if (wraps) made = literal_value(size, 0);
     made.offsets = offsets;
   }
@@ -137,7 +137,7 @@ Value Emitter::constant(uint32_t index) {
   const auto per_lane = [&](auto of_lane) {
     Value made = literal_value(size, 0);
     auto offsets = std::make_shared<Offsets>();
-    for (uint32_t l = 0; l < kLanes; ++l) (*offsets)[l] = of_lane(l);
+    for (uint32_t l = 0; l < warp_lanes; ++l) (*offsets)[l] = of_lane(l);
     made.offsets = offsets;
     return made;
   };

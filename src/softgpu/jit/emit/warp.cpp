@@ -65,7 +65,7 @@ bool Emitter::emit_shuffle(const LoweredInstruction& in, std::string_view mode) 
   if (!b.uniform() || !b.literal || !c.uniform() || !c.literal) return false;
   std::string from;
   uint32_t valid = 0;
-  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+  for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
     const auto value = static_cast<uint32_t>(*b.literal) & 31, clamp = static_cast<uint32_t>(*c.literal) & 31,
                segment = static_cast<uint32_t>(*c.literal) >> 8 & 31;
     const uint32_t first = lane & segment, last = first | (clamp & ~segment);
@@ -81,7 +81,7 @@ bool Emitter::emit_shuffle(const LoweredInstruction& in, std::string_view mode) 
   const std::string all = vector(a);
   define(in.in.op[0], vector_value('w', set("shufflevector <32 x i32> " + all +
                                             ", <32 x i32> poison, <32 x i32> <" + from + ">")));
-  define(in.in.op[1], valid == kFullMask ? scalar_value('p', "true")
+  define(in.in.op[1], valid == full_mask ? scalar_value('p', "true")
                                          : vector_value('p', std::to_string(static_cast<int32_t>(valid))));
   return true;
 }

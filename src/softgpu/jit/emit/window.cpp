@@ -9,13 +9,13 @@ namespace {
 
 // Of a walk through memory: so many steps ahead of the one that is taken. A warp of a simple kernel takes
 // some nanoseconds, memory a hundred.
-constexpr unsigned kStepsAhead = 16;
-constexpr unsigned kCacheLine = 64;
+constexpr unsigned steps_ahead = 16;
+constexpr unsigned cache_line = 64;
 
 }  // namespace
 
 // [low, low + span) in the window, and low a multiple of `bytes`, a power of two; as an i1. Windows begin at
-// multiples of kWindowAlignment, so that turning the low bits to the top makes one comparison of both.
+// multiples of window_alignment, so that turning the low bits to the top makes one comparison of both.
 std::string Emitter::within_window(bool shared, const std::string& low, uint64_t span, uint32_t bytes) {
   const auto low_bits = static_cast<unsigned>(std::countr_zero(bytes));
   const std::string from = shared ? low : set("sub i64 " + low + ", %primary_begin");
@@ -47,25 +47,25 @@ void Emitter::mark_place() {
   line("store volatile i32 " + number(current_ + 1) + ", ptr %warp_pc");
   if (marked_mask_ == mask_) return;
   line("store volatile i32 " + mask_ + ", ptr %warp_mask");
-  // What stands behind a guard is not always executed.
+  // An instruction behind a guard is not always executed.
   marked_mask_ = guarded_ ? "" : mask_;
 }
 
 // Kernels walk through memory, from warp to warp or from round to round of a loop: rows lie side by side, or
-// as far apart as the last two. What is not there is fetched without harm.
+// as far apart as the last two. Memory that is not there is fetched without harm.
 void Emitter::fetch_ahead(const std::string& pointer, uint32_t row_bytes) {
-  std::string distance = number(kStepsAhead * row_bytes);
+  std::string distance = number(steps_ahead * row_bytes);
   if (graph_.blocks[current_block_].in_loop) {
     const std::string last = fresh("%walked.");
     variables_ += "  " + last + " = alloca i64\n  store i64 0, ptr " + last + "\n";
     const std::string at = set("ptrtoint ptr " + pointer + " to i64");
     const std::string step = set("sub i64 " + at + ", " + set("load i64, ptr " + last));
     line("store i64 " + at + ", ptr " + last);
-    distance = set("mul i64 " + step + ", " + number(kStepsAhead));
+    distance = set("mul i64 " + step + ", " + number(steps_ahead));
   }
   std::string place = set("getelementptr i8, ptr " + pointer + ", i64 " + distance);
-  for (uint32_t fetched = 0; fetched < row_bytes; fetched += kCacheLine) {
-    if (fetched != 0) place = set("getelementptr i8, ptr " + place + ", i64 " + number(kCacheLine));
+  for (uint32_t fetched = 0; fetched < row_bytes; fetched += cache_line) {
+    if (fetched != 0) place = set("getelementptr i8, ptr " + place + ", i64 " + number(cache_line));
     line("call void " + intrinsic("void", "prefetch.p0", "ptr, i32, i32, i32") + "(ptr " + place +
          ", i32 0, i32 3, i32 1)");
   }
