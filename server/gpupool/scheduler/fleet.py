@@ -16,7 +16,7 @@ import numpy as np
 
 from gpupool.scheduler.eligible import shares_as_asked
 from gpupool.scheduler.model import Ask, DeviceView, Held, PlacedShare
-from gpupool.scheduler.placement import Cluster, DeviceSpec, NodeSpec, Placement, Policy, Request
+from gpupool.scheduler.placement import Cluster, Demand, DeviceSpec, NodeSpec, Placement, Policy
 from gpupool.scheduler.placement.cluster import Integers
 from gpupool.scheduler.placement.policy import Mask
 from gpupool.scheduler.sizes import place_on
@@ -261,11 +261,11 @@ class Fleet:
         models = frozenset(str(number) for number, good in enumerate(will_do) if good)
         return Candidates(models, devices, devices.sum(axis=1))
 
-    def request(self, candidates: Candidates, share: Share, count: int) -> Request:
+    def demand(self, candidates: Candidates, share: Share, count: int) -> Demand:
         """The same as the policy reads it."""
         every = len(candidates.models) == len(self.classes)
         models = frozenset() if every else candidates.models
-        return Request(share.milli or 0, share.mib or 0, count, models=models)
+        return Demand(share.milli or 0, share.mib or 0, count, models=models)
 
     def place(
         self, candidates: Candidates, share: Share, count: int, rows: Mask | None = None
@@ -280,7 +280,7 @@ class Fleet:
             will_do &= rows
         if not will_do.any():
             return None
-        placement = self.policy.place(self.cluster, self.request(candidates, share, count), will_do)
+        placement = self.policy.place(self.cluster, self.demand(candidates, share, count), will_do)
         return None if placement is None else self._shares(placement, share)
 
     def _shares(self, placement: Placement, share: Share) -> tuple[PlacedShare, ...]:

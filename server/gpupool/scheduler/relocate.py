@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gpupool.scheduler.fleet import Candidates, Fleet, only
 from gpupool.scheduler.model import Ask, PlacedShare, PoolView
-from gpupool.scheduler.placement import Consolidation, Placement, Request, Residents
+from gpupool.scheduler.placement import Consolidation, Demand, Placement, Residents
 from gpupool.scheduler.placement.consolidate import MOST_MOVES
 from gpupool.scheduler.placement.policy import Mask
 from gpupool.shares import Share
@@ -70,9 +70,9 @@ def relocation(
     search = Consolidation(fleet.cluster, fleet.policy, residents)
     for node_pool in ask.pools or (None,):
         candidates = fleet.candidates(ask, share, node_pool)
-        request = fleet.request(candidates, share, 1)
+        demand = fleet.demand(candidates, share, 1)
         for most in range(1, most_moves + 1):
-            found = search.room_for(request, most, candidates.rows)
+            found = search.room_for(demand, most, candidates.rows)
             if found is None:
                 continue
             moved = tuple(
@@ -94,10 +94,10 @@ def _add(pool: PoolView, residents: Residents, lease: Movable) -> int | None:
         return None
     row, column = fleet.where(device.id)
     models = frozenset({str(fleet.class_of[row, column])})
-    request = Request(lease.share.milli, models=models)
+    demand = Demand(lease.share.milli, models=models)
     share = (lease.share.milli, lease.share.mib)
     among: Mask | None = only(fleet, device.node) if lease.bound else None
-    return residents.add(Placement(request, row, (column,), (share,)), among)
+    return residents.add(Placement(demand, row, (column,), (share,)), among)
 
 
 def _go_through_host(pool: PoolView, movable: Mapping[str, Movable], lease_ids: Collection[str]) -> bool:

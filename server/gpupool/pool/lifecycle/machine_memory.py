@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gpupool.pool.model.step import Ids
 from gpupool.pool.queue import queue_rules
-from gpupool.scheduler.placement import Request
+from gpupool.scheduler.placement import Demand
 
 if TYPE_CHECKING:
     from gpupool.pool.lifecycle.machine import Machine
@@ -41,7 +41,7 @@ def remembered(machine: Machine) -> dict[str, float | bool | str]:
 def lesson(machine: Machine) -> str:
     """What the placement policy has learned so far, as text; empty: nothing. Asked after a step, which it went by."""
     learned = machine.policy.learned
-    rows = [[request.milli, request.mib, request.count, number] for request, number in learned.items()]
+    rows = [[demand.milli, demand.mib, demand.count, number] for demand, number in learned.items()]
     return json.dumps(rows) if rows else ""
 
 
@@ -50,7 +50,7 @@ def remind(machine: Machine, memory: Memory, lesson: str, now: float) -> None:
     queue = machine.queue
     machine.last_tick = _time(memory, "last_tick", None)
     rows = json.loads(lesson or "[]")
-    machine.policy.recall({Request(milli, mib, count): number for milli, mib, count, number in rows})
+    machine.policy.recall({Demand(milli, mib, count): number for milli, mib, count, number in rows})
     if memory.get("looked"):
         _look_again(machine, _time(memory, "looked_at", None) or now)
     queue.waiting.skip_to(int(memory.get("highest", 0)))

@@ -28,7 +28,7 @@ from gpupool.pool.model.holds import (
 from gpupool.pool.model.timers import Timers
 from gpupool.scheduler.fleet import Fleet, same_device
 from gpupool.scheduler.model import DEFAULT_NODE_POOL, DeviceView, Held, PoolView, Quota
-from gpupool.scheduler.placement import DEFAULT_POLICY, Policy, Request, policy_named
+from gpupool.scheduler.placement import DEFAULT_POLICY, Demand, Policy, policy_named
 from gpupool.scheduler.snapshot import Present, Snapshot
 
 #: What is held, with the device.
@@ -67,7 +67,7 @@ class LiveView:
         self._asks = state.asks.watch()
         self._seen: dict[str, int] = {}
         self._learns = True
-        self._heard: list[Request] = []
+        self._heard: list[Demand] = []
         self._due: list[tuple[float, str, str]] = []
         self._due_of: dict[tuple[str, str], float] = {}
         self.policy = _taught(policy, state)
@@ -87,8 +87,8 @@ class LiveView:
     def learn(self) -> None:
         """Tells the policy of the asks that came in earlier steps. To be called between steps."""
         self._hear()
-        for request in self._heard:
-            self.policy.observe(request)
+        for demand in self._heard:
+            self.policy.observe(demand)
         self._heard.clear()
 
     def at(self, now: float, quotas: Mapping[str, Quota] | None = None) -> PoolView:
@@ -281,7 +281,7 @@ class LiveView:
             elif self._seen.get(name) != ask.number:
                 self._seen[name] = ask.number
                 if self._learns and not ask.session_id:
-                    self._heard.append(_request(ask))
+                    self._heard.append(_demand(ask))
         self._asks.clear()
 
 
@@ -308,19 +308,19 @@ def _device_view(node: NodeRecord | None, device: DeviceRecord) -> DeviceView:
     )
 
 
-def _request(ask: AskRecord) -> Request:
-    return Request(ask.milli or 0, ask.mib or 0, ask.count)
+def _demand(ask: AskRecord) -> Demand:
+    return Demand(ask.milli or 0, ask.mib or 0, ask.count)
 
 
 def _taught(name: str, state: State) -> Policy:
     """The policy, which has seen what was granted so far, as far as the state still knows."""
     granted = sorted(state.leases.values(), key=lambda lease: (lease.granted_at, lease.id))
-    requests = [_granted(lease) for lease in granted if lease.new_session and not lease.gang]
-    policy = policy_named(name, counts=Counter(requests))
-    for request in requests:
-        policy.observe(request)
+    demands = [_granted(lease) for lease in granted if lease.new_session and not lease.gang]
+    policy = policy_named(name, counts=Counter(demands))
+    for demand in demands:
+        policy.observe(demand)
     return policy
 
 
-def _granted(lease: LeaseRecord) -> Request:
-    return Request(lease.shares[0].milli, count=len(lease.shares))
+def _granted(lease: LeaseRecord) -> Demand:
+    return Demand(lease.shares[0].milli, count=len(lease.shares))
