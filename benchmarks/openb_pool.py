@@ -1,7 +1,7 @@
 """The same arrivals through the pool's own scheduler: its records, its view of them, its decision with explanation.
 
 What is measured is a decision as the pool makes it: the view brought up to date after the last grant, `decide`, and the grant
-written into the records. The pool does not look at CPU and memory of nodes, and requests without devices are left out. An ask
+written into the records. The pool does not look at CPU and memory of nodes, and requests without devices are left out. A request
 that finds no room is explained, with helps, and dropped.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from gpupool.model.state import DeviceRecord, LeaseRecord, NodeRecord, State
 from gpupool.pool.model.live_view import LiveView
 from gpupool.pool.model.timers import Timers
-from gpupool.scheduler import Ask, Outcome, PlacedShare, decide
+from gpupool.scheduler import Outcome, PlacedShare, Request, decide
 from gpupool.scheduler.placement import Demand, NodeSpec, Policy
 
 #: Memory of every device, MiB: the pool counts it, the trace does not name it.
@@ -50,10 +50,10 @@ def run_through_pool(specs: Sequence[NodeSpec], policy: str, demands: Sequence[D
     taken = 0
     for number, demand in enumerate(_of_devices(demands)):
         user = f"user{number % _USERS}"
-        ask = Ask(user, demand.milli, count=demand.count, nodes="one")
+        request = Request(user, demand.milli, count=demand.count, nodes="one")
         begun = clock()
         learner.observe(Demand(demand.milli, count=demand.count))
-        decision = decide(view.at(0.0), ask)
+        decision = decide(view.at(0.0), request)
         if decision.outcome is Outcome.GRANT:
             state.leases[f"l{number}"] = _lease(number, user, decision.shares)
             granted.append(clock() - begun)

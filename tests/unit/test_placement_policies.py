@@ -223,8 +223,8 @@ def test_what_a_node_lacks_excludes_it(name: str) -> None:
             node("d", cpu=4_000, memory=512, model="T4"),
         ]
     )
-    asks = Demand(500, cpu_milli=2_000, memory_mib=300, models=frozenset({"T4"}))
-    assert where(cluster, policy.place(cluster, asks)) == ("d", (0,))
+    requests = Demand(500, cpu_milli=2_000, memory_mib=300, models=frozenset({"T4"}))
+    assert where(cluster, policy.place(cluster, requests)) == ("d", (0,))
     assert policy.place(cluster, Demand(500, models=frozenset({"H100"}))) is None
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import typer
 
-from gpupool.cli.show import ask_name
+from gpupool.cli.show import request_name
 from gpupool.client.admin import AdminClient
 from gpupool.client.pool import PoolClient
 from gpupool.client.projects import ProjectsClient
@@ -27,11 +27,11 @@ def leases(ctx: typer.Context, incomplete: str) -> list[Offer]:
     return _offers(ctx, incomplete, work)
 
 
-def asks(ctx: typer.Context, incomplete: str) -> list[Offer]:
-    """Asks that wait, and leases."""
+def requests(ctx: typer.Context, incomplete: str) -> list[Offer]:
+    """Requests that wait, and leases."""
 
     async def work(pool: PoolClient) -> Iterable[Offer]:
-        waiting = [(ask_name(x.id), f"waits at place {x.place}") for x in await pool.queue() if x.id]
+        waiting = [(request_name(x.id), f"waits at place {x.place}") for x in await pool.queue() if x.id]
         return waiting + [(x.id, x.label or x.holder) for x in await pool.leases() if x.state != "ended"]
 
     return _offers(ctx, incomplete, work)

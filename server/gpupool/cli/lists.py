@@ -183,7 +183,7 @@ def queue_table(queue: list[QueueEntry]) -> RenderableType:
         asked = f"{format_milli(entry.milli)}" if entry.milli else f"{entry.mib} MiB"
         lines.add(
             str(entry.place),
-            show.ask_name(entry.id) or "-",
+            show.request_name(entry.id) or "-",
             entry.user,
             entry.project or "-",
             entry.label or entry.holder or "-",

@@ -52,7 +52,7 @@ ShowUsers = Annotated[
     bool,
     typer.Option(
         "--show-users/--hide-users",
-        help="Whether users see whose the other shares and asks are. What others call their notebooks they never see.",
+        help="Whether users see whose the other shares and requests are. What others call their notebooks they never see.",
     ),
 ]
 

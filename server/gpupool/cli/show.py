@@ -161,9 +161,9 @@ def session_busy(session: SessionInfo) -> str:
     return percent(session.usage.busy / max(1, len(session.device_ids)))
 
 
-def ask_name(ask_id: str) -> str:
-    """What people type for an ask: the beginning of the key in its id, which has its user before that."""
-    return ask_id.rpartition("\n")[2][:12]
+def request_name(request_id: str) -> str:
+    """What people type for a request: the beginning of the key in its id, which has its user before that."""
+    return request_id.rpartition("\n")[2][:12]
 
 
 def some(names: Sequence[str], most: int = 4) -> str:

@@ -26,7 +26,7 @@ class UsageRow:
         leases: how many there were in it; one on several nodes counts on each.
         deserved_milli_ms: what the project deserved meanwhile, in rows by project and time; else 0.
         capacity_milli_ms: what devices had, in rows by device, node and time; else 0.
-        waiting_milli_ms: what asks waited for, in rows by user, project and time; else 0.
+        waiting_milli_ms: what requests waited for, in rows by user, project and time; else 0.
     """
 
     user: str
@@ -61,10 +61,10 @@ class PoolStats:
 
     Attributes:
         capacity_milli: of the devices that nodes offer; free_milli: of those that take new shares.
-        milli_ms: what leases held in that time; capacity_milli_ms: what devices had; waiting_milli_ms: what asks
+        milli_ms: what leases held in that time; capacity_milli_ms: what devices had; waiting_milli_ms: what requests
             waited for.
-        queued: asks that were not served at once.
-        wait_p50_seconds: what half of the granted asks had waited at most, by nearest rank.
+        queued: requests that were not served at once.
+        wait_p50_seconds: what half of the granted requests had waited at most, by nearest rank.
     """
 
     from_unix: float
@@ -74,7 +74,7 @@ class PoolStats:
     free_milli: int
     leases: int
     parked_sessions: int
-    waiting_asks: int
+    waiting_requests: int
     waiting_milli: int
     oldest_wait_seconds: float
     milli_ms: int

@@ -13,12 +13,12 @@ from typing import Any, Final
 from gpupool.ledger import plain
 from gpupool.model.state import (
     AccountRecord,
-    AskRecord,
     DeviceRecord,
     LeaseRecord,
     LimitRecord,
     NodeRecord,
     ProjectRecord,
+    RequestRecord,
     SessionRecord,
     State,
 )
@@ -31,7 +31,7 @@ RECORDED: Final[Mapping[str, type]] = {
     "devices": DeviceRecord,
     "sessions": SessionRecord,
     "leases": LeaseRecord,
-    "asks": AskRecord,
+    "requests": RequestRecord,
     "projects": ProjectRecord,
     "limits": LimitRecord,
     "accounts": AccountRecord,

@@ -54,7 +54,7 @@ class Requested(Event):
 
 @dataclass(frozen=True, slots=True)
 class Cancelled(Event):
-    """The last caller that waited for this ask went away."""
+    """The last caller that waited for this request went away."""
 
     user: str
     key: str

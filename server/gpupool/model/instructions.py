@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpupool.model.state import AskRecord
+from gpupool.model.state import RequestRecord
 from gpupool.scheduler.model import Decision, PlacedShare
 from gpupool.sentences import Sentence
 
@@ -105,13 +105,13 @@ class TellGranted:
 
 @dataclass(frozen=True, slots=True)
 class TellRefused:
-    """`ask` and `decision`: what was decided, by the scheduler or the rules of the queue; None: nothing was."""
+    """`request` and `decision`: what was decided, by the scheduler or the rules of the queue; None: nothing was."""
 
     user: str
     key: str
     reason: str
     said: Sentence
-    ask: AskRecord | None = None
+    request: RequestRecord | None = None
     decision: Decision | None = None
 
     @property

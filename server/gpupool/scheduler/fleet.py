@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from gpupool.scheduler.eligible import shares_as_asked
-from gpupool.scheduler.model import Ask, DeviceView, Held, PlacedShare
+from gpupool.scheduler.model import DeviceView, Held, PlacedShare, Request
 from gpupool.scheduler.placement import Cluster, Demand, DeviceSpec, NodeSpec, Placement, Policy
 from gpupool.scheduler.placement.cluster import Integers
 from gpupool.scheduler.placement.policy import Mask
@@ -31,7 +31,7 @@ _MOST_WISHES: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The devices that an ask may be placed on when they are empty and healthy.
+    """The devices that a request may be placed on when they are empty and healthy.
 
     Attributes:
         models: names of their kinds in the cluster.
@@ -221,32 +221,32 @@ class Fleet:
         return [self.at(int(row), int(column)) for row, column in np.argwhere(mask)]
 
     def candidates(
-        self, ask: Ask, share: Share, node_pool: str | None = None, like: frozenset[int] | None = None
+        self, request: Request, share: Share, node_pool: str | None = None, like: frozenset[int] | None = None
     ) -> Candidates:
         """Where ``share`` may ever lie.
 
         Args:
-            node_pool: the only node pool that is looked at; None: all that the ask names.
+            node_pool: the only node pool that is looked at; None: all that the request names.
             like: classes that will do; None: all.
         """
-        pools = ask.pools if node_pool is None else (node_pool,)
-        key = (share, ask.filters, pools, ask.isolated, like)
+        pools = request.pools if node_pool is None else (node_pool,)
+        key = (share, request.filters, pools, request.isolated, like)
         known = self._candidates.pop(key, None)
         if known is None:
-            known = self._find_candidates(ask, share, pools, like)
+            known = self._find_candidates(request, share, pools, like)
             if len(self._candidates) >= _MOST_WISHES:
                 del self._candidates[next(iter(self._candidates))]
         self._candidates[key] = known
         return known
 
     def _find_candidates(
-        self, ask: Ask, share: Share, pools: tuple[str, ...], like: frozenset[int] | None
+        self, request: Request, share: Share, pools: tuple[str, ...], like: frozenset[int] | None
     ) -> Candidates:
-        of_devices = [wish for wish in ask.filters if not wish.of_node]
-        of_nodes = [wish for wish in ask.filters if wish.of_node]
+        of_devices = [wish for wish in request.filters if not wish.of_node]
+        of_nodes = [wish for wish in request.filters if wish.of_node]
         will_do = [
             (like is None or number in like)
-            and shares_as_asked(device.sharing, ask)
+            and shares_as_asked(device.sharing, request)
             and place_on(device, share) is not None
             and all(wish.matches(device) for wish in of_devices)
             for number, device in enumerate(self.classes)

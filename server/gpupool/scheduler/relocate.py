@@ -1,4 +1,4 @@
-"""Room for an ask that fits nowhere, by leases that go on somewhere else first (`scheduler/placement/consolidate.py`).
+"""Room for a request that fits nowhere, by leases that go on somewhere else first (`scheduler/placement/consolidate.py`).
 
 At most two leases move, each a part of one device. Each has its place before anything is moved, on a device of the same make, and
 what its session keeps finds room in the host memory of its node, through which it goes.
@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from gpupool.scheduler.fleet import Candidates, Fleet, only
-from gpupool.scheduler.model import Ask, PlacedShare, PoolView
+from gpupool.scheduler.model import PlacedShare, PoolView, Request
 from gpupool.scheduler.placement import Consolidation, Demand, Placement, Residents
 from gpupool.scheduler.placement.consolidate import MOST_MOVES
 from gpupool.scheduler.placement.policy import Mask
@@ -43,23 +43,23 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """What has to move, and where the ask lies then."""
+    """What has to move, and where the request lies then."""
 
     moved: tuple[Moved, ...]
     shares: tuple[PlacedShare, ...]
 
 
 def relocation(
-    pool: PoolView, ask: Ask, movable: Mapping[str, Movable], most_moves: int = MOST_MOVES
+    pool: PoolView, request: Request, movable: Mapping[str, Movable], most_moves: int = MOST_MOVES
 ) -> Moves | None:
-    """The fewest moves that make room for ``ask`` in ``pool``; None: there are none, or it is not one new share.
+    """The fewest moves that make room for ``request`` in ``pool``; None: there are none, or it is not one new share.
 
     Args:
         movable: leases by id. Which of them may be asked at all is the caller's to say.
     """
-    if ask.count != 1 or ask.parked is not None or ask.parts or not movable or not pool.devices:
+    if request.count != 1 or request.parked is not None or request.parts or not movable or not pool.devices:
         return None
-    share = Share(milli=ask.milli, mib=ask.mib)
+    share = Share(milli=request.milli, mib=request.mib)
     fleet = pool.fleet
     residents = Residents()
     names: dict[int, str] = {}
@@ -68,8 +68,8 @@ def relocation(
         if number is not None:
             names[number] = lease_id
     search = Consolidation(fleet.cluster, fleet.policy, residents)
-    for node_pool in ask.pools or (None,):
-        candidates = fleet.candidates(ask, share, node_pool)
+    for node_pool in request.pools or (None,):
+        candidates = fleet.candidates(request, share, node_pool)
         demand = fleet.demand(candidates, share, 1)
         for most in range(1, most_moves + 1):
             found = search.room_for(demand, most, candidates.rows)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpupool.client.types import Ask, Grant, Notice, QueuePlace
+from gpupool.client.types import Grant, LeaseRequest, Notice, QueuePlace
 from gpupool.shares import Share
 
 # --- events -------------------------------------------------------------------------------
@@ -17,7 +17,7 @@ from gpupool.shares import Share
 class AttachWanted:
     """Somebody wants shares. ``scope`` names what runs with them; ``hold`` asks to keep them after it."""
 
-    ask: Ask
+    request: LeaseRequest
     by: str
     scope: str | None = None
     hold: bool = False
@@ -61,7 +61,7 @@ class ResizeRefused:
 
 
 @dataclass(frozen=True, slots=True)
-class AskCancelled:
+class RequestCancelled:
     """The one who asked does not wait any longer."""
 
 
@@ -154,7 +154,7 @@ Event = (
     | Refused
     | Resized
     | ResizeRefused
-    | AskCancelled
+    | RequestCancelled
     | ScopeLeft
     | DetachWanted
     | Warned
@@ -173,7 +173,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class RequestLease:
-    ask: Ask
+    request: LeaseRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ class Reject:
 class AskAgain:
     """Ask for a lease that was taken back; nobody waits for the answer but the process's own calls."""
 
-    ask: Ask
+    request: LeaseRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ def size(milli: int, mib: int) -> tuple[int | None, int | None]:
 
 
 def request(message: pb.RequestLease, user: str, now: float, groups: tuple[str, ...] = ()) -> Requested:
-    """The ask as an event. `groups`: of the user.
+    """The request as an event. `groups`: of the user.
 
     Raises:
         BadInputError: a field is out of bounds.

@@ -19,7 +19,7 @@ from gpupool.sentences import NOTHING, Sentence, clauses, param, say
 
 #: Milli-GPU-milliseconds of a GPU-second.
 _MILLI_MS = 1_000_000
-#: Why leases end here. Not ``quota``: that is why an ask is refused.
+#: Why leases end here. Not ``quota``: that is why a request is refused.
 REASON: Final = "budget"
 #: An end that moves by less is not told anew, seconds.
 _WORTH_TELLING = 0.5

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from gpupool.model.instructions import TellGranted, TellRefused, TellResized
-from gpupool.model.state import AskRecord, LeaseRecord, LeftWorker, SessionRecord, key_of
+from gpupool.model.state import LeaseRecord, LeftWorker, RequestRecord, SessionRecord, key_of
 from gpupool.pool.model import messages
 from gpupool.pool.model.step import Step
 from gpupool.pool.model.view import kept_mib
@@ -19,7 +19,7 @@ _FOR_GOOD: Final = ("deadline", "budget", "reclaim", "preempt")
 
 def grant(
     step: Step,
-    ask: AskRecord,
+    request: RequestRecord,
     shares: tuple[PlacedShare, ...],
     said: Sentence,
     session: SessionRecord | None,
@@ -36,22 +36,22 @@ def grant(
     state = step.state
     new_session = session is None
     lease_id = step.ids.lease()
-    key = ask.key if not part else f"{ask.key}\n{part}"  # no caller's key has a line break
+    key = request.key if not part else f"{request.key}\n{part}"  # no caller's key has a line break
     if session is None:
         name = step.ids.session()
         gang = "" if part is None else name
         session = SessionRecord(
             id=name,
-            user=ask.user,
-            label=ask.label,
-            holder=ask.holder,
+            user=request.user,
+            label=request.label,
+            holder=request.holder,
             node=state.devices[shares[0].device_id].node,
             device_ids=tuple(share.device_id for share in shares),
             token=step.ids.token(),
-            strict=ask.strict,
+            strict=request.strict,
             gang=gang if first is None else first.session_id,
             part=part or 0,
-            isolated=ask.isolated,
+            isolated=request.isolated,
         )
     session = replace(
         session,
@@ -59,16 +59,16 @@ def grant(
         reason="",
         epoch=session.epoch + 1,
         lease_id=lease_id,
-        label=ask.label or session.label,
-        holder=ask.holder or session.holder,
-        project=ask.project,
+        label=request.label or session.label,
+        holder=request.holder or session.holder,
+        project=request.project,
         kept_place=(),
         kept_until=0.0,
     )
     lease = LeaseRecord(
         id=lease_id,
         session_id=session.id,
-        user=ask.user,
+        user=request.user,
         key=key,
         label=session.label,
         holder=session.holder,
@@ -77,15 +77,15 @@ def grant(
         state="starting",
         granted_at=step.now,
         new_session=new_session,
-        reservation=ask.reservation,
-        ends_at=step.now + ask.duration if ask.duration > 0 else None,
+        reservation=request.reservation,
+        ends_at=step.now + request.duration if request.duration > 0 else None,
         covered_at=step.now,
         since=step.now,
         gang="" if part is None else (lease_id if first is None else first.id),
         part=part or 0,
-        project=ask.project,
-        kind=ask.kind,
-        priority=ask.priority,
+        project=request.project,
+        kind=request.kind,
+        priority=request.priority,
     )
     if starts_worker(session, lease):
         number = messages.start_worker(step, session, lease)
@@ -93,16 +93,16 @@ def grant(
         number = messages.apply_lease(step, session, lease.epoch, lease.shares)
     state.sessions[session.id] = session
     state.leases[lease_id] = replace(lease, confirm_request=number)
-    state.keys[key_of(ask.user, key)] = lease_id
+    state.keys[key_of(request.user, key)] = lease_id
     step.reschedule = True
     step.journal(
         "grant",
         said,
-        user=ask.user,
+        user=request.user,
         lease_id=lease_id,
         session_id=session.id,
         node=session.node,
-        data={"epoch": lease.epoch, "waited_seconds": round(step.now - ask.since, 3), "key": key},
+        data={"epoch": lease.epoch, "waited_seconds": round(step.now - request.since, 3), "key": key},
     )
     return state.leases[lease_id]
 
@@ -230,7 +230,7 @@ def begin_release(
             session, state="closed", reason=reason, closed_at=step.now
         )
         messages.stop_worker(step, session.node, session.id, reason)
-        refuse_asks_of_session(step, session)
+        refuse_requests_of_session(step, session)
     else:
         home = state.nodes.get(session.node)
         lost = home is not None and home.lost
@@ -313,7 +313,7 @@ def close_session(step: Step, session: SessionRecord, reason: str) -> bool:
         session, state="closed", reason=reason, closed_at=step.now, parking=None
     )
     messages.stop_worker(step, session.node, session.id, reason)
-    refuse_asks_of_session(step, session)
+    refuse_requests_of_session(step, session)
     step.reschedule = True
     step.journal(
         "closed",
@@ -344,7 +344,7 @@ def worker_gone(
             data={"reason": reason, "device_seconds": session.usage.device_seconds},
         )  # fmt: skip
     state.sessions[session.id] = replace(session, worker_gone=True, parking=None)
-    refuse_asks_of_session(step, session)
+    refuse_requests_of_session(step, session)
     step.reschedule = True
     if lease is None:
         return
@@ -359,9 +359,9 @@ def worker_gone(
         end(step, lease, why)
 
 
-def refuse_asks_of_session(step: Step, session: SessionRecord) -> None:
-    """Asks that wait to resume a session that has closed can never be granted."""
-    for ask in step.state.index.asks_of_session.of(session.id):
-        del step.state.asks[ask.id]
+def refuse_requests_of_session(step: Step, session: SessionRecord) -> None:
+    """Requests that wait to resume a session that has closed can never be granted."""
+    for request in step.state.index.requests_of_session.of(session.id):
+        del step.state.requests[request.id]
         said = say("session-is-closed", session=param.text(session.id), reason=param.text(session.reason))
-        step.do(TellRefused(ask.user, ask.key, "unknown-session", said))
+        step.do(TellRefused(request.user, request.key, "unknown-session", said))

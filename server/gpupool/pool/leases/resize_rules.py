@@ -140,7 +140,9 @@ def _new_sizes(
     quotas = limit_rules.quotas(step.state, step.quotas)
     view = pool_view(step.state, step.timers, quotas, step.now, without_leases={part.id for part in parts})
     known = {device.id: device for device in view.devices}
-    kept_for_others = frozenset(name for ask in step.state.index.wanting.records() for name in ask.wants)
+    kept_for_others = frozenset(
+        name for request in step.state.index.wanting.records() for name in request.wants
+    )
     old_shares = [old for part in parts for old in part.shares]
     shares = []
     grown = []

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from gpupool.model.state import AskRecord, DeviceRecord, LeaseRecord, NodeRecord, State
+from gpupool.model.state import DeviceRecord, LeaseRecord, NodeRecord, RequestRecord, State
 from gpupool.pool.model.holds import (
     health,
     holds_of_lease,
@@ -64,7 +64,7 @@ class LiveView:
         self._devices = state.devices.watch()
         self._sessions = state.sessions.watch()
         self._leases = state.leases.watch()
-        self._asks = state.asks.watch()
+        self._requests = state.requests.watch()
         self._seen: dict[str, int] = {}
         self._learns = True
         self._heard: list[Demand] = []
@@ -76,7 +76,7 @@ class LiveView:
 
     @contextlib.contextmanager
     def not_learning(self) -> Iterator[None]:
-        """Asks that come while this is open are not learned from: they are what-ifs."""
+        """Requests that come while this is open are not learned from: they are what-ifs."""
         self._learns = False
         try:
             yield
@@ -85,7 +85,7 @@ class LiveView:
             self._learns = True
 
     def learn(self) -> None:
-        """Tells the policy of the asks that came in earlier steps. To be called between steps."""
+        """Tells the policy of the requests that came in earlier steps. To be called between steps."""
         self._hear()
         for demand in self._heard:
             self.policy.observe(demand)
@@ -274,15 +274,15 @@ class LiveView:
     # ---- what policies learn
 
     def _hear(self) -> None:
-        for name in sorted(self._asks):
-            ask = self._state.asks.get(name)
-            if ask is None:
+        for name in sorted(self._requests):
+            request = self._state.requests.get(name)
+            if request is None:
                 self._seen.pop(name, None)
-            elif self._seen.get(name) != ask.number:
-                self._seen[name] = ask.number
-                if self._learns and not ask.session_id:
-                    self._heard.append(_demand(ask))
-        self._asks.clear()
+            elif self._seen.get(name) != request.number:
+                self._seen[name] = request.number
+                if self._learns and not request.session_id:
+                    self._heard.append(_demand(request))
+        self._requests.clear()
 
 
 def _description(node: NodeRecord | None) -> tuple[object, ...]:
@@ -308,8 +308,8 @@ def _device_view(node: NodeRecord | None, device: DeviceRecord) -> DeviceView:
     )
 
 
-def _demand(ask: AskRecord) -> Demand:
-    return Demand(ask.milli or 0, ask.mib or 0, ask.count)
+def _demand(request: RequestRecord) -> Demand:
+    return Demand(request.milli or 0, request.mib or 0, request.count)
 
 
 def _taught(name: str, state: State) -> Policy:

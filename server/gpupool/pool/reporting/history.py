@@ -39,7 +39,7 @@ def put_together(
     }
     whole = bounded(named, most)
     merge(whole, held.devices)
-    merge(whole, held.asks)
+    merge(whole, held.requests)
     merge(whole, {Subject(): Amounts(covered_ms=covered_ms)})
     return whole
 
