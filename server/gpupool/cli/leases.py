@@ -165,5 +165,6 @@ def resize(
 
 
 def say_queued(place: QueuePlace) -> None:
+    """Tells on standard error, so that standard output stays what was asked for."""
     about = "" if place.eta_seconds is None else f", about {show.seconds(place.eta_seconds)}"
     exits.say(f"waiting at place {place.place}{about}: {place.reason}")

@@ -157,7 +157,7 @@ def _session_table(found: list[SessionInfo]) -> RenderableType:
 def queue(
     pool: Endpoint = None, token_file: TokenFile = None, json: Json = False, every: watch.Watch = None
 ) -> None:
-    """List who waits for a share, and why. `gpupool explain ASK` says what would help.
+    """List who waits for a share, and why. `gpupool explain REQUEST` says what would help.
 
     \b
     Examples:
@@ -174,8 +174,9 @@ def queue(
 
 
 def queue_table(queue: list[QueueEntry]) -> RenderableType:
+    """The requests that wait, in their order."""
     lines = show.table(
-        *("PLACE", "ASK", "USER", "PROJECT", "WHAT", "ASKS FOR", "ABOUT", "WHY"),
+        *("PLACE", "REQUEST", "USER", "PROJECT", "WHAT", "ASKS FOR", "ABOUT", "WHY"),
         right=("PLACE",),
         less_wanted=("PROJECT", "WHAT"),
     )

@@ -161,8 +161,10 @@ def _plain(limit: LimitStatus) -> dict[str, Any]:
 
 
 def _table(found: list[LimitStatus]) -> RenderableType:
-    columns = ("HELD", "OF", "SHARES", "OF ", "LARGEST ASK", "GPU HOURS", "OF  ", "STARTS ANEW IN")
-    lines = show.table("USER", *columns, "FROM", right=columns, less_wanted=("STARTS ANEW IN", "LARGEST ASK"))
+    columns = ("HELD", "OF", "SHARES", "OF ", "LARGEST REQUEST", "GPU HOURS", "OF  ", "STARTS ANEW IN")
+    lines = show.table(
+        "USER", *columns, "FROM", right=columns, less_wanted=("STARTS ANEW IN", "LARGEST REQUEST")
+    )
     for limit in found:
         settings = limit.settings
         hours = None if settings.gpu_seconds is None else settings.gpu_seconds / 3600

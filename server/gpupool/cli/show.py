@@ -109,6 +109,7 @@ class Lines:
 
 
 def coloured(text: str, colour: str = "") -> Text:
+    """What others wrote, without what a terminal would obey."""
     return Text(printable(text), style=colour)
 
 
@@ -175,10 +176,12 @@ def some(names: Sequence[str], most: int = 4) -> str:
 
 
 def mib(amount: int) -> str:
+    """An amount of memory, always in MiB: columns compare better so."""
     return f"{amount} MiB"
 
 
 def used(device: Device) -> str:
+    """Memory in use and in all, MiB."""
     return f"{device.used_bytes // MIB} / {device.total_mib} MiB"
 
 
@@ -197,4 +200,5 @@ def seconds(amount: float | None) -> str:
 
 
 def until(unix: float | None) -> str:
+    """The time that is left, ``-`` without an end; never negative."""
     return "-" if unix is None else seconds(max(0.0, unix - time.time()))

@@ -59,8 +59,10 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A part of what the series is of. `name` is ``(others)`` for those whose names are not shown; `user` and `label` are of
-    a client."""
+    """A part of what the series is of.
+
+    `name` is ``(others)`` for those whose names are not shown; `user` and `label` are of a client.
+    """
 
     name: str
     user: str
@@ -100,7 +102,9 @@ class History:
         """What was held and used between two moments.
 
         Args:
-            view: one of `VIEWS`; name: of what, empty: of all together.
+            view: one of `VIEWS`.
+            name: of what; empty: of all together.
+            from_unix: the beginning, seconds since 1970.
             to_unix: 0: now.
             points: at most so many; 0: 200.
             by: one of `MEMBERS`; empty: no members.

@@ -141,6 +141,7 @@ class ProjectsClient:
         """Makes a project, or changes what is named of it; what others change of the rest meanwhile stays.
 
         Args:
+            path: its path, such as ``research/vision``.
             changes: values by names of :class:`ProjectSettings`' fields.
 
         Raises:
@@ -183,6 +184,7 @@ class ProjectsClient:
         """Limits a user, or changes what is named of the limit; what others change of the rest meanwhile stays.
 
         Args:
+            user: their name; ``*``: all who have no limit of their own.
             changes: values by names of :class:`LimitSettings`' fields.
 
         Raises:

@@ -119,7 +119,11 @@ class Reports:
         """What was used between two moments, by some of ``user project device node hour day``.
 
         Args:
-            user: only of this one. project: only of this one and those below it.
+            from_unix: the beginning, seconds since 1970.
+            to_unix: the end; 0: now.
+            by: groups, each one of those words; empty: one row for all.
+            user: only of this one; empty: of all.
+            project: only of this one and those below it; empty: of all.
 
         Raises:
             PoolRefusedError: the time or a group makes no sense, or another's use is asked for.

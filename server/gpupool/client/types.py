@@ -351,8 +351,10 @@ class HealthReport:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A machine that lends GPUs; ``address`` is what kernels dial, ``park_memory_free_mib`` of ``park_memory_mib``
-    is left for parked sessions."""
+    """A machine that lends GPUs.
+
+    ``address`` is what kernels dial; ``park_memory_free_mib`` of ``park_memory_mib`` is left for parked sessions.
+    """
 
     name: str
     connected: bool

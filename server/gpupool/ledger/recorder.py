@@ -43,6 +43,7 @@ Written = dict[str, dict[str, Any]]
 
 
 def tables(state: State) -> Iterator[tuple[str, Table[Any]]]:
+    """The recorded tables, in the order of `RECORDED`."""
     for name in RECORDED:
         yield name, getattr(state, name)
 

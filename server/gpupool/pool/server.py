@@ -131,6 +131,7 @@ async def serve(
     """Serves until SIGTERM, SIGINT or `stop`; then ends streams cleanly. Leases live on in the ledger.
 
     Args:
+        options: where and with what.
         ready: called once when calls are served.
         stop: when given, signals are left to the caller.
 

@@ -1,4 +1,4 @@
-"""The decision: grant, queue or refuse one ask against one state of the pool.
+"""The decision: grant, queue or refuse one request against one state of the pool.
 
 Where a share goes when there is room the placement policy says (`scheduler/placement`, by way of `scheduler/fleet.py`). When
 nothing fits, but would if memory of parked sessions left its device, the request waits and names the sessions that are to leave
@@ -41,6 +41,8 @@ def decide(pool: PoolView, request: Request, *, helps: bool = True) -> Decision:
     itself, smaller than what the resumed session keeps); QUEUE that it can.
 
     Args:
+        pool: the pool at one moment.
+        request: what is decided about.
         helps: whether to look for what would help, which takes several more decisions.
 
     Raises:

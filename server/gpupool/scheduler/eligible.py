@@ -16,6 +16,8 @@ def admits(device: DeviceView, request: Request, node_pool: str | None = None) -
     """Whether nothing but its size, room and health speaks against ``device``.
 
     Args:
+        device: the device, full or not.
+        request: whose filters, node pools and isolation count.
         node_pool: the only one that is looked at; None: all that the request names.
     """
     return excluded_by(device, request, node_pool) == ""

@@ -226,6 +226,8 @@ class Fleet:
         """Where ``share`` may ever lie.
 
         Args:
+            request: whose filters, node pools and isolation count.
+            share: of each device.
             node_pool: the only node pool that is looked at; None: all that the request names.
             like: classes that will do; None: all.
         """
@@ -273,6 +275,9 @@ class Fleet:
         """The devices of one node that the policy chooses; None: no node has room.
 
         Args:
+            candidates: the devices to choose from.
+            share: of each device.
+            count: how many devices.
             rows: nodes that will do; None: all.
         """
         will_do = candidates.per_row >= count

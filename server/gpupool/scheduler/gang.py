@@ -82,6 +82,7 @@ def _node_by_node(
 
 
 def node_of(shares: Sequence[PlacedShare]) -> str:
+    """The node of shares that lie on one node; a device's id is ``<node>/<ordinal>``."""
     return shares[0].device_id.rpartition("/")[0]
 
 

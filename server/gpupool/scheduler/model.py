@@ -318,6 +318,8 @@ def _worked_out(devices: Sequence[DeviceView]) -> Snapshot:
 
 
 class Outcome(Enum):
+    """REFUSE: waiting cannot help; QUEUE: it can."""
+
     GRANT = "grant"
     QUEUE = "queue"
     REFUSE = "refuse"

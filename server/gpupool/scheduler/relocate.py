@@ -55,7 +55,10 @@ def relocation(
     """The fewest moves that make room for ``request`` in ``pool``; None: there are none, or it is not one new share.
 
     Args:
+        pool: the pool at one moment.
+        request: what room is sought for.
         movable: leases by id. Which of them may be asked at all is the caller's to say.
+        most_moves: how many may move, at most.
     """
     if request.count != 1 or request.parked is not None or request.parts or not movable or not pool.devices:
         return None

@@ -243,6 +243,7 @@ def _directory() -> Any:
 
 
 def main() -> None:
+    """Serves the process that started it, until its pipe ends; the argument is the label."""
     label = sys.argv[1] if len(sys.argv) > 1 else "python"
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(serve(label))

@@ -28,8 +28,11 @@ async def ask_again(
     """What came of it; None: it was withdrawn.
 
     Args:
+        pool: whom to ask.
+        request: the same at each attempt, so that it keeps its key.
         wait_seconds: for how long; None without limit.
         wanted: whether it still is, asked before each attempt.
+        on_queued: told each place in the queue.
         on_request: told the request under way, which may be cancelled, and None after it.
     """
     until = None if wait_seconds is None else time.monotonic() + wait_seconds

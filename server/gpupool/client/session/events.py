@@ -32,11 +32,15 @@ class ResizeWanted:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
+    """The request waits, or its place has changed."""
+
     place: QueuePlace
 
 
 @dataclass(frozen=True, slots=True)
 class Granted:
+    """The lease is there, and its worker serves."""
+
     grant: Grant
 
 
@@ -50,6 +54,8 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Resized:
+    """The live lease has another size now."""
+
     grant: Grant
 
 
@@ -173,11 +179,15 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class RequestLease:
+    """Ask the pool for a lease."""
+
     request: LeaseRequest
 
 
 @dataclass(frozen=True, slots=True)
 class ResizeLease:
+    """Ask the pool for another size of the live lease."""
+
     lease_id: str
     share: Share
 
@@ -189,12 +199,16 @@ class CancelRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseLease:
+    """Give the lease back; the session parks."""
+
     lease_id: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class CloseSession:
+    """End the session: its GPU memory is lost."""
+
     session_id: str
     reason: str
 

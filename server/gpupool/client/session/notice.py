@@ -25,10 +25,12 @@ Step = tuple[Session, tuple[Instruction, ...]]
 
 
 def as_used(session: Session) -> Session:
+    """Whatever warned of idleness is over."""
     return replace(session, state=State.ATTACHED, countdown=None)
 
 
 def notice_told(session: Session, event: NoticeTold) -> Step:
+    """A notice was given, has changed or was withdrawn; one of another lease is ignored."""
     if session.lease is None or session.lease.lease_id != event.lease_id:
         return session, ()
     notice = event.notice
@@ -51,6 +53,7 @@ def notice_told(session: Session, event: NoticeTold) -> Step:
 
 
 def last_moments(session: Session, event: LastMoments) -> Step:
+    """The time of a notice is nearly over: a session that comes back hands its GPU over by itself."""
     lease, notice = session.lease, session.notice
     if lease is None or lease.lease_id != event.lease_id or notice is None or session.resting:
         return session, ()

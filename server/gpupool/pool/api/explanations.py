@@ -73,6 +73,10 @@ def of_lease(
     """What its holder may expect.
 
     Args:
+        lease: the lease; of a gang, its first.
+        state: the pool as it is.
+        timers: how long everything lasts.
+        now: the pool's boot-time clock, seconds.
         protected: as things stand it is not taken back for others.
         min_run: seconds that it is left alone in any case.
         consolidate: who goes on elsewhere for requests that fit nowhere.

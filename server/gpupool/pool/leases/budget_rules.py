@@ -66,8 +66,9 @@ def refused(step: Step, user: str, milli: int, duration: float) -> Decision | No
 
 
 def ends(state: State, now: float) -> dict[str, float]:
-    """When the leases of a user end because the budget is used up, as things stand, by user; who is not named has
-    enough for the present window.
+    """When the leases of a user end because the budget is used up, as things stand, by user.
+
+    A user who is not named has enough for the present window.
     """
     if all(record.gpu_seconds is None for record in state.limits.values()):
         return {}

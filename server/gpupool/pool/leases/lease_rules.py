@@ -29,6 +29,10 @@ def grant(
     """Turns a decision, or what it says of one node, into a lease that waits for its worker.
 
     Args:
+        step: the step of the machine that this is part of.
+        request: the request that is served; it leaves the queue.
+        shares: what is granted on this node.
+        said: the sentence for the journal.
         session: the one that goes on; None: a new one.
         part: the place in a gang; None: it is the whole.
         first: the first part's lease, for the others.
@@ -181,6 +185,9 @@ def start_failed(step: Step, lease: LeaseRecord, why: Sentence | str, *, confirm
     """A worker that was to take over a session did not come up: the session stays parked where it is.
 
     Args:
+        step: the step of the machine that this is part of.
+        lease: the lease that waited for the worker.
+        why: what went wrong.
         confirmed: there is no process of it. Otherwise its share stays taken until it is fenced for sure.
     """
     begin_release(step, lease, "release", why, refusal="worker-failed")
@@ -203,6 +210,10 @@ def begin_release(
     Returns False, and changes nothing but a wish to close, when the lease was over already.
 
     Args:
+        step: the step of the machine that this is part of.
+        lease: the lease, or one part of a gang.
+        reason: the id of why it ends.
+        why: the same for people.
         close: the session closes, too.
         refusal: the reason that a holder is told who still waits for this lease to start.
     """
@@ -332,6 +343,10 @@ def worker_gone(
     """The session's state is lost with its worker.
 
     Args:
+        step: the step of the machine that this is part of.
+        session: whose worker it is.
+        reason: the id of why it is gone.
+        why: the same for people.
         confirmed: the agent saw the process end (or never begin). Otherwise the worker is only
             missing from a report, and its share stays taken until it is fenced for sure.
     """

@@ -1,5 +1,6 @@
-"""Notices: the word that a lease will end for another's ask, or because its node is emptied or its user has had enough,
-and that end itself.
+"""Notices: the word that a lease will end, and that end itself.
+
+It ends for another's request, or because its node is emptied or its user has had enough.
 
 A notice names the request it is for. Every look at the queue (`queue_pass`, `taking_rules`) judges it again, by the same
 rules as when it was given: it is withdrawn when the request has left, has found room elsewhere, or may not have it any
@@ -50,7 +51,11 @@ def give(
     """Tells the holder of a lease that it ends for a request.
 
     Args:
+        step: the step of the machine that this is part of.
+        parts: the lease; of a gang, all parts.
+        request: the request that gets the room.
         milli: what is asked.
+        until: when the lease ends, boot-time clock.
         standing: of the lease's project, this lease still included.
     """
     lease = parts[0]
@@ -112,11 +117,13 @@ def withdraw(step: Step, leases: Iterable[Sequence[LeaseRecord]], why: Sentence)
 
 
 def any_for_requests(step: Step) -> bool:
+    """Whether a lease has a notice for a request; the request itself may be gone."""
     noticed = step.state.index.noticed.records()
     return any(lease.live and lease.notice and lease.notice.for_request for lease in noticed)
 
 
 def any_due(step: Step) -> bool:
+    """Whether the time of some notice is over."""
     return any(_is_due(step, lease) for lease in step.state.index.noticed.records())
 
 

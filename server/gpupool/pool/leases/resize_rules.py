@@ -36,6 +36,7 @@ MAKING_ROOM = "making-room"
 
 
 def resized(step: Step, event: events.Resized) -> None:
+    """A lease grows or shrinks where it is; the worker has to confirm it before anybody counts on it."""
     lease = step.state.leases.get(event.lease_id)
     if lease is None or lease.state != "attached":
         state = "unknown" if lease is None else lease.state
@@ -175,7 +176,7 @@ def _new_sizes(
 
 
 def _beyond_limits(step: Step, parts: Sequence[LeaseRecord], milli: int, more: int) -> Refusal | None:
-    """Why a lease may not grow, whatever room there is: what holds for asks holds for this, too."""
+    """Why a lease may not grow, whatever room there is: what holds for requests holds for this, too."""
     lease = parts[0]
     refused = limit_rules.too_large(step.state, lease.user, milli)
     refused = refused or budget_rules.refused(step, lease.user, more, 0.0)

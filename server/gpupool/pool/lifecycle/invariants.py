@@ -1,5 +1,7 @@
-"""What must hold after every step of the pool, as one function. Tests call it after each; see also
-`tests/property/test_pool_machine.py`, which holds the same against simulated workers."""
+"""What must hold after every step of the pool, as one function. Tests call it after each.
+
+See also `tests/property/test_pool_machine.py`, which holds the same against simulated workers.
+"""
 
 from __future__ import annotations
 

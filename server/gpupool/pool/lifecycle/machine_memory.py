@@ -1,5 +1,7 @@
-"""What the machine remembers beside its state, as a few plain values: recorded with each step, so that it can be made
-again as it was."""
+"""What the machine remembers beside its state, as a few plain values.
+
+They are recorded with each step, so that it can be made again as it was.
+"""
 
 from __future__ import annotations
 

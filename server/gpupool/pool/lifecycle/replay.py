@@ -104,6 +104,8 @@ def replay(
     """Makes step `number` again, in memory; the ledger is only read.
 
     Args:
+        connection: to the ledger.
+        number: of the step, as the journal names it.
         without_leases: leases that are taken out of the state of before: what if they had not been there?
         policy: the placement policy, one of `scheduler.placement.POLICIES`: what if it had been another? None: the same.
 

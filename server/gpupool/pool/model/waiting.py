@@ -49,6 +49,7 @@ class Lane:
 
 
 def lane_of(request: RequestRecord, user: str) -> Lane:
+    """The lane that a request waits in; `user`: empty where users are not told apart."""
     return Lane(
         request.project,
         request.priority,
@@ -67,12 +68,13 @@ def lane_of(request: RequestRecord, user: str) -> Lane:
 
 
 def entry_of(request: RequestRecord) -> Entry:
+    """When it counts as due (`HINT_HORIZON`), its number, its id."""
     hint = min(request.duration, HINT_HORIZON) if request.duration > 0 else HINT_HORIZON
     return request.since + hint, request.number, request.id
 
 
 class Waiting:
-    """The lanes, kept in step with the state's asks."""
+    """The lanes, kept in step with the state's requests."""
 
     def __init__(self) -> None:
         self.lanes: dict[Lane, list[Entry]] = {}

@@ -19,6 +19,7 @@ NO_LIMIT = LimitRecord(EVERYBODY)
 
 
 def limit_set(step: Step, event: events.LimitSet) -> None:
+    """Holds from the next request on; leases that lie stay."""
     step.state.limits[event.limit.user] = event.limit
     step.queue.forget()
     step.reschedule = True
@@ -29,6 +30,7 @@ def limit_set(step: Step, event: events.LimitSet) -> None:
 
 
 def limit_removed(step: Step, event: events.LimitRemoved) -> None:
+    """Nothing happens where there is no such limit."""
     if event.user not in step.state.limits:
         return
     del step.state.limits[event.user]
@@ -41,6 +43,7 @@ def limit_removed(step: Step, event: events.LimitRemoved) -> None:
 
 
 def limit_of(state: State, user: str) -> LimitRecord:
+    """The user's own limit, else that of everybody, else none."""
     return state.limits.get(user) or state.limits.get(EVERYBODY) or NO_LIMIT
 
 

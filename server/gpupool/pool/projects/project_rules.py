@@ -36,6 +36,7 @@ def _tree(records: tuple[ProjectRecord, ...]) -> ProjectTree:
 
 
 def as_project(record: ProjectRecord) -> Project:
+    """A project as the rules of fair share read it."""
     return Project(
         record.path,
         record.deserved,
@@ -122,8 +123,11 @@ def project_of(
     named by several must say which: charging either without a word would surprise somebody.
 
     Args:
+        state: the pool as it is.
+        user: who asks.
         wanted: what the request says; empty: nothing.
         last: of a request for a session that was here before: where it was, if that is still possible.
+        groups: groups of the user, as the Hub says.
     """
     tree = project_tree(state)
     if wanted:

@@ -1,4 +1,4 @@
-"""Where projects stand, from the state: what their leases hold and what their asks want."""
+"""Where projects stand, from the state: what their leases hold and what their requests want."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def held_lease(parts: Iterable[LeaseRecord]) -> HeldLease:
 
 
 def expected_name(request: RequestRecord) -> str:
-    return f"ask {request.id}"
+    """Stands for the lease that a request is going to have; no lease is called so."""
+    return f"request {request.id}"
 
 
 def expected_lease(request: RequestRecord, milli: int, now: float) -> HeldLease:
@@ -53,6 +54,7 @@ def wholes(leases: Iterable[LeaseRecord]) -> dict[str, list[LeaseRecord]]:
 
 
 def wanted(name: str, lane: Lane, milli: int) -> Waiting:
+    """What a lane waits for, as the rules of fair share read it; `milli` of all its devices together."""
     return Waiting(name, lane.project, milli, lane.priority)
 
 
@@ -62,6 +64,8 @@ def standings(
     """A snapshot of what is held; leases that are being given back are not counted any more.
 
     Args:
+        state: the pool as it is.
+        tree: the projects, which must be those of the state.
         usage: decayed usage of projects, as parts of what the pool could have given.
         waiting: what is asked beside that.
     """

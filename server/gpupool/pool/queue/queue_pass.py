@@ -389,6 +389,7 @@ def _from_verdict(outcome: Outcome, verdict: Verdict) -> Decision:
 
 
 def describe(request: RequestRecord) -> Sentence:
+    """What it asks for, as others are told: size and number, nothing of whose it is."""
     size = say("size.gpu", milli=param.milli(request.milli or 0))
     if request.mib is not None:
         size = say("size.mib", mib=param.mib(request.mib))

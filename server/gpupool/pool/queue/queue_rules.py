@@ -1,4 +1,4 @@
-"""The queue: asks arrive, wait in order, are granted, give up. What the order is, see `queue_pass` and `waiting`.
+"""The queue: requests arrive, wait in order, are granted, give up. What the order is, see `queue_pass` and `waiting`.
 
 Whenever room, health or the queue changes, all who wait are looked at. A new request is decided at once, by itself. Places
 are told at once to whom they concern first, and to all others as long as they are few; else once a tick.

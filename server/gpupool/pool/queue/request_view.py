@@ -15,6 +15,7 @@ from gpupool.sentences import param, say
 
 
 def current_view(step: Step) -> PoolView:
+    """The pool as it is now, with the limits of users."""
     return pool_view(step.state, step.timers, limit_rules.quotas(step.state, step.quotas), step.now)
 
 

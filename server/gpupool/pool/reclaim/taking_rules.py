@@ -65,8 +65,11 @@ class TakingBack:
         """Begins with the pool as it is.
 
         Args:
-            owed: asks for which room is being made and that have not been decided in this look; changes as they are.
-            taken: asks for which somebody was told to go.
+            step: the step of the machine that this is part of.
+            view: what the scheduler sees now.
+            standings: where projects stand; changes with what is counted on.
+            owed: requests for which room is being made and that have not been decided in this look; changes as they are.
+            taken: requests for which somebody was told to go.
         """
         self._standings = standings
         self._owed, self._taken = owed, taken
@@ -120,6 +123,8 @@ class TakingBack:
         Beside them others may have to, where there is no room either. None: nothing comes of it.
 
         Args:
+            step: the step of the machine that this is part of.
+            wanted: the request, with its size.
             excess: milli-GPU that the project would have above the limit.
         """
         base = self._future.resuming(wanted.resumed).reserving(wanted.reserved)

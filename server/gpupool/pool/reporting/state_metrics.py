@@ -31,7 +31,10 @@ def state_metrics(state: State, timers: Timers, quotas: Mapping[str, Quota], now
     """All of them. Quantities are milli-GPU and MiB, as everywhere in the pool.
 
     Args:
+        state: the pool as it is.
+        timers: how long everything lasts.
         quotas: limits of users that the pool was started with.
+        now: the pool's boot-time clock, seconds.
     """
     yield from _devices(state, timers, now)
     yield from _nodes(state, now)
@@ -147,7 +150,7 @@ def _projects(there: Standings) -> Iterator[Metric]:
     texts = {
         "allocated": "milli-GPU that leases of the project hold",
         "protected": "milli-GPU of them that are not taken back for others",
-        "waiting": "milli-GPU that asks of the project wait for",
+        "waiting": "milli-GPU that requests of the project wait for",
         "deserved": "milli-GPU that the project always gets",
         "fair_share": "milli-GPU that are its fair share at this moment",
     }

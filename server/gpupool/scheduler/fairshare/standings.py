@@ -36,7 +36,10 @@ class Standings:
         """Takes stock.
 
         Args:
+            tree: the projects.
             capacity: milli-GPU of all devices that serve.
+            leases: what is held.
+            waiting: what waits.
             usage: of each leaf, what it used lately as a part of the pool, see :func:`.usage.part_of_pool`.
         """
         self.tree = tree

@@ -26,6 +26,7 @@ def policy_named(name: str, *, counts: Mapping[Demand, int] | None = None, seed:
     """A new policy.
 
     Args:
+        name: one of :data:`POLICIES`.
         counts: the distribution of demands, for policies that are given one beforehand (``fgd``).
         seed: for policies that choose by chance (``random``).
 

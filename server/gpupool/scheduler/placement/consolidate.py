@@ -72,6 +72,8 @@ class Consolidation:
         """The cheapest relocation that makes room for one share or one device; the cluster is left as it was.
 
         Args:
+            demand: what room is sought for.
+            most_moves: how many may move, at most.
             among: per node, whether the demand may go there; None: anywhere.
 
         None: there is none with so many moves, or the demand needs no device or several.

@@ -48,6 +48,8 @@ class Policy(Protocol):
         """Devices that are free for ``demand``; None only if no node has room. Changes nothing in ``cluster``.
 
         Args:
+            cluster: where.
+            demand: what is to be placed.
             among: per node, whether it will do; None: all will.
         """
 
@@ -150,4 +152,5 @@ def cheapest(device_costs: Costs, count: int) -> Costs:
 
 
 def only_where(fits: NDArray[np.bool_], costs: Costs) -> Costs:
+    """The costs, infinite where it does not fit."""
     return np.where(fits, costs, np.inf)

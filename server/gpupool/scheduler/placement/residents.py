@@ -37,6 +37,7 @@ class Residents:
         """Its number; None: whole devices and shares of several devices are not moved.
 
         Args:
+            placement: what lies where.
             among: per node, whether it may go there; None: anywhere.
         """
         if len(placement.devices) != 1 or placement.shares[0][0] >= WHOLE_DEVICE_MILLI:
@@ -75,7 +76,10 @@ class Residents:
         """Numbers of those who could be of use: their node would have the CPU and memory, and some device room for them.
 
         Args:
+            cluster: where they lie.
             need: per kind of device, milli and MiB of what is to be placed.
+            cpu: milli-CPU that is needed; 0: none.
+            memory: MiB of host memory that are needed; 0: none.
         """
         columns = self._columns[:, : len(self._placements)]
         node, device = columns[_NODE], columns[_DEVICE]
