@@ -13,9 +13,9 @@ from gpupool.scheduler.placement import (
     DEFAULT_POLICY,
     Cluster,
     Consolidation,
+    Demand,
     NodeSpec,
     Policy,
-    Request,
     Residents,
     carry_out,
     policy_named,
@@ -67,8 +67,8 @@ class Run:
     moved: int
 
 
-def run(cluster: Cluster, policy: Policy, requests: Sequence[Request], move_percent: float = 0.0) -> Run:
-    """Lets ``requests`` arrive one after the other; what finds no room is dropped.
+def run(cluster: Cluster, policy: Policy, demands: Sequence[Demand], move_percent: float = 0.0) -> Run:
+    """Lets ``demands`` arrive one after the other; what finds no room is dropped.
 
     Args:
         move_percent: shares that may be moved, in percent of those placed so far.
@@ -79,17 +79,17 @@ def run(cluster: Cluster, policy: Policy, requests: Sequence[Request], move_perc
     searches: list[int] = []
     shares = moved = 0
     clock = time.thread_time_ns
-    for request in requests:
+    for demand in demands:
         begun = clock()
-        policy.observe(request)
-        placement = policy.place(cluster, request)
+        policy.observe(demand)
+        placement = policy.place(cluster, demand)
         if placement is not None:
             cluster.take(placement)
         decisions.append(clock() - begun)
         if placement is None and move_percent:
             begun = clock()
             allowed = int(move_percent / 100.0 * shares) - moved
-            relocation = consolidation.room_for(request, allowed)
+            relocation = consolidation.room_for(demand, allowed)
             if relocation is not None:
                 carry_out(cluster, residents, relocation)
                 moved += len(relocation.moves)
@@ -97,7 +97,7 @@ def run(cluster: Cluster, policy: Policy, requests: Sequence[Request], move_perc
             searches.append(clock() - begun)
         elif placement is not None and move_percent:
             residents.add(placement)
-        shares += placement is not None and 0 < request.milli < 1000
+        shares += placement is not None and 0 < demand.milli < 1000
     allocated = 100.0 * cluster.allocated_milli() / cluster.capacity_milli
     return Run(allocated, decisions, searches, shares, moved)
 
@@ -133,10 +133,10 @@ def measure(
     bounds = []
     for seed in seeds:
         cluster = Cluster(specs)
-        requests = openb_trace.arrivals(tasks, cluster.capacity_milli, seed)
+        demands = openb_trace.arrivals(tasks, cluster.capacity_milli, seed)
         chosen = policy_named(policy, counts=Counter(tasks), seed=seed)
-        runs.append(run(cluster, chosen, requests, move_percent))
-        bounds.append(bound_percent(requests, cluster.capacity_milli // 1000))
+        runs.append(run(cluster, chosen, demands, move_percent))
+        bounds.append(bound_percent(demands, cluster.capacity_milli // 1000))
     decisions = sorted(ns for done in runs for ns in done.decision_ns)
     searches = sorted(ns for done in runs for ns in done.search_ns)
     allocation = sum(done.allocated for done in runs) / len(runs)
@@ -165,7 +165,7 @@ def measure(
 
 
 def _through_pool(
-    specs: Sequence[NodeSpec], tasks: Sequence[Request], policy: str, seed: int
+    specs: Sequence[NodeSpec], tasks: Sequence[Demand], policy: str, seed: int
 ) -> dict[str, Any]:
     """``granted_*``: decisions that granted; ``explained_*``: those that did not, with all that would help."""
     done = run_through_pool(specs, policy, openb_trace.arrivals(tasks, Cluster(specs).capacity_milli, seed))

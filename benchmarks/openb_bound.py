@@ -1,7 +1,7 @@
 """What perfect repacking would reach: every arrival is admitted if all shares, packed anew, leave room for it.
 
 Shares may lie on any device, and CPU, memory and models of nodes are not looked at, so nothing that repacks admits more of the
-same arrivals one after the other. A policy may still end above it: who had to turn a large request away has room for others.
+same arrivals one after the other. A policy may still end above it: who had to turn a large demand away has room for others.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gpupool.scheduler.placement.cutting_stock import Packing, pack
-from gpupool.scheduler.placement.model import Request
+from gpupool.scheduler.placement.model import Demand
 from gpupool.shares import WHOLE_DEVICE_MILLI
 
 _ROUNDING: Final = 1e-6
@@ -19,18 +19,18 @@ _ROUNDING: Final = 1e-6
 _KEPT: Final = 8
 
 
-def bound_percent(requests: Sequence[Request], devices: int) -> float:
-    """Allocated part of ``devices`` devices in percent, once all of ``requests`` have arrived."""
+def bound_percent(demands: Sequence[Demand], devices: int) -> float:
+    """Allocated part of ``devices`` devices in percent, once all of ``demands`` have arrived."""
     packing = _Repacking()
     whole = 0
-    for request in requests:
-        if request.milli == WHOLE_DEVICE_MILLI:
-            if packing.fits(devices - whole - request.count):
-                whole += request.count
-        elif request.count:
-            packing.sizes[request.milli] += request.count
+    for demand in demands:
+        if demand.milli == WHOLE_DEVICE_MILLI:
+            if packing.fits(devices - whole - demand.count):
+                whole += demand.count
+        elif demand.count:
+            packing.sizes[demand.milli] += demand.count
             if not packing.fits(devices - whole):
-                packing.sizes[request.milli] -= request.count
+                packing.sizes[demand.milli] -= demand.count
     milli = whole * WHOLE_DEVICE_MILLI + sum(size * count for size, count in packing.sizes.items())
     return 100.0 * milli / (devices * WHOLE_DEVICE_MILLI)
 

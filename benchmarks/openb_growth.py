@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gpupool.scheduler.placement import Cluster, NodeSpec, Placement, Request, policy_named
+from gpupool.scheduler.placement import Cluster, Demand, NodeSpec, Placement, policy_named
 
 from benchmarks import openb_trace
 
@@ -34,7 +34,7 @@ class Growth:
 
 def growth(
     specs: Sequence[NodeSpec],
-    tasks: Sequence[Request],
+    tasks: Sequence[Demand],
     policy: str,
     seed: int,
     factors: Sequence[int] = FACTORS,
@@ -44,29 +44,29 @@ def growth(
 
 
 def _measured(
-    specs: Sequence[NodeSpec], tasks: Sequence[Request], policy: str, seed: int, factor: int
+    specs: Sequence[NodeSpec], tasks: Sequence[Demand], policy: str, seed: int, factor: int
 ) -> Growth:
     chosen = policy_named(policy, counts=Counter(tasks), seed=seed)
     cluster = Cluster(specs)
-    requests = openb_trace.arrivals(tasks, cluster.capacity_milli, seed)
+    demands = openb_trace.arrivals(tasks, cluster.capacity_milli, seed)
     placed: list[Placement] = []
     asked = 0
-    for request in requests:
-        asked += request.total_milli
+    for demand in demands:
+        asked += demand.total_milli
         if asked > ARRIVED * cluster.capacity_milli:
             break
-        chosen.observe(request)
-        placement = chosen.place(cluster, request)
+        chosen.observe(demand)
+        placement = chosen.place(cluster, demand)
         if placement is not None:
             cluster.take(placement)
             placed.append(placement)
     large = _copies(cluster, placed, factor)
     taken = []
     for number in range(WARM_UP + MEASURED):
-        request = requests[-1 - number % len(requests)]
+        demand = demands[-1 - number % len(demands)]
         begun = time.thread_time_ns()
-        chosen.observe(request)
-        placement = chosen.place(large, request)
+        chosen.observe(demand)
+        placement = chosen.place(large, demand)
         if placement is not None:
             large.take(placement)
         taken.append(time.thread_time_ns() - begun)

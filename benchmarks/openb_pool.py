@@ -1,7 +1,7 @@
 """The same arrivals through the pool's own scheduler: its records, its view of them, its decision with explanation.
 
 What is measured is a decision as the pool makes it: the view brought up to date after the last grant, `decide`, and the grant
-written into the records. The pool does not look at CPU and memory of nodes, and requests without devices are left out. An ask
+written into the records. The pool does not look at CPU and memory of nodes, and requests without devices are left out. A request
 that finds no room is explained, with helps, and dropped.
 """
 
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from gpupool.model.state import DeviceRecord, LeaseRecord, NodeRecord, State
 from gpupool.pool.model.live_view import LiveView
 from gpupool.pool.model.timers import Timers
-from gpupool.scheduler import Ask, Outcome, PlacedShare, decide
-from gpupool.scheduler.placement import NodeSpec, Policy, Request
+from gpupool.scheduler import Outcome, PlacedShare, Request, decide
+from gpupool.scheduler.placement import Demand, NodeSpec, Policy
 
 #: Memory of every device, MiB: the pool counts it, the trace does not name it.
 _TOTAL_MIB = 32_768
@@ -38,7 +38,7 @@ class PoolRun:
     queued_ns: list[int]
 
 
-def run_through_pool(specs: Sequence[NodeSpec], policy: str, requests: Sequence[Request]) -> PoolRun:
+def run_through_pool(specs: Sequence[NodeSpec], policy: str, demands: Sequence[Demand]) -> PoolRun:
     """Lets ``requests`` arrive one after the other at a pool that begins empty."""
     state = _state(specs)
     view = LiveView(state, Timers(), policy)
@@ -48,12 +48,12 @@ def run_through_pool(specs: Sequence[NodeSpec], policy: str, requests: Sequence[
     clock = time.thread_time_ns
     view.at(0.0)
     taken = 0
-    for number, request in enumerate(_of_devices(requests)):
+    for number, demand in enumerate(_of_devices(demands)):
         user = f"user{number % _USERS}"
-        ask = Ask(user, request.milli, count=request.count, nodes="one")
+        request = Request(user, demand.milli, count=demand.count, nodes="one")
         begun = clock()
-        learner.observe(Request(request.milli, count=request.count))
-        decision = decide(view.at(0.0), ask)
+        learner.observe(Demand(demand.milli, count=demand.count))
+        decision = decide(view.at(0.0), request)
         if decision.outcome is Outcome.GRANT:
             state.leases[f"l{number}"] = _lease(number, user, decision.shares)
             granted.append(clock() - begun)
@@ -64,8 +64,8 @@ def run_through_pool(specs: Sequence[NodeSpec], policy: str, requests: Sequence[
     return PoolRun(100.0 * taken / (1000 * len(state.devices)), granted, queued)
 
 
-def _of_devices(requests: Sequence[Request]) -> Iterator[Request]:
-    return (request for request in requests if request.count)
+def _of_devices(demands: Sequence[Demand]) -> Iterator[Demand]:
+    return (demand for demand in demands if demand.count)
 
 
 def _state(specs: Sequence[NodeSpec]) -> State:

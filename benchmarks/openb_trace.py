@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from gpupool.client.errors import GpupoolError
-from gpupool.scheduler.placement.model import DeviceSpec, NodeSpec, Request
+from gpupool.scheduler.placement.model import Demand, DeviceSpec, NodeSpec
 
 #: Names the folder of the trace, if it is not beside the repository.
 FOLDER_VARIABLE: Final = "GPUPOOL_OPENB"
@@ -63,7 +63,7 @@ def read_nodes(path: Path, order: int | None = None) -> list[NodeSpec]:
     return nodes
 
 
-def read_pods(path: Path) -> list[Request]:
+def read_pods(path: Path) -> list[Demand]:
     """What the tasks of a file ask for, in its order.
 
     Raises:
@@ -76,7 +76,7 @@ def read_pods(path: Path) -> list[Request]:
         spec = row.get("gpu_spec") or ""
         try:
             pods.append(
-                Request(
+                Demand(
                     milli=_number(path, row, "gpu_milli") if count else 0,
                     count=count,
                     cpu_milli=_number(path, row, "cpu_milli"),
@@ -91,20 +91,20 @@ def read_pods(path: Path) -> list[Request]:
     return pods
 
 
-def arrivals(pods: Sequence[Request], capacity_milli: int, seed: int) -> list[Request]:
+def arrivals(pods: Sequence[Demand], capacity_milli: int, seed: int) -> list[Demand]:
     """The tasks in the order of ``seed``, and more of them until they ask for :data:`ARRIVED` times the capacity."""
     chance = random.Random(seed)  # noqa: S311
     order = list(pods)
     chance.shuffle(order)
-    asked = sum(request.total_milli for request in order)
+    asked = sum(demand.total_milli for demand in order)
     if not asked:
         return order
     while True:
-        request = chance.choice(pods)
-        if asked + request.milli > ARRIVED * capacity_milli:
+        demand = chance.choice(pods)
+        if asked + demand.milli > ARRIVED * capacity_milli:
             return order
-        asked += request.total_milli
-        order.append(request)
+        asked += demand.total_milli
+        order.append(demand)
 
 
 def _rows(path: Path, columns: Sequence[str]) -> Iterator[Mapping[str, str]]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 from gpupool.client.native import native_directory
 from gpupool.client.pool import PoolClient
 from gpupool.client.session_file import SessionFile
-from gpupool.client.types import Ask
+from gpupool.client.types import LeaseRequest
 from gpupool.shares import Share
 
 from benchmarks.client_process import client_environment
@@ -127,7 +127,9 @@ async def _begin_sessions(endpoint: str, home: Path, times: int) -> list[tuple[f
             file.write("none")
             with Client(client_environment(file, python_path())) as client:
                 began = time.perf_counter()
-                grant = await pool.request(Ask(Share(milli=200), label="bench park"), wait_seconds=10)
+                grant = await pool.request(
+                    LeaseRequest(Share(milli=200), label="bench park"), wait_seconds=10
+                )
                 profile = home / f"profile-{number}"
                 profile.write_text(grant.profile)
                 file.write_attached(grant, profile=str(profile))

@@ -47,7 +47,7 @@ def measure(
         nodes: a list of nodes that is the pool, instead of `devices` in equal nodes.
         hints: every task says how long it will take.
         most_devices: tasks of more devices are left out.
-        consolidate: which leases go on elsewhere for an ask that fits nowhere.
+        consolidate: which leases go on elsewhere for a request that fits nowhere.
         series: also means of every hour and quantiles of the waits, for plots.
 
     Raises:

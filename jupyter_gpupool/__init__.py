@@ -36,6 +36,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
+    """Ends what the magics hold and takes them out of the shell, as ``%unload_ext jupyter_gpupool`` does."""
     from jupyter_gpupool.kernel import unload_ipython_extension as unload
 
     unload(shell)

@@ -222,7 +222,7 @@ def dark(browser: Browser) -> None:
 
 
 def queue(browser: Browser) -> None:
-    """An ask that does not fit: its place, why, and what would help."""
+    """A request that does not fit: its place, why, and what would help."""
     with shared_pool() as lab, quickstart(browser, lab) as page:
         page.share_input(NOTEBOOK).fill("0.9")
         page.press(NOTEBOOK, "Attach")

@@ -178,8 +178,10 @@ def leave_refusals() -> None:
 
 
 def refusal() -> str:
-    """Why a call of the main thread was last refused, once; empty: none was. It is said at the end of the cell, and by
-    the runtime not above its output."""
+    """Why a call of the main thread was last refused, once; empty: none was.
+
+    It is said at the end of the cell, and by the runtime not above its output.
+    """
     return runtime.take_refusal() if runtime.loaded() else ""
 
 

@@ -116,7 +116,7 @@ def _tell() -> Work:
 
 
 def what_runs(work: Work | None) -> str:
-    """One sentence: ``The GPU still runs kernel "forever" (since 14 s).``"""
+    """One sentence, such as ``The GPU still runs kernel "forever" (since 14 s)``."""
     if work is None:
         return "The GPU worker does not answer."
     if work.state in ("running", "draining"):

@@ -90,5 +90,6 @@ def install(shell: Any, matcher: GpuMatcher) -> None:
 
 
 def uninstall(shell: Any) -> None:
+    """Leaves the matchers of others in their order."""
     matchers = shell.Completer.custom_matchers
     matchers[:] = [match for match in matchers if getattr(match, "matcher_identifier", "") != IDENTIFIER]

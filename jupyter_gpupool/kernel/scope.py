@@ -203,6 +203,8 @@ class Scopes:
         """Asks the server for a share and waits; without a scope, for the kernel's hold.
 
         Args:
+            request: what is asked for.
+            scope_id: what runs with it; None: nothing, it is held.
             given_up: another thread may end the wait by it.
             of_cell: the scope ends with the cell at the latest, else it may outlive it.
         """
@@ -260,8 +262,10 @@ class Scopes:
     # --- leave ------------------------------------------------------------------------------
 
     def _leave(self, scope: Scope, cell: Cell) -> Ending:
-        """Drains, reads the counters, gives back, shows. Nothing here may raise: the cell's own
-        outcome is what the user must see."""
+        """Drains, reads the counters, gives back, shows.
+
+        Nothing here may raise: the cell's own outcome is what the user must see.
+        """
         ending = wait_for_work(interrupted=cell.interrupted)
         figures, after, error = None, None, ending.error if ends_session(ending.error) else 0
         try:

@@ -35,6 +35,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def say(text: str) -> None:
+    """Prints at once: whoever starts this in a pipe waits for the address."""
     print(text, flush=True)  # noqa: T201 - this is a command line program
 
 
@@ -120,6 +121,7 @@ def free_port(preferred: int) -> int:
 
 
 def answers(url: str) -> bool:
+    """Whether anything with status 200 is there within two seconds."""
     try:
         with urllib.request.urlopen(url, timeout=2) as reply:  # noqa: S310 - our own loopback address
             return bool(reply.status == 200)
@@ -133,6 +135,7 @@ def _pool_options(options: argparse.Namespace) -> list[str]:
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    """The options; ``argv`` None: those of this process."""
     parser = argparse.ArgumentParser(prog="make lab", description=__doc__)
     state = Path(os.environ.get("XDG_STATE_HOME", Path.home() / ".local" / "state"))
     parser.add_argument("--home", type=Path, default=state / "gpupool" / "lab", help="state and logs")
@@ -157,6 +160,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def services(options: argparse.Namespace, port: int, token: str) -> list[Service]:
+    """What has to run, in the order in which it is started; each waits for the one before."""
     home: Path = options.home
     logs = private_directory(home) / "logs"
     logs.mkdir(exist_ok=True)
@@ -268,6 +272,7 @@ def supervise(running: list[Service], started: Callable[[], None]) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Starts all, opens the page, and stops all at Ctrl-C or SIGTERM; the exit status."""
     options = parse_arguments(argv)
 
     def interrupted(signum: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""What an ask wants its devices to be like: ``name=*H100*|*A100*``, ``memory>=40GiB``, ``label.zone=a``.
+"""What a request wants its devices to be like: ``name=*H100*|*A100*``, ``memory>=40GiB``, ``label.zone=a``.
 
 | key | what is compared |
 |---|---|

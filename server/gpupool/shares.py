@@ -28,9 +28,9 @@ MINIMUM_RESERVE_MIB: Final = 256
 RESERVE_PERCENT: Final = 3
 #: Largest memory share that can be written, MiB (16 TiB: far above any device).
 MAXIMUM_MIB: Final = 16 * 1024 * 1024
-#: Most devices of one ask.
+#: Most devices of one request.
 MAXIMUM_DEVICES: Final = 8
-#: On how many nodes the devices of one ask may lie. `auto`: on one, if a node could ever serve it, else on any.
+#: On how many nodes the devices of one request may lie. `auto`: on one, if a node could ever serve it, else on any.
 NODE_CHOICES: Final = ("auto", "one", "any")
 
 #: What may be written; part of every error, so that the reader need not look it up.

@@ -23,7 +23,7 @@ def kernel_name(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """``text`` in one line, with what would steer a terminal written out, such as ``\\x1b``."""
+    r"""``text`` in one line, with what would steer a terminal written out, such as ``\x1b``."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(

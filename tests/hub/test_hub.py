@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 from gpupool.client.errors import PoolRefusedError
 from gpupool.client.pool import PoolClient
-from gpupool.client.types import Ask, Caller
+from gpupool.client.types import Caller, LeaseRequest
 from gpupool.shares import Share
 
 from tests.support.hub_stack import BELIEVED, HubStack, User
@@ -141,7 +141,7 @@ def test_the_pool_knows_users_by_the_hubs_word_and_not_by_theirs(hub: HubStack, 
     assert ask_pool(hub, token, "whoami") == Caller("bob", "user")
     assert ask_pool(hub, ann.hub_token(), "whoami") == Caller("ann", "user", ("vision",))
     with pytest.raises(PoolRefusedError, match="bob may not ask on behalf of 'ann'"):
-        ask_pool(hub, token, "request", Ask(Share(milli=100), on_behalf_of="ann"), wait_seconds=0)
+        ask_pool(hub, token, "request", LeaseRequest(Share(milli=100), on_behalf_of="ann"), wait_seconds=0)
     with pytest.raises(PoolRefusedError, match="does not know this token"):
         ask_pool(hub, "0" * 32, "whoami")
     # What a service may get from a user who signs in there is not enough to act for them here.

@@ -60,7 +60,9 @@ def test_run_asks_for_no_share_when_it_has_nowhere_to_write(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("number", ["9", "64"])
-def test_more_gpus_than_the_pool_grants_to_one_ask_are_wrong_arguments(tmp_path: Path, number: str) -> None:
+def test_more_gpus_than_the_pool_grants_to_one_request_are_wrong_arguments(
+    tmp_path: Path, number: str
+) -> None:
     nowhere = f"unix:{tmp_path}/none.sock"
     done = gpupool(tmp_path, "request", "-p", "0.2", "-n", number, "--pool", nowhere)
     assert done.returncode == 2

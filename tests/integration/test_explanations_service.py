@@ -1,4 +1,4 @@
-"""`Explain` over real gRPC: of an ask that waits, of a lease, and of an ask that is not made; and who may look."""
+"""`Explain` over real gRPC: of a request that waits, of a lease, and of a request that is not made; and who may look."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ async def explain(stand: Stand, token: str = "", **about: object) -> pb.ExplainA
         return await stub.Explain(pb.ExplainRequest(**about), metadata=metadata)
 
 
-async def test_a_waiting_ask_says_why_with_numbers_and_what_would_be_granted(stand):
+async def test_a_waiting_request_says_why_with_numbers_and_what_would_be_granted(stand):
     await stand.caller.grant("k1", 700)
     await stand.caller.grant("k2", 1000)
     stream = stand.caller.request("k3", 500, wait_seconds=-1)
     queued = (await stream.read()).queued
     (entry,) = (await stand.caller.call("ListQueue", pb.ListRequest())).entries
-    answer = await explain(stand, ask_id=entry.id)
+    answer = await explain(stand, request_id=entry.id)
     assert not answer.granted
     assert answer.explanation == queued.explanation == entry.explanation
     said = answer.explanation

@@ -57,7 +57,7 @@ async def test_a_hard_cap_is_asked_for_when_the_session_begins(
     assert (await kernel.run("%gpu attach 0.2 --strict")).status == "ok"
     assert (await kernel.run("%gpu detach")).status == "ok"
     assert (await kernel.run("%%gpu 0.2\n1")).status == "ok"
-    assert [ask.strict for ask in jupyter.pool.asks] == [True, True, False]
+    assert [request.strict for request in jupyter.pool.requests] == [True, True, False]
 
 
 async def test_a_hold_is_asked_for_with_the_words_as_they_were_written(
@@ -67,7 +67,7 @@ async def test_a_hold_is_asked_for_with_the_words_as_they_were_written(
     assert (await kernel.run(f"%gpu attach {line}")).status == "ok"
     assert (await kernel.run("%gpu detach")).status == "ok"
     assert (await kernel.run(f"%%gpu {line}\n1")).status == "ok"
-    assert [ask.filters for ask in jupyter.pool.asks] == [(r"name=a\b*", "label.zone=it's")] * 2
+    assert [request.filters for request in jupyter.pool.requests] == [(r"name=a\b*", "label.zone=it's")] * 2
     jupyter.pool.memory_now = {"memory_place": "device", "enforcement": "hard", "strict": True}
     assert (await kernel.run("%gpu attach 0.2")).status == "ok"
     async with asyncio.timeout(20):  # the server asks the pool every now and then
@@ -210,7 +210,7 @@ async def test_the_line_magic(jupyter: JupyterInProcess, kernel: Cells) -> None:
 async def test_other_peoples_names_are_escaped(jupyter: JupyterInProcess, kernel: Cells) -> None:
     await kernel.run("%gpu attach 0.2")
     [entry] = jupyter.pool.held.values()
-    object.__setattr__(entry.ask, "on_behalf_of", "<img src=x onerror=alert(1)>")
+    object.__setattr__(entry.request, "on_behalf_of", "<img src=x onerror=alert(1)>")
     reply = await kernel.run("%gpu list")
     [bundle] = [output["data"] for output in reply.outputs]
     assert "<img" not in bundle["text/html"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from gpupool.client.session_file import SessionFile
-from gpupool.client.types import Ask, Grant, Notice
+from gpupool.client.types import Grant, LeaseRequest, Notice
 from gpupool.shares import Share
 
 from tests.support.jupyter import Cells, JupyterInProcess
@@ -36,7 +36,7 @@ async def attached(jupyter: JupyterInProcess, kernel: Cells) -> str:
 async def taken_by_another(jupyter: JupyterInProcess, lease: str) -> Grant:
     """The pool takes the lease back, and somebody else has all of it."""
     jupyter.pool.end(lease, "reclaim")
-    return await jupyter.pool.request(Ask(Share(1000), on_behalf_of="bob"))
+    return await jupyter.pool.request(LeaseRequest(Share(1000), on_behalf_of="bob"))
 
 
 async def until(jupyter: JupyterInProcess, kernel: Cells, what: str, seconds: float = 10) -> dict[str, Any]:

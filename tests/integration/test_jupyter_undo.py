@@ -76,7 +76,7 @@ async def test_a_choice_for_one_kernel_releases_it_and_undo_brings_it_back(
     status, back = await jupyter.json("POST", path(kernel, "undo"))
     assert (status, back["state"], back["released"]) == (202, "attached", None)
     assert (back["session_id"], back["held"], back["by"]) == (held["session_id"], True, "sidebar")
-    first, second = jupyter.pool.asks
+    first, second = jupyter.pool.requests
     # The same but for the session, which is there already.
     assert second == replace(first, session_id=held["session_id"], idempotency_key=second.idempotency_key)
     assert first.idempotency_key != second.idempotency_key

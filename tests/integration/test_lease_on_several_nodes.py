@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from gpupool.client.pool import PoolClient
 from gpupool.client.session_file import SessionFile, SessionRecord
-from gpupool.client.types import Ask, Grant, QueuePlace
+from gpupool.client.types import Grant, LeaseRequest, QueuePlace
 from gpupool.node.profile import parse_profile
 from gpupool.request.gpu_request import GpuRequest
 from gpupool.shares import Share
@@ -33,8 +33,8 @@ pytestmark = [
 ]
 
 
-def on_both(milli: int = 500, session: str = "") -> Ask:
-    return Ask(Share(milli=milli), count=2, session_id=session, label="two nodes")
+def on_both(milli: int = 500, session: str = "") -> LeaseRequest:
+    return LeaseRequest(Share(milli=milli), count=2, session_id=session, label="two nodes")
 
 
 @pytest.fixture(scope="module")

@@ -27,8 +27,8 @@ CHANNELS = 5
 LIMIT_SECONDS = 60 + MANY / 10
 
 
-def asks_granted(ledger: Path) -> list[str]:
-    """The keys of all askers' asks that were granted, in the order in which the journal has them."""
+def requests_granted(ledger: Path) -> list[str]:
+    """The keys of all askers' requests that were granted, in the order in which the journal has them."""
     with sqlite3.connect(ledger) as connection:
         rows = connection.execute("SELECT data FROM journal WHERE kind = 'grant' ORDER BY number").fetchall()
     return [key for (data,) in rows if (key := str(json.loads(data)["key"])).startswith("ask-")]
@@ -48,12 +48,12 @@ async def ask_many() -> dict[str, Any]:
             if GRANTED == MANY:
                 granted = await askers.said("granted")
             else:
-                while len(asks_granted(pool.ledger)) < GRANTED:
+                while len(requests_granted(pool.ledger)) < GRANTED:
                     await asyncio.sleep(1.0)
                 granted = []
             took = time.monotonic() - begin
             granting = pool.processor_seconds() - processor
-            order = asks_granted(pool.ledger)
+            order = requests_granted(pool.ledger)
         return {
             "answered": answered,
             "granted": granted,
@@ -90,7 +90,7 @@ async def restart_under(number: int) -> dict[str, Any]:
             granted = await askers.said("granted")
         return {
             "granted": granted,
-            "order": asks_granted(pool.ledger),
+            "order": requests_granted(pool.ledger),
         }
 
 
@@ -125,7 +125,7 @@ def test_of_many_who_ask_at_once_none_is_lost_and_all_are_served_in_order() -> N
     if GRANTED == MANY:
         assert sorted(granted_places) == list(range(1, MANY + 1))
     overtaken = max(turn - number for turn, number in enumerate(granted_places, 1))
-    assert overtaken == 0, f"an ask was granted {overtaken} turns after its own"
+    assert overtaken == 0, f"a request was granted {overtaken} turns after its own"
     begin = min(row[2] for row in answered)
     took = sorted(row[3] - row[2] for row in answered)
     figures = {

@@ -95,7 +95,7 @@ async def test_figures_of_a_pool_in_use(stand: Stand) -> None:
         ("gpupool_project_waiting_milli", {"project": "default"}, 900),
         ("gpupool_user_held_milli", {"user": "bob"}, 300),
         ("gpupool_user_limit_milli", {"user": "bob"}, 320),
-        ("gpupool_user_waiting_asks", {"user": "eve"}, 1),
+        ("gpupool_user_waiting_requests", {"user": "eve"}, 1),
         ("gpupool_user_window_limit_gpu_seconds", {"user": "ann"}, 100),
         ("gpupool_queue_length", {}, 1),
         ("gpupool_leases", {"state": "attached"}, 2),
@@ -173,7 +173,7 @@ async def test_users_beyond_a_bound_are_one_row(stand: Stand, monkeypatch: pytes
     found = await stand.families()
     held = {x.labels["user"]: x.value for x in found["gpupool_user_held_milli"].samples}
     assert held == {"ann": 1000, "(others)": 300}
-    assert values(found, "gpupool_user_waiting_asks", {"user": "(others)"}) == 1
+    assert values(found, "gpupool_user_waiting_requests", {"user": "(others)"}) == 1
 
 
 @pytest.mark.parametrize("file", ["grafana-dashboard.json", "alert-rules.yaml"])

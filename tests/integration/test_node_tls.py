@@ -11,7 +11,7 @@ import pytest
 from gpupool.client.native import native_directory
 from gpupool.client.pool import PoolClient
 from gpupool.client.session_file import SessionFile
-from gpupool.client.types import Ask
+from gpupool.client.types import LeaseRequest
 from gpupool.client.worker_address import WorkerAddress
 from gpupool.shares import Share
 
@@ -30,7 +30,7 @@ async def test_a_grant_names_certificate_and_socket_of_its_worker(
 ) -> None:
     with EncryptingNode(real_worker=True, gpus=1) as stack:
         async with PoolClient(stack.endpoint) as pool:
-            grant = await pool.request(Ask(Share.parse("0.2"), reservation=True), wait_seconds=10)
+            grant = await pool.request(LeaseRequest(Share.parse("0.2"), reservation=True), wait_seconds=10)
             address = WorkerAddress.parse(grant.worker_address)
             assert len(address.tls) == 64
             assert Path(address.local).is_socket()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gpupool.client.types import Ask
+from gpupool.client.types import LeaseRequest
 from gpupool.shares import Share
 
 from tests.support import pattern_client
@@ -66,7 +66,7 @@ async def test_memory_on_both_leaves_for_others_and_comes_back(
         await client.detach()
         with pytest.raises(AssertionError, match="given back"):
             await client.tell_program("check")
-        whole = Ask(Share(milli=1000), count=3, label="all whole devices")
+        whole = LeaseRequest(Share(milli=1000), count=3, label="all whole devices")
         grant = await holder.pool.request(whole, wait_seconds=60)
         assert (await client.info()).memory_place == "host"
         await holder.pool.release(grant.lease_id, close_session=True)

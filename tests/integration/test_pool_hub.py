@@ -18,7 +18,7 @@ import structlog
 from gpupool.client.errors import GpupoolError, PoolRefusedError, PoolUnavailableError
 from gpupool.client.pool import PoolClient
 from gpupool.client.projects import ProjectsClient, ProjectSettings
-from gpupool.client.types import Ask, Caller
+from gpupool.client.types import Caller, LeaseRequest
 from gpupool.pool.access import hub as hub_module
 from gpupool.pool.access.hub import HubOptions
 from gpupool.pool.access.hub_cache import HubTimes
@@ -114,10 +114,10 @@ async def test_the_hub_says_who_somebody_is(stage: Stage) -> None:
 async def test_nobody_can_say_that_they_are_another(stage: Stage, node: ScriptedNode) -> None:
     async with stage.client("ann-token") as ann, stage.client("bob-token") as bob:
         grant = await ann.request(
-            Ask(Share(milli=200), label="secret.ipynb", holder="kernel-1"), wait_seconds=0
+            LeaseRequest(Share(milli=200), label="secret.ipynb", holder="kernel-1"), wait_seconds=0
         )
         for forbidden in (
-            bob.request(Ask(Share(milli=100), on_behalf_of="ann"), wait_seconds=0),
+            bob.request(LeaseRequest(Share(milli=100), on_behalf_of="ann"), wait_seconds=0),
             bob.release(grant.lease_id),
             bob.usage(grant.session_id),
             bob.close_session(grant.session_id, "exit"),
@@ -138,7 +138,7 @@ async def test_nobody_can_say_that_they_are_another(stage: Stage, node: Scripted
 async def test_groups_of_the_hub_are_members_of_projects(stage: Stage, node: ScriptedNode) -> None:
     async with stage.client("root-token") as root, stage.client("ann-token") as ann:
         await ProjectsClient(root).set_project(ProjectSettings("research", members=("@vision",)))
-        grant = await ann.request(Ask(Share(milli=100)), wait_seconds=0)
+        grant = await ann.request(LeaseRequest(Share(milli=100)), wait_seconds=0)
         assert [lease.project for lease in await ann.leases()] == ["research"]
         await ann.release(grant.lease_id)
         visible = await ProjectsClient(ann).projects()
@@ -147,7 +147,7 @@ async def test_groups_of_the_hub_are_members_of_projects(stage: Stage, node: Scr
         ] == ("@vision",)
         async with stage.client("bob-token") as bob:
             with pytest.raises(PoolRefusedError, match="bob is not a member of project research"):
-                await bob.request(Ask(Share(milli=100), project="research"), wait_seconds=0)
+                await bob.request(LeaseRequest(Share(milli=100), project="research"), wait_seconds=0)
             visible = await ProjectsClient(bob).projects()
             assert {p.settings.path: p.settings.members for p in visible.projects}["research"] == ()
         # Who is called like a group, or asks by that name, is not in it.
@@ -195,8 +195,8 @@ async def test_many_who_ask_at_once_make_one_question(stage: Stage) -> None:
 @brisk
 async def test_a_token_that_was_revoked_in_the_hub_ends(stage: Stage, node: ScriptedNode) -> None:
     async with stage.client("bob-token") as bob, stage.client("ann-token") as ann:
-        held = [await bob.request(Ask(Share(milli=1000)), wait_seconds=0) for _ in range(2)]
-        waits = asyncio.create_task(ann.request(Ask(Share(milli=500)), wait_seconds=None))
+        held = [await bob.request(LeaseRequest(Share(milli=1000)), wait_seconds=0) for _ in range(2)]
+        waits = asyncio.create_task(ann.request(LeaseRequest(Share(milli=500)), wait_seconds=None))
         await asyncio.sleep(0.2)
         del stage.hub.users["ann-token"]
         async with asyncio.timeout(BRISK.believed + 2):
@@ -219,8 +219,8 @@ async def test_a_request_may_wait_for_longer_than_a_short_lived_token_is_good(
     stage: Stage, node: ScriptedNode
 ) -> None:
     async with stage.client("bob-token") as bob, stage.client("ann-token") as ann:
-        full = [await bob.request(Ask(Share(milli=1000)), wait_seconds=0) for _ in range(2)]
-        waits = asyncio.create_task(ann.request(Ask(Share(milli=500)), wait_seconds=None))
+        full = [await bob.request(LeaseRequest(Share(milli=1000)), wait_seconds=0) for _ in range(2)]
+        waits = asyncio.create_task(ann.request(LeaseRequest(Share(milli=500)), wait_seconds=None))
         await asyncio.sleep(2 * BRISK.believed + 0.5)
         assert not waits.done()
         await bob.release(full[0].lease_id)
@@ -390,8 +390,8 @@ async def test_users_names_are_hidden_where_the_administrator_says_so(
             stage.client("bob-token") as bob,
         ):
             for _ in range(2):
-                await ann.request(Ask(Share(milli=1000), label="secret.ipynb"), wait_seconds=0)
-            waits = asyncio.create_task(ann.request(Ask(Share(milli=1000)), wait_seconds=None))
+                await ann.request(LeaseRequest(Share(milli=1000), label="secret.ipynb"), wait_seconds=0)
+            waits = asyncio.create_task(ann.request(LeaseRequest(Share(milli=1000)), wait_seconds=None))
             await asyncio.sleep(0.2)
             everything = [
                 *await bob.devices(),
@@ -401,7 +401,7 @@ async def test_users_names_are_hidden_where_the_administrator_says_so(
             ]
             assert len(await bob.queue()) == 1 and len(await bob.leases()) == 2
             with pytest.raises(PoolRefusedError, match="another user holds 1") as refusal:
-                await bob.request(Ask(Share(milli=1000)), wait_seconds=0)
+                await bob.request(LeaseRequest(Share(milli=1000)), wait_seconds=0)
             everything += [refusal.value.explanation, refusal.value.details]
             assert "ann" not in repr(everything) and "secret" not in repr(everything)
             assert {lease.user for lease in await ann.leases()} == {"ann"}

@@ -13,7 +13,7 @@ import pytest
 from gpupool.client.errors import PoolRefusedError, PoolUnavailableError, QueueTimeoutError
 from gpupool.client.holder import LeaseHolder
 from gpupool.client.pool import PoolClient
-from gpupool.client.types import Ask, Grant, LeaseStatus, QueuePlace
+from gpupool.client.types import Grant, LeaseRequest, LeaseStatus, QueuePlace
 from gpupool.client.worker_address import WorkerAddress
 from gpupool.node.control import ControlChannel, Notice, WorkerStats
 from gpupool.shares import Share
@@ -59,8 +59,8 @@ async def pool(stack: PoolAndNode) -> AsyncIterator[PoolClient]:
         stack.wait_free()
 
 
-def ask(share: str = "0.5", **more: object) -> Ask:
-    return Ask(Share.parse(share), label="test", **more)  # type: ignore[arg-type]
+def ask(share: str = "0.5", **more: object) -> LeaseRequest:
+    return LeaseRequest(Share.parse(share), label="test", **more)  # type: ignore[arg-type]
 
 
 class Held:

@@ -91,7 +91,7 @@ class TestRequest:
             while (await stand.caller.call("ListQueue", pb.ListRequest())).entries:
                 await asyncio.sleep(0.01)
 
-    async def test_the_same_key_joins_the_same_ask_and_gets_the_same_lease(self, stand):
+    async def test_the_same_key_joins_the_same_request_and_gets_the_same_lease(self, stand):
         stand.node.mute.add("start")
         first = asyncio.create_task(stand.caller.grant("k1", 200))
         second = asyncio.create_task(stand.caller.grant("k1", 200))
@@ -539,7 +539,7 @@ class TestServer:
         assert 'gpupool_device_free_milli{device="node1/0",node="node1"} 700.0' in text
         assert 'gpupool_leases{state="attached"} 1.0' in text
 
-    async def test_a_thousand_asks_at_once_are_all_answered(self, stand):
+    async def test_a_thousand_requests_at_once_are_all_answered(self, stand):
         """gRPC's own limits would shed this load as CANCELLED, without a word."""
         answers = await asyncio.gather(*(stand.caller.ask(f"k{i}", 10) for i in range(1000)))
         kinds = [answer.WhichOneof("event") for answer in answers]

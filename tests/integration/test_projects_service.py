@@ -74,7 +74,7 @@ async def test_what_projects_hold_wait_for_and_deserve_is_listed(stand: Stand) -
     waiting.cancel()
 
 
-async def test_a_list_says_what_is_open_to_whom_and_where_an_ask_without_a_project_counts(
+async def test_a_list_says_what_is_open_to_whom_and_where_a_request_without_a_project_counts(
     stand: Stand,
 ) -> None:
     await stand.admin.set_project(ProjectSettings("research", limit_milli=1500, members=("alice", "bob")))

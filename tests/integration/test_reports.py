@@ -198,7 +198,7 @@ async def test_stats_are_of_the_pool_now_and_of_the_time(stand: Stand) -> None:
     done = await stand.command("stats", "--last", "1h", "--json", user="ann")
     found = json.loads(done.stdout)
     assert (found["capacity_milli"], found["held_milli"], found["free_milli"]) == (2000, 500, 1500)
-    assert (found["leases"], found["parked_sessions"], found["waiting_asks"]) == (1, 1, 0)
+    assert (found["leases"], found["parked_sessions"], found["waiting_requests"]) == (1, 1, 0)
     assert (found["granted"], found["refused"], found["ended"]) == (2, {"full": 1}, {"release": 1})
     assert found["wait_p50_seconds"] == found["wait_p99_seconds"] == 0.0
     assert 0.1 <= found["held_mean_seconds"] < 5

@@ -17,7 +17,7 @@ import pytest
 from gpupool.client.native import native_file
 from gpupool.client.pool import PoolClient
 from gpupool.client.session_file import SessionFile
-from gpupool.client.types import Ask
+from gpupool.client.types import LeaseRequest
 from gpupool.shares import Share
 
 from tests.support.pool_node import PoolAndNode, native_worker_is_built
@@ -266,7 +266,7 @@ async def test_a_running_process_loads_the_runtime_and_tells_what_it_did(
     print(total(10, 1.0), flush=True)
     """
     async with PoolClient(stack.endpoint) as pool:
-        grant = await pool.request(Ask(Share.parse("0.2"), reservation=True), wait_seconds=10)
+        grant = await pool.request(LeaseRequest(Share.parse("0.2"), reservation=True), wait_seconds=10)
 
         def write(epoch: int) -> None:
             file.write("attached", session=grant.session_id, epoch=epoch, address=grant.worker_address,
@@ -300,7 +300,8 @@ async def test_a_running_process_loads_the_runtime_and_tells_what_it_did(
             process.stdin.flush()
             assert "DeviceCallFailedError Detached by the test." in process.stdout.readline()
             again = await pool.request(
-                Ask(Share.parse("0.3"), session_id=grant.session_id, reservation=True), wait_seconds=10
+                LeaseRequest(Share.parse("0.3"), session_id=grant.session_id, reservation=True),
+                wait_seconds=10,
             )
             write(again.epoch)
             output, errors = process.communicate("\n", timeout=60)

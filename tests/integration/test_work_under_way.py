@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 from gpupool.client.errors import PoolRefusedError
 from gpupool.client.pool import PoolClient
-from gpupool.client.types import Ask, Grant, Lease, SessionInfo
+from gpupool.client.types import Grant, Lease, LeaseRequest, SessionInfo
 from gpupool.shares import Share
 
 from tests.support.pool_node import PoolAndNode
@@ -35,7 +35,9 @@ def stack() -> Iterator[PoolAndNode]:
 
 
 async def attached(pool: PoolClient) -> Grant:
-    return await pool.request(Ask(Share.parse("0.6"), label="busy", reservation=True), wait_seconds=0)
+    return await pool.request(
+        LeaseRequest(Share.parse("0.6"), label="busy", reservation=True), wait_seconds=0
+    )
 
 
 async def session_of(pool: PoolClient, grant: Grant) -> SessionInfo:
@@ -82,7 +84,7 @@ async def test_a_lease_that_ends_holds_its_share_until_nothing_of_it_computes(st
         lease = await lease_of(pool, grant)
         assert (lease.state, lease.work, lease.kernel) == ("releasing", "draining", "forever")
         with pytest.raises(PoolRefusedError):
-            await pool.request(Ask(Share.parse("0.6")), wait_seconds=0)
+            await pool.request(LeaseRequest(Share.parse("0.6")), wait_seconds=0)
         await releasing
         assert (await lease_of(pool, grant)).state == "ended"
         session = await session_of(pool, grant)
@@ -90,7 +92,7 @@ async def test_a_lease_that_ends_holds_its_share_until_nothing_of_it_computes(st
         assert stack.all_free()
         before = session.usage.device_seconds
         again = await pool.request(
-            Ask(Share.parse("0.6"), session_id=grant.session_id, reservation=True), wait_seconds=0
+            LeaseRequest(Share.parse("0.6"), session_id=grant.session_id, reservation=True), wait_seconds=0
         )
         session = await until(pool, again, lambda s: s.usage.work == "running")
         assert session.usage.device_seconds >= before

@@ -5,7 +5,17 @@ from __future__ import annotations
 from itertools import combinations
 
 from gpupool.filters import parse
-from gpupool.scheduler import Ask, Decision, DeviceView, Held, Outcome, PlacedShare, PoolView, Quota, decide
+from gpupool.scheduler import (
+    Decision,
+    DeviceView,
+    Held,
+    Outcome,
+    PlacedShare,
+    PoolView,
+    Quota,
+    Request,
+    decide,
+)
 from gpupool.shares import usable_mib
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
@@ -71,16 +81,16 @@ conditions = st.lists(
     max_size=2,
     unique=True,
 ).map(tuple)
-#: Most asks name none: else nearly all would be refused.
+#: Most requests name none: else nearly all would be refused.
 filters = st.sampled_from([False, False, False, True]).flatmap(
     lambda any_: conditions if any_ else st.just(())
 )
 
 
 @st.composite
-def asks(draw: st.DrawFn) -> Ask:
+def requests(draw: st.DrawFn) -> Request:
     by_memory = draw(st.integers(0, 3)) == 0
-    return Ask(
+    return Request(
         "ann",
         None if by_memory else draw(st.sampled_from(SIZES)),
         draw(st.sampled_from([1, 3000, 9000])) if by_memory else None,
@@ -92,71 +102,75 @@ def asks(draw: st.DrawFn) -> Ask:
     )
 
 
-def share_on(device: DeviceView, ask: Ask) -> tuple[int, int] | None:
+def share_on(device: DeviceView, request: Request) -> tuple[int, int] | None:
     """(milli, MiB) of one share there, by the rules as they are documented."""
     usable = usable_mib(device.total_mib)
-    if (device.sharing == "open") == ask.isolated or (device.sharing == "whole" and ask.milli != 1000):
+    if (device.sharing == "open") == request.isolated or (
+        device.sharing == "whole" and request.milli != 1000
+    ):
         return None
     if device.sharing == "open":
-        return None if ask.milli is None else (ask.milli, 0)
-    if ask.mib is not None:
-        return None if ask.mib > usable else (-(-ask.mib * 1000 // usable), ask.mib)
-    assert ask.milli is not None
-    mib = ask.milli * usable // 1000
-    return (ask.milli, mib) if mib else None
+        return None if request.milli is None else (request.milli, 0)
+    if request.mib is not None:
+        return None if request.mib > usable else (-(-request.mib * 1000 // usable), request.mib)
+    assert request.milli is not None
+    mib = request.milli * usable // 1000
+    return (request.milli, mib) if mib else None
 
 
-def fits_on(view: PoolView, device: DeviceView, ask: Ask) -> bool:
-    share = share_on(device, ask)
+def fits_on(view: PoolView, device: DeviceView, request: Request) -> bool:
+    share = share_on(device, request)
     if share is None or not device.healthy or device.id in view.reserved:
         return False
-    if (ask.pools and device.pool not in ask.pools) or not all(wish.matches(device) for wish in ask.filters):
+    if (request.pools and device.pool not in request.pools) or not all(
+        wish.matches(device) for wish in request.filters
+    ):
         return False
     taken = sum(held.milli for held in device.held)
     mib = 0 if device.sharing == "open" else sum(held.mib for held in device.held)
     return share[0] + taken <= 1000 and share[1] + mib <= usable_mib(device.total_mib)
 
 
-def placeable(view: PoolView, ask: Ask) -> bool:
+def placeable(view: PoolView, request: Request) -> bool:
     """Whether some choice of devices of one node, or of one kind on any where that is allowed, holds the shares."""
-    good = [device for device in view.devices if fits_on(view, device, ask)]
-    for chosen in combinations(good, ask.count):
+    good = [device for device in view.devices if fits_on(view, device, request)]
+    for chosen in combinations(good, request.count):
         if len({device.node for device in chosen}) == 1:
             return True
         together = len({device.kind for device in chosen}) == 1
-        together &= len({device.pool for device in chosen}) == 1 or not ask.pools
-        if ask.nodes == "any" and together:
+        together &= len({device.pool for device in chosen}) == 1 or not request.pools
+        if request.nodes == "any" and together:
             return True
     return False
 
 
-def check_grant(view: PoolView, ask: Ask, shares: tuple[PlacedShare, ...]) -> None:
+def check_grant(view: PoolView, request: Request, shares: tuple[PlacedShare, ...]) -> None:
     by_id = {device.id: device for device in view.devices}
-    assert len({share.device_id for share in shares}) == ask.count == len(shares)
+    assert len({share.device_id for share in shares}) == request.count == len(shares)
     for share in shares:
         device = by_id[share.device_id]
-        assert fits_on(view, device, ask), share
-        expected = share_on(device, ask)
+        assert fits_on(view, device, request), share
+        expected = share_on(device, request)
         assert expected is not None
         limit = usable_mib(device.total_mib) if device.sharing == "open" else expected[1]
         assert (share.milli, share.mib) == (expected[0], limit)
-    quota = view.quota_of(ask.user)
-    milli, number = view.held_by(ask.user)
+    quota = view.quota_of(request.user)
+    milli, number = view.held_by(request.user)
     if quota.milli is not None:
         assert milli + sum(share.milli for share in shares) <= quota.milli
     if quota.shares is not None:
         assert number + len(shares) <= quota.shares
 
 
-def check_facts(view: PoolView, ask: Ask, decision: Decision) -> None:
+def check_facts(view: PoolView, request: Request, decision: Decision) -> None:
     facts = decision.facts
-    assert facts["count"] == ask.count
-    assert (facts.get("asked_milli"), facts.get("asked_mib")) == (ask.milli, ask.mib)
+    assert facts["count"] == request.count
+    assert (facts.get("asked_milli"), facts.get("asked_mib")) == (request.milli, request.mib)
     assert facts["devices"] == len(view.devices)
-    mine = [h for device in view.devices for h in device.held if h.user == ask.user and h.lease_id]
+    mine = [h for device in view.devices for h in device.held if h.user == request.user and h.lease_id]
     if "held_milli" in facts:
         assert (facts["held_milli"], facts["held_shares"]) == (sum(h.milli for h in mine), len(mine))
-    quota = view.quota_of(ask.user)
+    quota = view.quota_of(request.user)
     assert (facts.get("quota_milli"), facts.get("quota_shares")) == (quota.milli, quota.shares)
     if "device" in facts:
         device = next(device for device in view.devices if device.id == facts["device"])
@@ -166,30 +180,30 @@ def check_facts(view: PoolView, ask: Ask, decision: Decision) -> None:
 
 
 @settings(max_examples=250)
-@given(pools(), asks())
-def test_what_is_advised_works_and_the_numbers_are_right(view: PoolView, ask: Ask) -> None:
-    decision = decide(view, ask)
+@given(pools(), requests())
+def test_what_is_advised_works_and_the_numbers_are_right(view: PoolView, wish: Request) -> None:
+    decision = decide(view, wish)
     event(f"{decision.outcome.value} {decision.reason}")
     if decision.outcome is Outcome.GRANT:
-        check_grant(view, ask, decision.shares)
+        check_grant(view, wish, decision.shares)
         return
     assert decision.explanation and decision.reason
-    check_facts(view, ask, decision)
+    check_facts(view, wish, decision)
     for help in decision.helps:
         event(help.action)
         assert help.sentence
-        if help.ask is not None:
-            advised = decide(view, help.ask)
+        if help.request is not None:
+            advised = decide(view, help.request)
             assert advised.outcome is Outcome.GRANT, (help, advised)
-            check_grant(view, help.ask, advised.shares)
+            check_grant(view, help.request, advised.shares)
         if help.releases:
             held = [h for device in view.devices for h in device.held if h.lease_id in help.releases]
             assert sum(h.milli for h in held) == help.release_milli
-            assert {h.user for h in held} == {ask.user}
+            assert {h.user for h in held} == {wish.user}
             after = view.without(help.releases)
-            assert decide(after, ask).outcome is Outcome.GRANT
+            assert decide(after, wish).outcome is Outcome.GRANT
     if decision.reason == "full":
-        assert not placeable(view, ask)
+        assert not placeable(view, wish)
     if decision.outcome is Outcome.REFUSE and decision.reason == "bad-share":
         empty = PoolView(
             tuple(
@@ -199,14 +213,14 @@ def test_what_is_advised_works_and_the_numbers_are_right(view: PoolView, ask: As
                 for d in view.devices
             )
         )  # fmt: skip
-        assert not placeable(empty, ask), "it was refused for good, but an empty pool would serve it"
+        assert not placeable(empty, wish), "it was refused for good, but an empty pool would serve it"
 
 
 @settings(max_examples=100)
-@given(pools(), asks(), st.data())
-def test_what_ifs_leave_the_view_as_it_was(view: PoolView, ask: Ask, data: st.DataObject) -> None:
+@given(pools(), requests(), st.data())
+def test_what_ifs_leave_the_view_as_it_was(view: PoolView, wish: Request, data: st.DataObject) -> None:
     before = [(device.id, device.held, device.healthy) for device in view.devices]
-    first = decide(view, ask)
+    first = decide(view, wish)
     leases = sorted({held.lease_id for device in view.devices for held in device.held if held.lease_id})
     gone = set(data.draw(st.lists(st.sampled_from(leases), unique=True))) if leases else set()
     without = view.without(gone)
@@ -220,10 +234,10 @@ def test_what_ifs_leave_the_view_as_it_was(view: PoolView, ask: Ask, data: st.Da
         ),
         view.quotas, view.reserved, view.host_room,
     )  # fmt: skip
-    assert decide(without, ask) == decide(anew, ask)
+    assert decide(without, wish) == decide(anew, wish)
     assert without.held_by("ann") == anew.held_by("ann")
     taken = view.taking((PlacedShare(view.devices[0].id, 1, 1),), "eve").reserving(view.reserved)
     assert taken.held_by("eve")[0] == view.held_by("eve")[0] + 1
-    decide(taken, ask)
+    decide(taken, wish)
     assert [(device.id, device.held, device.healthy) for device in view.devices] == before
-    assert decide(view, ask) == first
+    assert decide(view, wish) == first

@@ -33,7 +33,7 @@ class FairPoolMachine(RuleBasedStateMachine):
     @initialize(tree=trees(), capacity=st.integers(4, 24))
     def begin(self, tree: ProjectTree, capacity: int) -> None:
         self.pool = FairPool(tree, capacity)
-        #: Since when an ask has been first of its project and within what it deserves.
+        #: Since when a request has been first of its project and within what it deserves.
         self.due_since: dict[str, int] = {}
 
     @rule(
@@ -51,10 +51,10 @@ class FairPoolMachine(RuleBasedStateMachine):
         names = list(self.pool.leases)
         self.pool.end(names[which % len(names)])
 
-    @precondition(lambda self: self.pool.asks)
+    @precondition(lambda self: self.pool.requests)
     @rule(which=st.integers(0, 20))
     def leave(self, which: int) -> None:
-        names = list(self.pool.asks)
+        names = list(self.pool.requests)
         self.pool.leave(names[which % len(names)])
 
     @rule(times=st.integers(1, 4))
@@ -93,17 +93,17 @@ class FairPoolMachine(RuleBasedStateMachine):
         pool = self.pool
         standings = pool.standings()
         due = {}
-        for ask in pool.asks.values():
+        for request in pool.requests.values():
             first = min(
-                (other for other in pool.asks.values() if other.project == ask.project),
+                (other for other in pool.requests.values() if other.project == request.project),
                 key=lambda other: (-other.priority, other.number),
             )
             within = all(
-                standings.standing(path).allocated + ask.milli <= pool.tree.deserved(path, pool.capacity)
-                for path in pool.tree.ancestors(ask.project)
+                standings.standing(path).allocated + request.milli <= pool.tree.deserved(path, pool.capacity)
+                for path in pool.tree.ancestors(request.project)
             )
-            if first is ask and within:
-                due[ask.id] = self.due_since.get(ask.id, pool.now)
+            if first is request and within:
+                due[request.id] = self.due_since.get(request.id, pool.now)
         self.due_since = due
         late = {name: pool.now - since for name, since in due.items() if pool.now - since > pool.notice}
         assert not late, (late, pool)
@@ -139,14 +139,14 @@ def test_nobody_starves_within_its_fair_share_though_others_never_stop_asking() 
             for name in [name for name in pool.leases if ends[name] <= pool.now]:
                 pool.end(name)
             pool.tick()
-            if moment > 40 and mine not in pool.asks:
+            if moment > 40 and mine not in pool.requests:
                 break
-        assert mine not in pool.asks, f"seed {seed}: still waiting after {pool.now - 40} moments"
+        assert mine not in pool.requests, f"seed {seed}: still waiting after {pool.now - 40} moments"
         assert mine not in pool.refused
 
 
 def test_all_are_served_in_the_end_when_leases_end() -> None:
-    """Asks larger than any fair share too: a crowd that has stopped asking leaves room for everybody."""
+    """Requests larger than any fair share too: a crowd that has stopped asking leaves room for everybody."""
     tree = ProjectTree([Project("a", 4), Project("b", 4, weight=3), Project("c", 0, weight=0)])
     for seed in range(10):
         dice = random.Random(seed)
@@ -155,12 +155,12 @@ def test_all_are_served_in_the_end_when_leases_end() -> None:
             pool.ask(dice.choice("abc"), dice.randint(1, 12), dice.choice(["interactive", "preemptible"]))
         ends: dict[str, int] = {}
         for _ in range(40 * 10):
-            if not pool.asks:
+            if not pool.requests:
                 break
             for name in pool.leases:
                 ends.setdefault(name, pool.now + dice.randint(1, 8))
             for name in [name for name in pool.leases if ends[name] <= pool.now]:
                 pool.end(name)
             pool.tick()
-        assert not pool.asks
+        assert not pool.requests
         assert not pool.refused

@@ -1,6 +1,6 @@
 """Whatever happens to a pool, each recorded moment can be rebuilt from the ledger, and each decision can be made again:
 it is the same one, in the same words, with the same consequences for every record (in other words perhaps, where a new
-ask was decided by an earlier look at the queue)."""
+request was decided by an earlier look at the queue)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpupool.ledger import rebuild
 from gpupool.ledger.plain import LEFT_OUT, TOLD
 from gpupool.model import events
 from gpupool.model.instructions import Instruction
-from gpupool.model.state import AskRecord, State
+from gpupool.model.state import RequestRecord, State
 from gpupool.pool.lifecycle.machine import Machine
 from gpupool.pool.lifecycle.replay import Replay, compared, replay
 from hypothesis import HealthCheck, Phase, settings
@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, Phase, settings
 from tests.property.test_pool_machine import PoolStory
 from tests.support.pool_world import PoolWorld
 
-TABLES = ("nodes", "devices", "sessions", "leases", "asks", "projects", "limits", "accounts")
+TABLES = ("nodes", "devices", "sessions", "leases", "requests", "projects", "limits", "accounts")
 Sight = dict[str, list[tuple[str, Any]]]
 
 
@@ -31,7 +31,7 @@ def without_what_is_left_out(record: Any) -> Any:
         value = getattr(record, field.name)
         if is_dataclass(value) and field.name not in changed:
             changed[field.name] = without_what_is_left_out(value)
-    if isinstance(record, AskRecord) and record.told is not None:
+    if isinstance(record, RequestRecord) and record.told is not None:
         changed["told"] = TOLD
     return replace(record, **changed)
 
@@ -100,7 +100,7 @@ class RecordedStory(PoolStory):
                     f"{lease.user}\n{lease.key}": lease.id for lease in moment.state.leases.values()
                 }
                 again = replay(connection, number)
-                # A new ask may have been decided by a look at the queue of a moment before.
+                # A new request may have been decided by a look at the queue of a moment before.
                 alone = isinstance(again.event, events.Requested)
                 assert again.same or (alone and again.same_outcome), describe(again)
 

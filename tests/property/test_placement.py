@@ -1,4 +1,4 @@
-"""Placement under any sequence of requests: never over capacity, nothing overlooked, and what is remembered is what is true."""
+"""Placement under any sequence of demands: never over capacity, nothing overlooked, and what is remembered is what is true."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from gpupool.scheduler.placement import (
     POLICIES,
     Cluster,
     Consolidation,
+    Demand,
     DeviceSpec,
     NodeSpec,
     Placement,
-    Request,
     Residents,
     carry_out,
     policy_named,
@@ -33,35 +33,34 @@ clusters = st.lists(capacities, min_size=1, max_size=5).map(
     lambda rows: [NodeSpec(f"n{number}", *row) for number, row in enumerate(rows)]
 )
 shares = st.builds(
-    Request,
+    Demand,
     milli=st.sampled_from([50, 190, 320, 470, 500, 810, 1000]),
     count=st.integers(1, 3),
     cpu_milli=st.sampled_from([0, 1_000, 3_000]),
     memory_mib=st.sampled_from([0, 2_048]),
     models=st.sampled_from([frozenset(), frozenset({"small"}), frozenset({"large", "uncounted"})]),
 )
-by_memory = st.builds(Request, mib=st.sampled_from([1_000, 4_000, 12_000]), count=st.integers(1, 2))
-no_device = st.builds(Request, count=st.just(0), cpu_milli=st.sampled_from([1_000, 3_000]))
-requests = st.one_of(shares, by_memory, no_device)
-#: A request, and which of those placed before leaves first, if any.
-steps = st.lists(st.tuples(requests, st.one_of(st.none(), st.integers(0, 50))), max_size=25)
+by_memory = st.builds(Demand, mib=st.sampled_from([1_000, 4_000, 12_000]), count=st.integers(1, 2))
+no_device = st.builds(Demand, count=st.just(0), cpu_milli=st.sampled_from([1_000, 3_000]))
+demands = st.one_of(shares, by_memory, no_device)
+#: A demand, and which of those placed before leaves first, if any.
+steps = st.lists(st.tuples(demands, st.one_of(st.none(), st.integers(0, 50))), max_size=25)
 
 
-def has_room(cluster: Cluster, request: Request) -> bool:
+def has_room(cluster: Cluster, demand: Demand) -> bool:
     """Whether any node has room, looked at device by device."""
     for number, node in enumerate(cluster.nodes):
         possible = [
             ordinal
             for ordinal, device in enumerate(node.devices)
-            if (share := request.on(device)) is not None
+            if (share := demand.on(device)) is not None
             and share[0] <= cluster.free_milli[number, ordinal]
             and share[1] <= cluster.free_mib[number, ordinal]
         ]
         enough = (
-            cluster.free_cpu[number] >= request.cpu_milli
-            and cluster.free_memory[number] >= request.memory_mib
+            cluster.free_cpu[number] >= demand.cpu_milli and cluster.free_memory[number] >= demand.memory_mib
         )
-        if enough and len(possible) >= request.count:
+        if enough and len(possible) >= demand.count:
             return True
     return False
 
@@ -70,22 +69,22 @@ def has_room(cluster: Cluster, request: Request) -> bool:
 @settings(max_examples=15, deadline=None)
 @given(clusters, steps)
 def test_what_is_placed_fits_and_what_is_not_placed_fits_nowhere(
-    name: str, nodes: list[NodeSpec], steps: list[tuple[Request, int | None]]
+    name: str, nodes: list[NodeSpec], steps: list[tuple[Demand, int | None]]
 ) -> None:
     cluster = Cluster(nodes)
-    counts = {request: 1 for request, _ in steps}
+    counts = {demand: 1 for demand, _ in steps}
     policy = policy_named(name, counts=counts, seed=1)
     placed: list[Placement] = []
-    for request, leaves in steps:
+    for demand, leaves in steps:
         if leaves is not None and placed:
             cluster.give_back(placed.pop(leaves % len(placed)))
-        policy.observe(request)
+        policy.observe(demand)
         before = cluster.version
-        placement = policy.place(cluster, request)
+        placement = policy.place(cluster, demand)
         assert cluster.version == before
-        assert (placement is not None) == has_room(cluster, request)
+        assert (placement is not None) == has_room(cluster, demand)
         if placement is not None:
-            assert placement.request == request
+            assert placement.demand == demand
             cluster.take(placement)  # Raises when anything is over capacity.
             placed.append(placement)
     for placement in placed:
@@ -98,19 +97,19 @@ def test_what_is_placed_fits_and_what_is_not_placed_fits_nowhere(
 @settings(max_examples=15, deadline=None)
 @given(clusters, steps)
 def test_remembered_costs_are_those_of_a_full_recomputation(
-    name: str, nodes: list[NodeSpec], steps: list[tuple[Request, int | None]]
+    name: str, nodes: list[NodeSpec], steps: list[tuple[Demand, int | None]]
 ) -> None:
     cluster = Cluster(nodes)
-    counts = {request: 1 for request, _ in steps}
+    counts = {demand: 1 for demand, _ in steps}
     policy = policy_named(name, counts=counts)
     assert isinstance(policy, ScoredPolicy)
     placed: list[Placement] = []
     everywhere = np.arange(len(cluster.nodes))
-    for request, leaves in steps:
+    for demand, leaves in steps:
         if leaves is not None and placed:
             cluster.give_back(placed.pop(leaves % len(placed)))
-        policy.observe(request)
-        shape, board = policy._remembered(cluster, request)
+        policy.observe(demand)
+        shape, board = policy._remembered(cluster, demand)
         kept = board.refreshed(cluster, lambda stale, shape=shape: policy.costs(cluster, shape, stale))
         fresh = Cluster(nodes)
         for placement in placed:
@@ -119,9 +118,9 @@ def test_remembered_costs_are_those_of_a_full_recomputation(
         if name == "shadow_price":
             vars(whole).update(worth=vars(policy)["worth"], _cpu=vars(policy)["_cpu"])
         assert isinstance(whole, ScoredPolicy)
-        again = whole.costs(fresh, Shape(fresh, request), everywhere)
+        again = whole.costs(fresh, Shape(fresh, demand), everywhere)
         np.testing.assert_array_equal(kept, again)
-        placement = policy.place(cluster, request)
+        placement = policy.place(cluster, demand)
         if placement is not None:
             cluster.take(placement)
             placed.append(placement)
@@ -131,16 +130,16 @@ def test_remembered_costs_are_those_of_a_full_recomputation(
 @settings(max_examples=4, deadline=None)
 @given(clusters, steps)
 def test_the_order_in_which_nodes_are_given_changes_nothing(
-    name: str, nodes: list[NodeSpec], steps: list[tuple[Request, int | None]]
+    name: str, nodes: list[NodeSpec], steps: list[tuple[Demand, int | None]]
 ) -> None:
     answers = []
     for given_nodes in (nodes, nodes[::-1]):
         cluster = Cluster(given_nodes)
-        policy = policy_named(name, counts={request: 1 for request, _ in steps})
+        policy = policy_named(name, counts={demand: 1 for demand, _ in steps})
         answer = []
-        for request, _ in steps:
-            policy.observe(request)
-            placement = policy.place(cluster, request)
+        for demand, _ in steps:
+            policy.observe(demand)
+            placement = policy.place(cluster, demand)
             answer.append(placement)
             if placement is not None:
                 cluster.take(placement)
@@ -151,7 +150,7 @@ def test_the_order_in_which_nodes_are_given_changes_nothing(
 @settings(max_examples=25, deadline=None)
 @given(clusters, steps, st.integers(1, 2))
 def test_moves_make_room_keep_everybody_and_leave_the_cluster_alone_until_carried_out(
-    nodes: list[NodeSpec], steps: list[tuple[Request, int | None]], most: int
+    nodes: list[NodeSpec], steps: list[tuple[Demand, int | None]], most: int
 ) -> None:
     cluster = Cluster(nodes)
     policy = policy_named("best_fit")
@@ -159,11 +158,11 @@ def test_moves_make_room_keep_everybody_and_leave_the_cluster_alone_until_carrie
     consolidation = Consolidation(cluster, policy, residents)
     others: list[Placement] = []
     numbers: list[int] = []
-    for request, _ in steps * 2:
-        placement = policy.place(cluster, request)
+    for demand, _ in steps * 2:
+        placement = policy.place(cluster, demand)
         if placement is None:
             free = cluster.free_milli.copy(), cluster.free_cpu.copy()
-            relocation = consolidation.room_for(request, most)
+            relocation = consolidation.room_for(demand, most)
             assert (free[0] == cluster.free_milli).all()
             assert (free[1] == cluster.free_cpu).all()
             if relocation is None:
@@ -171,7 +170,7 @@ def test_moves_make_room_keep_everybody_and_leave_the_cluster_alone_until_carrie
             assert 1 <= len(relocation.moves) <= most
             for move in relocation.moves:
                 assert move.source == residents[move.resident]
-                assert move.source.request == move.target.request
+                assert move.source.demand == move.target.demand
                 assert (move.source.node, move.source.devices) != (move.target.node, move.target.devices)
             number = carry_out(cluster, residents, relocation)
             placement = relocation.placement

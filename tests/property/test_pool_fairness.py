@@ -1,6 +1,6 @@
 """Whatever is asked, given back, resized, emptied and cut off: what a project deserves is within its reach in the time of
 a notice, none exceeds its limit, nothing protected is ever taken back, nothing is taken back without its notice or before
-its time, no session is taken back twice for the same ask, notices go when nobody needs them, and in the end everybody is
+its time, no session is taken back twice for the same request, notices go when nobody needs them, and in the end everybody is
 served."""
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ class FairPool(RuleBasedStateMachine):
         first = self.first_noticed[lease.gang or lease.id]
         assert now >= first + TIMERS.notice - 1e-6, "taken back before the notice was over"
         assert now >= lease.granted_at + TIMERS.min_run - 1e-6, "taken back before it had run its time"
-        taken = self.taken_for.setdefault(lease.notice.for_ask, set())
-        assert lease.session_id not in taken, "what was taken back for an ask went back to who had it"
+        taken = self.taken_for.setdefault(lease.notice.for_request, set())
+        assert lease.session_id not in taken, "what was taken back for a request went back to who had it"
         taken.add(lease.session_id)
 
     def check_notices(self) -> None:
@@ -127,8 +127,8 @@ class FairPool(RuleBasedStateMachine):
         noticed = {x.gang or x.id for x in state.leases.values() if x.live and x.notice is not None}
         self.first_noticed = {name: self.first_noticed.get(name, self.world.now) for name in noticed}
         for lease in state.leases.values():
-            if lease.live and lease.notice is not None and lease.notice.for_ask:
-                assert lease.notice.for_ask in state.asks, "a notice for an ask that is gone"
+            if lease.live and lease.notice is not None and lease.notice.for_request:
+                assert lease.notice.for_request in state.requests, "a notice for a request that is gone"
 
     def check_limits(self) -> None:
         for path, limit in self.limits.items():
@@ -168,10 +168,10 @@ class FairPool(RuleBasedStateMachine):
 
     @rule(index=st.integers(0, 20))
     def somebody_leaves_the_queue(self, index):
-        asks = list(self.world.machine.state.asks.values())
-        if asks:
-            ask = asks[index % len(asks)]
-            self.watch(lambda: self.world.handle(events.Cancelled(self.world.now, ask.user, ask.key)))
+        requests = list(self.world.machine.state.requests.values())
+        if requests:
+            request = requests[index % len(requests)]
+            self.watch(lambda: self.world.handle(events.Cancelled(self.world.now, request.user, request.key)))
 
     @rule(index=st.integers(0, 20), milli=SIZES)
     def somebody_resizes(self, index, milli):
@@ -186,7 +186,9 @@ class FairPool(RuleBasedStateMachine):
         parked = [x for x in self.world.machine.state.sessions.values() if x.state == "parked" and not x.part]
         if parked:
             session = parked[index % len(parked)]
-            if not any(ask.session_id == session.id for ask in self.world.machine.state.asks.values()):
+            if not any(
+                request.session_id == session.id for request in self.world.machine.state.requests.values()
+            ):
                 self.asked += 1
                 self.watch(
                     lambda: self.world.request(
@@ -206,7 +208,7 @@ class FairPool(RuleBasedStateMachine):
     def all_who_lost_their_room_ask_again(self):
         """As holders do: for what they had."""
         state = self.world.machine.state
-        asked = {ask.session_id for ask in state.asks.values()}
+        asked = {request.session_id for request in state.requests.values()}
         sessions = {name for taken in self.taken_for.values() for name in taken} - asked
         for session in [state.sessions[name] for name in sorted(sessions)]:
             if session.state == "parked" and not session.part:
@@ -256,9 +258,13 @@ class FairPool(RuleBasedStateMachine):
         self.nobody_starves()
 
     def everybody_leaves_the_queue(self):
-        for ask in list(self.world.machine.state.asks.values()):
-            self.watch(lambda ask=ask: self.world.handle(events.Cancelled(self.world.now, ask.user, ask.key)))
-        assert not any(x.live and x.notice is not None and x.notice.for_ask for x in self.leases())
+        for request in list(self.world.machine.state.requests.values()):
+            self.watch(
+                lambda request=request: self.world.handle(
+                    events.Cancelled(self.world.now, request.user, request.key)
+                )
+            )
+        assert not any(x.live and x.notice is not None and x.notice.for_request for x in self.leases())
 
     def leases(self):
         return self.world.machine.state.leases.values()
@@ -268,18 +274,20 @@ class FairPool(RuleBasedStateMachine):
         held = sum(share.milli for x in self.leases() if x.live and x.project == path for share in x.taken())
         keys = [self.request(path, 100) for _ in range((self.deserved[path] - held) // 100)]
         self.live(max(TIMERS.notice, TIMERS.min_run) + 8.0)
-        waiting = {ask.key for ask in self.world.machine.state.asks.values()}
+        waiting = {request.key for request in self.world.machine.state.requests.values()}
         assert not waiting & set(keys), f"{path} does not get what it deserves"
 
     def nobody_starves(self):
-        """Large asks and small ones, of all projects: when every lease ends, each is served."""
+        """Large requests and small ones, of all projects: when every lease ends, each is served."""
         keys = [self.request(p, m, duration=20.0) for m in (1000, 300, 100) for p in PROJECTS]
         refused = {x.key for x in self.world.told if isinstance(x, TellRefused)}
         for _ in range(40):
             for lease in [x for x in self.leases() if x.live and x.ends_at is None and not x.part]:
                 self.watch(lambda lease=lease: self.world.release(lease.id))
             self.live(21.0)
-            waiting = {ask.key for ask in self.world.machine.state.asks.values()} & set(keys) - refused
+            waiting = {request.key for request in self.world.machine.state.requests.values()} & set(
+                keys
+            ) - refused
             if not waiting:
                 return
         raise AssertionError(f"never served: {sorted(waiting)}")

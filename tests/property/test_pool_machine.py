@@ -384,11 +384,11 @@ class PoolStory(RuleBasedStateMachine):
     def disk_is_full(self):
         """A step that cannot be stored leaves no trace in memory."""
         state = self.world.machine.state
-        before = (dict(state.leases), dict(state.sessions), dict(state.asks), dict(state.nodes))
+        before = (dict(state.leases), dict(state.sessions), dict(state.requests), dict(state.nodes))
         self.world.machine.handle(events.Requested(self.world.now, "ann", "lost", 100, None, 1, wait=None))
         state.rollback()
         check_index(state)
-        assert (dict(state.leases), dict(state.sessions), dict(state.asks), dict(state.nodes)) == before
+        assert (dict(state.leases), dict(state.sessions), dict(state.requests), dict(state.nodes)) == before
 
     def teardown(self):
         """All is well again: what everybody gives back is free in the end."""
@@ -400,8 +400,8 @@ class PoolStory(RuleBasedStateMachine):
                 worker.stuck = False
             world.connect(name)
         world.settle()
-        for ask in list(world.machine.state.asks.values()):
-            world.handle(events.Cancelled(world.now, ask.user, ask.key))
+        for request in list(world.machine.state.requests.values()):
+            world.handle(events.Cancelled(world.now, request.user, request.key))
         for lease in list(world.machine.state.leases.values()):
             world.release(lease.id, "release")
         world.live(world.timers.reuse + 1)

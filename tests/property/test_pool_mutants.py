@@ -76,7 +76,7 @@ MUTANTS = [
     Mutant(
         "the same key is granted again",
         "pool/leases/lease_rules.py",
-        "    state.keys[key_of(ask.user, key)] = lease_id\n",
+        "    state.keys[key_of(request.user, key)] = lease_id\n",
         "",
     ),
     Mutant(

@@ -1,9 +1,9 @@
-"""Moves that make room: at most two, everybody has a place, and the ask fits once they are done."""
+"""Moves that make room: at most two, everybody has a place, and the request fits once they are done."""
 
 from __future__ import annotations
 
 from gpupool.filters import parse
-from gpupool.scheduler import Ask, DeviceView, Held, Outcome, PlacedShare, PoolView, decide
+from gpupool.scheduler import DeviceView, Held, Outcome, PlacedShare, PoolView, Request, decide
 from gpupool.scheduler.relocate import Movable, relocation
 from gpupool.shares import mib_of_milli, usable_mib
 from hypothesis import event, given, settings
@@ -43,7 +43,7 @@ def movables(view: PoolView, kept: int, bound: bool) -> dict[str, Movable]:
     devices, st.sampled_from([300, 500, 700, 1000]), st.sampled_from([0, 100]), st.booleans(),
     st.sampled_from([0, 100, 150, 1000]), st.sampled_from(["", "name=T4", "node=a"]), st.data(),
 )  # fmt: skip
-def test_what_is_moved_has_a_place_and_the_ask_fits_then(
+def test_what_is_moved_has_a_place_and_the_request_fits_then(
     found: tuple[DeviceView, ...],
     milli: int,
     kept: int,
@@ -54,10 +54,10 @@ def test_what_is_moved_has_a_place_and_the_ask_fits_then(
 ) -> None:
     reserved = frozenset(data.draw(st.sets(st.sampled_from([d.id for d in found]), max_size=1)))
     view = PoolView(found, {}, reserved, dict.fromkeys("abc", room))
-    ask = Ask("bob", milli, filters=(parse(wish),) if wish else ())
-    before = decide(view, ask, helps=False)
-    moves = relocation(view, ask, movables(view, kept, bound))
-    assert decide(view, ask, helps=False) == before, "the search left something behind"
+    request = Request("bob", milli, filters=(parse(wish),) if wish else ())
+    before = decide(view, request, helps=False)
+    moves = relocation(view, request, movables(view, kept, bound))
+    assert decide(view, request, helps=False) == before, "the search left something behind"
     if moves is None:
         return
     event(f"{len(moves.moved)} moves")
@@ -77,20 +77,23 @@ def test_what_is_moved_has_a_place_and_the_ask_fits_then(
     assert all(mib <= room for mib in through.values())
     assert all(device.free_milli >= 0 and device.free_mib >= 0 for device in after.devices)
     (share,) = moves.shares
-    assert all(condition.matches(by_id[share.device_id]) for condition in ask.filters)
+    assert all(condition.matches(by_id[share.device_id]) for condition in request.filters)
     gone = view.without([moved.lease_id for moved in moves.moved])
     assert (
-        decide(gone.taking([m.target for m in moves.moved], "x"), ask, helps=False).outcome is Outcome.GRANT
+        decide(gone.taking([m.target for m in moves.moved], "x"), request, helps=False).outcome
+        is Outcome.GRANT
     )
 
 
 def test_one_share_goes_where_it_fits_so_that_a_whole_device_is_free() -> None:
     view = PoolView((device("a/0", "T4", [300]), device("a/1", "T4", [600])), {}, host_room={"a": 500})
-    ask = Ask("bob", 1000)
-    assert decide(view, ask).outcome is Outcome.QUEUE
-    moves = relocation(view, ask, movables(view, 400, bound=True))
+    request = Request("bob", 1000)
+    assert decide(view, request).outcome is Outcome.QUEUE
+    moves = relocation(view, request, movables(view, 400, bound=True))
     assert moves is not None
     assert [(m.lease_id, m.target.device_id) for m in moves.moved] == [("la/0-0", "a/1")]
     assert moves.shares == (PlacedShare("a/0", 1000, 7936),)
-    assert relocation(view, ask, movables(view, 501, bound=True)) is None, "host memory has no room for it"
-    assert relocation(view, ask, {}) is None
+    assert relocation(view, request, movables(view, 501, bound=True)) is None, (
+        "host memory has no room for it"
+    )
+    assert relocation(view, request, {}) is None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from gpupool.client.reasons import REASONS
 from gpupool.client.session import events as events
 from gpupool.client.session.state import HOLDING, Session, State, step
-from gpupool.client.types import Ask, Grant, GrantedShare, Notice, QueuePlace
+from gpupool.client.types import Grant, GrantedShare, LeaseRequest, Notice, QueuePlace
 from gpupool.shares import Share
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -24,7 +24,7 @@ class SessionWithPool(RuleBasedStateMachine):
         self.session = Session()
         self.live: dict[str, Grant] = {}
         self.sessions: set[str] = set()
-        self.asked: Ask | None = None
+        self.asked: LeaseRequest | None = None
         self.resizing: tuple[str, Share] | None = None
         self.number = 0
         self.ended = False
@@ -33,9 +33,9 @@ class SessionWithPool(RuleBasedStateMachine):
         self.session, instructions = step(self.session, event)
         for instruction in instructions:
             match instruction:
-                case events.RequestLease(ask) | events.AskAgain(ask):
+                case events.RequestLease(request) | events.AskAgain(request):
                     assert self.asked is None, "two requests at once"
-                    self.asked = ask
+                    self.asked = request
                 case events.CancelRequest():
                     self.asked = None
                 case events.ResizeLease(lease_id, share):
@@ -56,11 +56,11 @@ class SessionWithPool(RuleBasedStateMachine):
 
     @rule(scope=SCOPES, milli=MILLI, hold=st.booleans())
     def cell_starts(self, scope: str, milli: int, hold: bool) -> None:
-        self.feed(events.AttachWanted(Ask(Share(milli)), by="magic", scope=scope, hold=hold))
+        self.feed(events.AttachWanted(LeaseRequest(Share(milli)), by="magic", scope=scope, hold=hold))
 
     @rule(milli=MILLI)
     def button(self, milli: int) -> None:
-        self.feed(events.AttachWanted(Ask(Share(milli)), by="sidebar", hold=True))
+        self.feed(events.AttachWanted(LeaseRequest(Share(milli)), by="sidebar", hold=True))
 
     @rule(scope=SCOPES)
     def cell_ends(self, scope: str) -> None:
@@ -77,7 +77,7 @@ class SessionWithPool(RuleBasedStateMachine):
 
     @rule()
     def gives_up_waiting(self) -> None:
-        self.feed(events.AskCancelled())
+        self.feed(events.RequestCancelled())
 
     @rule(seconds=st.integers(1, 60))
     def warned(self, seconds: int) -> None:
@@ -136,15 +136,15 @@ class SessionWithPool(RuleBasedStateMachine):
     @rule(forgotten=st.booleans())
     def granted(self, forgotten: bool) -> None:
         """``forgotten``: the session that was asked for is gone, and another one begins in its place."""
-        ask, self.asked = self.asked, None
-        assert ask is not None
+        request, self.asked = self.asked, None
+        assert request is not None
         self.number += 1
-        new = forgotten or not ask.session_id
+        new = forgotten or not request.session_id
         if forgotten:
-            self.sessions.discard(ask.session_id)
-        session_id = f"{self.number:x}" if new else ask.session_id
+            self.sessions.discard(request.session_id)
+        session_id = f"{self.number:x}" if new else request.session_id
         self.sessions.add(session_id)
-        grant = self.grant(f"l{self.number}", session_id, ask.share, new=new)
+        grant = self.grant(f"l{self.number}", session_id, request.share, new=new)
         self.live[grant.lease_id] = grant
         self.feed(events.Granted(grant))
 

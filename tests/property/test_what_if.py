@@ -1,4 +1,4 @@
-"""What is said to an ask that is not made is what is said when it is made; and saying it changes nothing."""
+"""What is said to a request that is not made is what is said when it is made; and saying it changes nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.support.pool_world import PoolWorld
 
-asks = st.fixed_dictionaries(
+requests = st.fixed_dictionaries(
     {
         "user": st.sampled_from(["ann", "bob"]),
         "milli": st.sampled_from([100, 300, 500, 1000]),
@@ -25,7 +25,7 @@ asks = st.fixed_dictionaries(
 )
 steps = st.lists(
     st.one_of(
-        asks.map(lambda ask: ("ask", ask)),
+        requests.map(lambda request: ("ask", request)),
         st.integers(0, 5).map(lambda number: ("release", number)),
         st.sampled_from([1.0, 70.0]).map(lambda seconds: ("wait", seconds)),
     ),
@@ -36,7 +36,7 @@ steps = st.lists(
 def records(world: PoolWorld) -> list[dict[str, Any]]:
     state = world.machine.state
     tables = (
-        state.asks,
+        state.requests,
         state.leases,
         state.sessions,
         state.devices,
@@ -47,12 +47,12 @@ def records(world: PoolWorld) -> list[dict[str, Any]]:
     return [dict(table) for table in tables]
 
 
-def check(world: PoolWorld, ask: dict[str, Any]) -> None:
-    event = events.Requested(world.now, key="the ask", wait=None, mib=None, **ask)
+def check(world: PoolWorld, request: dict[str, Any]) -> None:
+    event = events.Requested(world.now, key="the request", wait=None, mib=None, **request)
     before = records(world)
     expected = consider(world.machine, event)
     assert records(world) == before
-    assert all(not table.changes() for table in (world.machine.state.asks, world.machine.state.leases))
+    assert all(not table.changes() for table in (world.machine.state.requests, world.machine.state.leases))
     again = consider(world.machine, event)
     assert (again.outcome, again.said) == (expected.outcome, expected.said)
     done = world.handle(event)
@@ -63,17 +63,17 @@ def check(world: PoolWorld, ask: dict[str, Any]) -> None:
         placed = tuple(share for part in state.lease_parts(lease) for share in part.shares)
         assert placed == expected.shares
     elif expected.outcome is Outcome.QUEUE:
-        waiting = state.asks[key_of(event.user, event.key)]
-        assert expected.ask is not None
-        assert (waiting.place, waiting.said) == (expected.ask.place, expected.said)
+        waiting = state.requests[key_of(event.user, event.key)]
+        assert expected.request is not None
+        assert (waiting.place, waiting.said) == (expected.request.place, expected.said)
     else:
         said = [item for item in done if isinstance(item, TellRefused)]
         assert (said[0].reason, said[0].said) == (expected.reason, expected.said)
 
 
 @settings(max_examples=40, deadline=None)
-@given(steps, asks)
-def test_what_would_be_said_is_what_is_said(story: list[tuple[str, Any]], ask: dict[str, Any]) -> None:
+@given(steps, requests)
+def test_what_would_be_said_is_what_is_said(story: list[tuple[str, Any]], wish: dict[str, Any]) -> None:
     world = PoolWorld(nodes={"node1": 2, "node2": 1}, quotas={"bob": Quota(milli=1500)})
     world.connect("node1")
     world.connect("node2")
@@ -92,4 +92,4 @@ def test_what_would_be_said_is_what_is_said(story: list[tuple[str, Any]], ask: d
                     world.settle()
             case _:
                 world.advance(value)
-    check(world, {**ask, "project": "lab/a" if ask["user"] == "ann" else "lab/b"})
+    check(world, {**wish, "project": "lab/a" if wish["user"] == "ann" else "lab/b"})

@@ -26,8 +26,8 @@ def lists(world: PoolWorld, viewer: str) -> Iterator[Any]:
     yield convert.lease_list(state, clock, viewer)
     yield convert.session_list(state, now, viewer)
     yield convert.queue_list(state, clock, viewer)
-    for ask in state.asks.values():
-        if ask.user == viewer and (said := explanations.of_ask(ask, state)) is not None:
+    for request in state.requests.values():
+        if request.user == viewer and (said := explanations.of_request(request, state)) is not None:
             yield said
     for lease in state.leases.values():
         if lease.user == viewer and not lease.part:

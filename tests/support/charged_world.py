@@ -99,8 +99,8 @@ class ChargedWorld(PoolWorld):
         }
 
         self._waiting = Counter()
-        for ask in state.asks.values():
-            self._waiting[ask.user] += milli_asked(ask, state.devices.values())
+        for request in state.requests.values():
+            self._waiting[request.user] += milli_asked(request, state.devices.values())
 
     def check_charges(self) -> None:
         """The rows are these books, lease by lease and device by device."""

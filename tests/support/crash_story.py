@@ -53,7 +53,7 @@ def strace_works() -> bool:
 
 @dataclass
 class Point:
-    """Where the pool is killed: at the `number`-th `call` on its ledger, or `delay` seconds after the first asks."""
+    """Where the pool is killed: at the `number`-th `call` on its ledger, or `delay` seconds after the first requests."""
 
     call: str = ""
     number: int = 0

@@ -1,4 +1,4 @@
-"""A pool without devices: so many milli-GPU, and projects whose asks the rules of fair share serve.
+"""A pool without devices: so many milli-GPU, and projects whose requests the rules of fair share serve.
 
 The plainest allocator there can be around :class:`Standings`, made anew for every look: in order, what fits is
 granted; who may take from others gives notice to the newest and least of those leases, and gets the room when it ends.
@@ -13,7 +13,7 @@ from gpupool.scheduler.fairshare import HeldLease, ProjectTree, Standings, Waiti
 
 
 @dataclass(frozen=True)
-class FairAsk:
+class FairRequest:
     id: str
     number: int
     project: str
@@ -33,8 +33,8 @@ class FairPool:
     now: int = 0
     count: int = 0
     leases: dict[str, HeldLease] = field(default_factory=dict)
-    asks: dict[str, FairAsk] = field(default_factory=dict)
-    #: By ask: when its victims go, and which they are.
+    requests: dict[str, FairRequest] = field(default_factory=dict)
+    #: By request: when its victims go, and which they are.
     notices: dict[str, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
     #: Leases that were taken back, with whether they were protected then.
@@ -42,15 +42,15 @@ class FairPool:
 
     def ask(self, project: str, milli: int, kind: str = "interactive", priority: int = 100) -> str:
         self.count += 1
-        ask = FairAsk(
-            f"ask{self.count}", self.count, self.tree.leaf(project), milli, kind, priority, self.now
+        request = FairRequest(
+            f"request{self.count}", self.count, self.tree.leaf(project), milli, kind, priority, self.now
         )
-        self.asks[ask.id] = ask
+        self.requests[request.id] = request
         self.look()
-        return ask.id
+        return request.id
 
-    def leave(self, ask_id: str) -> None:
-        self.asks.pop(ask_id, None)
+    def leave(self, request_id: str) -> None:
+        self.requests.pop(request_id, None)
         self.look()
 
     def end(self, lease_id: str) -> None:
@@ -62,14 +62,19 @@ class FairPool:
         self.look()
 
     def standings(self) -> Standings:
-        waiting = [Waiting(ask.id, ask.project, ask.milli, ask.priority) for ask in self.asks.values()]
+        waiting = [
+            Waiting(request.id, request.project, request.milli, request.priority)
+            for request in self.requests.values()
+        ]
         return Standings(self.tree, self.capacity, self.leases.values(), waiting)
 
-    def in_order(self, standings: Standings) -> Iterator[FairAsk]:
-        """Asks as their turn comes; grants in between change it."""
-        lines: dict[str, list[FairAsk]] = {}
-        for ask in sorted(self.asks.values(), key=lambda ask: (-ask.priority, ask.number)):
-            lines.setdefault(ask.project, []).append(ask)
+    def in_order(self, standings: Standings) -> Iterator[FairRequest]:
+        """Requests as their turn comes; grants in between change it."""
+        lines: dict[str, list[FairRequest]] = {}
+        for request in sorted(
+            self.requests.values(), key=lambda request: (-request.priority, request.number)
+        ):
+            lines.setdefault(request.project, []).append(request)
         while lines:
             project = min(lines, key=lambda name: standings.order_key(name, lines[name][0].milli))
             yield lines[project].pop(0)
@@ -78,61 +83,70 @@ class FairPool:
 
     def look(self) -> None:
         """One pass over the queue."""
-        self.notices = {name: plan for name, plan in self.notices.items() if name in self.asks}
+        self.notices = {name: plan for name, plan in self.notices.items() if name in self.requests}
         standings = self.standings()
         promised: set[str] = set()
         free = self.capacity - sum(lease.milli for lease in self.leases.values())
-        for ask in self.in_order(standings):
-            verdict = standings.admit(ask.project, ask.milli, ask.kind)
+        for request in self.in_order(standings):
+            verdict = standings.admit(request.project, request.milli, request.kind)
             if not verdict.admitted:
-                if verdict.never or verdict.reason == "over-quota" or ask.milli > self.capacity:
-                    self.refused.append(ask.id)
-                    del self.asks[ask.id]
+                if verdict.never or verdict.reason == "over-quota" or request.milli > self.capacity:
+                    self.refused.append(request.id)
+                    del self.requests[request.id]
                 continue
-            free += self._take_back(ask, standings, promised)
-            if ask.milli <= free:
+            free += self._take_back(request, standings, promised)
+            if request.milli <= free:
                 lease = HeldLease(
-                    f"l{ask.number}", ask.project, ask.milli, ask.kind, ask.priority, float(self.now)
+                    f"l{request.number}",
+                    request.project,
+                    request.milli,
+                    request.kind,
+                    request.priority,
+                    float(self.now),
                 )
                 self.leases[lease.id] = lease
-                standings.granted(lease, ask.id)
-                del self.asks[ask.id]
-                self.notices.pop(ask.id, None)
-                free -= ask.milli
+                standings.granted(lease, request.id)
+                del self.requests[request.id]
+                self.notices.pop(request.id, None)
+                free -= request.milli
                 continue
-            victims = self._plan(ask, standings, free, promised)
+            victims = self._plan(request, standings, free, promised)
             promised.update(victims)
             coming = sum(self.leases[name].milli for name in victims)
             # Whose turn it is keeps what is free, so that nobody behind it goes on taking it away.
-            free = free - max(0, ask.milli - coming) if victims else 0
+            free = free - max(0, request.milli - coming) if victims else 0
 
-    def _plan(self, ask: FairAsk, standings: Standings, free: int, promised: set[str]) -> tuple[str, ...]:
-        """Who has notice for this ask, anew when it is not enough any more, or goes for an ask before it."""
-        until, victims = self.notices.pop(ask.id, (self.now + self.notice, ()))
+    def _plan(
+        self, request: FairRequest, standings: Standings, free: int, promised: set[str]
+    ) -> tuple[str, ...]:
+        """Who has notice for this request, anew when it is not enough any more, or goes for a request before it."""
+        until, victims = self.notices.pop(request.id, (self.now + self.notice, ()))
         there = all(name in self.leases and name not in promised for name in victims)
-        enough = sum(self.leases[name].milli for name in victims if name in self.leases) + free >= ask.milli
+        enough = (
+            sum(self.leases[name].milli for name in victims if name in self.leases) + free >= request.milli
+        )
         if not victims or not there or not enough:
             until, victims = self.now + self.notice, ()
             room = free
-            for lease in standings.takeable(ask.project, ask.milli, priority=ask.priority):
+            for lease in standings.takeable(request.project, request.milli, priority=request.priority):
                 more = (*victims, lease.id)
-                if lease.id in promised or room >= ask.milli:
+                if lease.id in promised or room >= request.milli:
                     continue
-                if standings.may_take_from(ask.project, ask.milli, more, priority=ask.priority):
+                if standings.may_take_from(request.project, request.milli, more, priority=request.priority):
                     victims, room = more, room + lease.milli
-            if room < ask.milli:
+            if room < request.milli:
                 return ()
-        self.notices[ask.id] = (until, victims)
+        self.notices[request.id] = (until, victims)
         return victims
 
-    def _take_back(self, ask: FairAsk, standings: Standings, promised: set[str]) -> int:
-        """The milli that become free because the time of this ask's victims is over."""
-        until, victims = self.notices.get(ask.id, (self.now + 1, ()))
+    def _take_back(self, request: FairRequest, standings: Standings, promised: set[str]) -> int:
+        """The milli that become free because the time of this request's victims is over."""
+        until, victims = self.notices.get(request.id, (self.now + 1, ()))
         if until > self.now or promised.intersection(victims):
             return 0
-        del self.notices[ask.id]
+        del self.notices[request.id]
         victims = tuple(name for name in victims if name in self.leases)
-        if not standings.may_take_from(ask.project, ask.milli, victims, priority=ask.priority):
+        if not standings.may_take_from(request.project, request.milli, victims, priority=request.priority):
             return 0
         for name in victims:
             self.taken.append((self.leases[name], standings.is_protected(name)))

@@ -35,9 +35,9 @@ def check_moments(moments: Moments[Any], records: Iterable[Any], moment_of: Call
 
 def check_index(state: State) -> None:
     """Raises AssertionError where an index says something else than the records, the order included."""
-    leases, sessions, asks = (
+    leases, sessions, requests = (
         list(table.values())
-        for table in (state.leases, state.sessions, state.asks)  # type: ignore[attr-defined]
+        for table in (state.leases, state.sessions, state.requests)  # type: ignore[attr-defined]
     )
     index = state.index
 
@@ -62,9 +62,9 @@ def check_index(state: State) -> None:
     to_disk = [x for x in sessions if x.place == "image" or (x.parking and x.parking.place == "image")]
     check(index.on_disk, to_disk, lambda x: x.node)
     check_moments(index.closed, sessions, lambda x: x.closed_at)
-    owed = [x for x in asks if x.decision and (x.decision.reason == "notice" or x.decision.evict)]
+    owed = [x for x in requests if x.decision and (x.decision.reason == "notice" or x.decision.evict)]
     check_some(index.owed, owed)
-    check_some(index.wanting, [x for x in asks if x.wants])
-    check(index.asks_of_session, [x for x in asks if x.session_id], lambda x: x.session_id)
-    check_moments(index.give_up, asks, lambda x: x.give_up_at)
+    check_some(index.wanting, [x for x in requests if x.wants])
+    check(index.requests_of_session, [x for x in requests if x.session_id], lambda x: x.session_id)
+    check_moments(index.give_up, requests, lambda x: x.give_up_at)
     check(index.accounts, list(state.accounts.values()), lambda x: x.id.split("/", 1)[0])

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from gpupool.client.admin import AdminClient
 from gpupool.client.projects import LimitSettings, ProjectsClient, ProjectSettings
-from gpupool.client.types import Ask
+from gpupool.client.types import LeaseRequest
 from gpupool.shares import Share
 
 from tests.support.device_session import DeviceSession
@@ -74,8 +74,8 @@ def take(world: SessionWorld, session: DeviceSession, how: str, later: ExitStack
 
 def _give_to_another(world: SessionWorld, session: DeviceSession, project: str) -> None:
     """Somebody asks for room on the same device, and has it when nothing computes there any more."""
-    ask = Ask(Share(milli=_TOO_MUCH), project=project, filters=(f"node={session.node}",))
-    grant = world.portal(world.portal.pool.request(ask, wait_seconds=_LONG))
+    request = LeaseRequest(Share(milli=_TOO_MUCH), project=project, filters=(f"node={session.node}",))
+    grant = world.portal(world.portal.pool.request(request, wait_seconds=_LONG))
     state = world.worker_stats(session)
     world.portal(world.portal.pool.release(grant.lease_id, close_session=True))
     if state.fields["work"] != "stopped":

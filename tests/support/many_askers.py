@@ -19,7 +19,7 @@ from typing import Any
 import grpc.aio
 from gpupool.proto import pool_pb2, pool_pb2_grpc
 
-#: Asks are of a whole device, so that one is granted for each that ends.
+#: Requests are of a whole device, so that one is granted for each that ends.
 MILLI = 1000
 #: Seconds that a pool may be away.
 PATIENCE = 120.0
@@ -27,7 +27,7 @@ PATIENCE = 120.0
 
 @dataclass
 class Asker:
-    """One ask. `place`: as first told; None until then."""
+    """One request. `place`: as first told; None until then."""
 
     key: str
     sent: float = 0.0

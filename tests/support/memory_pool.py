@@ -13,13 +13,13 @@ from typing import Any
 
 from gpupool.client.errors import PoolRefusedError, PoolUnavailableError, QueueTimeoutError
 from gpupool.client.types import (
-    Ask,
     Caller,
     Device,
     Grant,
     GrantedShare,
     HeldShare,
     Lease,
+    LeaseRequest,
     LeaseStatus,
     Notice,
     QueueEntry,
@@ -36,7 +36,7 @@ PROFILE = "driver_version 13000\ndevice 0\nname Software GPU (gpupool)\nsoftware
 
 @dataclass
 class Held:
-    ask: Ask
+    request: LeaseRequest
     grant: Grant
     state: str = "attached"
     reason: str = ""
@@ -60,13 +60,13 @@ class MemoryPool:
     usage_now: Usage = field(default_factory=lambda: Usage(idle_seconds=1e9, state="attached"))
     held: dict[str, Held] = field(default_factory=dict)
     session_states: dict[str, str] = field(default_factory=dict)
-    waiting: list[Ask] = field(default_factory=list)
+    waiting: list[LeaseRequest] = field(default_factory=list)
     calls: list[tuple[str, str]] = field(default_factory=list)
     notices: dict[str, tuple[Notice, float]] = field(default_factory=dict)
     #: The answer of Projects/ListProjects.
     projects: pool_pb2.ProjectList = field(default_factory=pool_pb2.ProjectList)
     #: All that came to the pool.
-    asks: list[Ask] = field(default_factory=list)
+    requests: list[LeaseRequest] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._numbers = itertools.count(1)
@@ -89,7 +89,7 @@ class MemoryPool:
             "caller",
         ):
             setattr(self, name, getattr(fresh, name))
-        for kept in (self.held, self.session_states, self.waiting, self.calls, self.asks, self.notices):
+        for kept in (self.held, self.session_states, self.waiting, self.calls, self.requests, self.notices):
             kept.clear()
 
     def tell(self, lease_id: str, notice: Notice | None) -> None:
@@ -137,28 +137,28 @@ class MemoryPool:
 
     async def request(
         self,
-        ask: Ask,
+        request: LeaseRequest,
         *,
         on_queued: Callable[[QueuePlace], None] | None = None,
         wait_seconds: float | None = None,
     ) -> Grant:
-        self._answer("request", ask.session_id)
-        self.asks.append(ask)
-        if ask.session_id and self.session_states.get(ask.session_id) != "parked":
-            raise PoolRefusedError("unknown-session", f"There is no session {ask.session_id}.")
-        milli = self._milli(ask.share)
+        self._answer("request", request.session_id)
+        self.requests.append(request)
+        if request.session_id and self.session_states.get(request.session_id) != "parked":
+            raise PoolRefusedError("unknown-session", f"There is no session {request.session_id}.")
+        milli = self._milli(request.share)
         if milli > self.quota_milli:
             raise PoolRefusedError(
                 "quota", f"The quota is {self.quota_milli} milli-GPU, {milli} were asked for."
             )
         loop = asyncio.get_running_loop()
         deadline = None if wait_seconds is None else loop.time() + wait_seconds
-        self.waiting.append(ask)
+        self.waiting.append(request)
         try:
             while self.free_milli < milli:
                 if wait_seconds == 0:
                     raise PoolRefusedError("full", f"{milli} milli-GPU asked for, {self.free_milli} free.")
-                place = self.waiting.index(ask) + 1
+                place = self.waiting.index(request) + 1
                 if on_queued is not None:
                     on_queued(QueuePlace(place, f"{self.free_milli} milli-GPU are free.", None))
                 remaining = None if deadline is None else deadline - loop.time()
@@ -167,9 +167,9 @@ class MemoryPool:
                 except TimeoutError:
                     raise QueueTimeoutError(f"Nothing became free within {wait_seconds:g} s.") from None
         finally:
-            self.waiting.remove(ask)
+            self.waiting.remove(request)
         number = next(self._numbers)
-        session_id = ask.session_id or f"{number:032x}"
+        session_id = request.session_id or f"{number:032x}"
         self.session_states[session_id] = "attached"
         grant = Grant(
             lease_id=f"lease{number}",
@@ -177,15 +177,15 @@ class MemoryPool:
             epoch=number,
             shares=tuple(
                 GrantedShare(f"node1/{ordinal}", milli, milli * usable_mib(TOTAL_MIB) // 1000)
-                for ordinal in range(ask.count)
+                for ordinal in range(request.count)
             ),
             worker_address="127.0.0.1:1",
             worker_token="ab" * 32,
             software=self.software,
             profile=PROFILE,
-            new_session=not ask.session_id,
+            new_session=not request.session_id,
         )
-        self.held[grant.lease_id] = Held(ask, grant)
+        self.held[grant.lease_id] = Held(request, grant)
         return grant
 
     async def call(self, service: str, name: str, message: Any, seconds: float = 10.0) -> Any:
@@ -251,9 +251,9 @@ class MemoryPool:
             HeldShare(
                 lease_id=lease_id,
                 session_id=entry.grant.session_id,
-                user=entry.ask.on_behalf_of,
-                label=entry.ask.label,
-                holder=entry.ask.holder,
+                user=entry.request.on_behalf_of,
+                label=entry.request.label,
+                holder=entry.request.holder,
                 milli=entry.grant.shares[0].milli,
                 mib=entry.grant.shares[0].mib,
                 state="attached",
@@ -288,9 +288,9 @@ class MemoryPool:
             Lease(
                 id=lease_id,
                 session_id=entry.grant.session_id,
-                user=entry.ask.on_behalf_of,
-                label=entry.ask.label,
-                holder=entry.ask.holder,
+                user=entry.request.on_behalf_of,
+                label=entry.request.label,
+                holder=entry.request.holder,
                 epoch=entry.grant.epoch,
                 shares=entry.grant.shares,
                 state=entry.state,
@@ -326,17 +326,17 @@ class MemoryPool:
         return [
             QueueEntry(
                 place=place,
-                user=ask.on_behalf_of,
-                label=ask.label,
-                holder=ask.holder,
-                milli=self._milli(ask.share),
+                user=request.on_behalf_of,
+                label=request.label,
+                holder=request.holder,
+                milli=self._milli(request.share),
                 mib=0,
-                count=ask.count,
+                count=request.count,
                 reason="full",
                 eta_seconds=None,
                 since_unix=0.0,
             )
-            for place, ask in enumerate(self.waiting, 1)
+            for place, request in enumerate(self.waiting, 1)
         ]
 
     async def whoami(self) -> Caller:

@@ -16,7 +16,7 @@ from gpupool.client.holder import LeaseHolder
 from gpupool.client.native import native_directory
 from gpupool.client.pool import PoolClient
 from gpupool.client.session_file import SessionFile
-from gpupool.client.types import Ask, Grant, LeaseStatus, QueuePlace, SessionInfo
+from gpupool.client.types import Grant, LeaseRequest, LeaseStatus, QueuePlace, SessionInfo
 from gpupool.shares import Share
 
 PROGRAM = Path(__file__).with_name("pattern_program.py")
@@ -52,9 +52,11 @@ class PatternClient:
     async def attach(self, milli: int, wait: float | None = 60.0, **more: Any) -> Grant:
         """A first share, or one to go on with."""
         session = self.grant.session_id if self.grant is not None else ""
-        ask = Ask(Share(milli=milli), session_id=session, label=self.file.path.parent.name, **more)
+        request = LeaseRequest(
+            Share(milli=milli), session_id=session, label=self.file.path.parent.name, **more
+        )
         self.queued.clear()
-        self.grant = await self.holder.pool.request(ask, on_queued=self.queued.append, wait_seconds=wait)
+        self.grant = await self.holder.pool.request(request, on_queued=self.queued.append, wait_seconds=wait)
         self.holder.leases.hold(self.grant.lease_id)
         self.tell()
         return self.grant

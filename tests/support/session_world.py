@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from gpupool.client.errors import PoolRefusedError
 from gpupool.client.session_file import SessionFile
-from gpupool.client.types import Ask, Lease
+from gpupool.client.types import Lease, LeaseRequest
 from gpupool.shares import Share
 
 from tests.support.cut_wire import CutWire
@@ -46,14 +46,16 @@ class SessionWorld(SessionSight):
     ) -> DeviceSession | None:
         """A new session of a new program, over `wire` if there is one; None when there is no room, as the model says.
 
-        `terms`: more of the ask.
+        `terms`: more of the request.
         """
         self.settle()
         name = f"s{next(self._names)}"
-        ask = Ask(Share(milli=milli), label=name, **terms)
+        request = LeaseRequest(Share(milli=milli), label=name, **terms)
         room = any(self._has_room(device, milli) for device in self.free_milli())
         try:
-            grant = self.portal(self.portal.pool.request(ask, wait_seconds=EVICTION_SECONDS if room else 0))
+            grant = self.portal(
+                self.portal.pool.request(request, wait_seconds=EVICTION_SECONDS if room else 0)
+            )
         except PoolRefusedError as refusal:
             if room or refusal.reason != "full":
                 raise Inconsistent(
@@ -62,7 +64,7 @@ class SessionWorld(SessionSight):
             return None
         if not room:
             raise Inconsistent(f"{milli} milli-GPU are not free, and the pool grants {grant}")
-        again = self.portal(self.portal.pool.request(ask, wait_seconds=0))
+        again = self.portal(self.portal.pool.request(request, wait_seconds=0))
         if again != grant:
             raise Inconsistent(f"one key led to two leases: {grant} and {again}")
         folder = self._folder / name
@@ -88,12 +90,14 @@ class SessionWorld(SessionSight):
         """Asks for a share for a parked session; False when there is no room, as the model says."""
         assert not session.attached
         self.settle()
-        ask = Ask(Share(milli=milli), session_id=session.id, **terms)
+        request = LeaseRequest(Share(milli=milli), session_id=session.id, **terms)
         room = self._room_to_resume(session, milli)
         before = session.device, self.worker_stats(session).place
         began = time.monotonic()
         try:
-            grant = self.portal(self.portal.pool.request(ask, wait_seconds=EVICTION_SECONDS if room else 0))
+            grant = self.portal(
+                self.portal.pool.request(request, wait_seconds=EVICTION_SECONDS if room else 0)
+            )
         except PoolRefusedError as refusal:
             if room or refusal.reason not in ("full", "bad-share"):
                 raise Inconsistent(f"{session.name} cannot resume with {milli}: {refusal}") from refusal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from gpupool.client import convert
-from gpupool.client.types import Ask
+from gpupool.client.types import LeaseRequest
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.request.forms import of_body
 from gpupool.request.gpu_request import GpuRequest
@@ -69,7 +69,7 @@ def view(asked: GpuRequest | None) -> object:
     """What the page is told of a help that the pool gives with a request."""
     message = pb.Help(action="smaller")
     if asked is not None:
-        message.request.CopyFrom(convert.lease_request(Ask.of(asked), 0.0))
+        message.request.CopyFrom(convert.lease_request(LeaseRequest.of(asked), 0.0))
     told = explanation_view(convert.explanation(pb.Explanation(helps=[message])))
     assert told is not None
     return told["helps"][0]["ask"]

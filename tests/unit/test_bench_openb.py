@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from gpupool.cli.main import app
-from gpupool.scheduler.placement import POLICIES, Cluster, DeviceSpec, NodeSpec, Request, policy_named
+from gpupool.scheduler.placement import POLICIES, Cluster, Demand, DeviceSpec, NodeSpec, policy_named
 from typer.testing import CliRunner
 
 from benchmarks import openb, openb_trace
@@ -91,21 +91,21 @@ def test_other_traces_can_be_named(small: tuple[Path, Path]) -> None:
     assert 60 <= pool["allocation_percent"] <= 100
 
 
-def test_requests_are_read_with_models_and_without_devices(small: tuple[Path, Path]) -> None:
+def test_demands_are_read_with_models_and_without_devices(small: tuple[Path, Path]) -> None:
     either, a10 = frozenset({"A10", "T4"}), frozenset({"A10"})
     assert openb_trace.read_pods(small[1])[1:] == [
-        Request(600, cpu_milli=1000, memory_mib=1024, models=either),
-        Request(1000, count=2, cpu_milli=1000, memory_mib=1024, models=a10),
-        Request(count=0, cpu_milli=4000, memory_mib=1024),
+        Demand(600, cpu_milli=1000, memory_mib=1024, models=either),
+        Demand(1000, count=2, cpu_milli=1000, memory_mib=1024, models=a10),
+        Demand(count=0, cpu_milli=4000, memory_mib=1024),
     ]
 
 
 def test_arrivals_repeat_themselves_and_end_below_130_percent() -> None:
-    pods = [Request(470), Request(1000, count=2), Request(count=0)]
+    pods = [Demand(470), Demand(1000, count=2), Demand(count=0)]
     first = openb_trace.arrivals(pods, 40_000, 5)
     assert first == openb_trace.arrivals(pods, 40_000, 5)
     assert sorted(first[:3], key=pods.index) == pods
-    assert 48_000 < sum(request.total_milli for request in first) <= 53_000
+    assert 48_000 < sum(demand.total_milli for demand in first) <= 53_000
 
 
 def test_another_order_of_nodes_has_the_same_nodes(small: tuple[Path, Path]) -> None:
@@ -160,28 +160,28 @@ def test_a_folder_without_the_trace_is_named(monkeypatch: pytest.MonkeyPatch, tm
 
 def test_the_bound_admits_what_fits_once_all_shares_are_packed_anew() -> None:
     # 600 and 400 share a device whichever came first; a second 600 beside the whole device has no room.
-    requests = [
-        Request(600),
-        Request(400),
-        Request(1000),
-        Request(600),
-        Request(400),
-        Request(count=0, cpu_milli=1),
+    demands = [
+        Demand(600),
+        Demand(400),
+        Demand(1000),
+        Demand(600),
+        Demand(400),
+        Demand(count=0, cpu_milli=1),
     ]
-    assert bound_percent(requests, 2) == pytest.approx(100.0)
-    assert bound_percent([Request(810), Request(810), Request(160), Request(500)], 2) == pytest.approx(89.0)
+    assert bound_percent(demands, 2) == pytest.approx(100.0)
+    assert bound_percent([Demand(810), Demand(810), Demand(160), Demand(500)], 2) == pytest.approx(89.0)
 
 
 def test_moves_are_counted_and_kept_within_what_is_allowed() -> None:
     # Spread out, they leave 300, 500 and 600. The 400 can go to the 500, and the last has a device.
-    requests = [Request(700), Request(500), Request(400), Request(700)]
+    demands = [Demand(700), Demand(500), Demand(400), Demand(700)]
     cluster = Cluster(
         [NodeSpec("a", (DeviceSpec(),)), NodeSpec("b", (DeviceSpec(),)), NodeSpec("c", (DeviceSpec(),))]
     )
-    still = openb.run(cluster, policy_named("spread"), requests)
+    still = openb.run(cluster, policy_named("spread"), demands)
     assert (still.allocated, still.moved) == (pytest.approx(100 * 1600 / 3000), 0)
     for percent, moved in ((100.0, 1), (20.0, 0)):
         cluster = Cluster(cluster.nodes)
-        done = openb.run(cluster, policy_named("spread"), requests, percent)
+        done = openb.run(cluster, policy_named("spread"), demands, percent)
         assert done.moved == moved
         assert done.allocated == pytest.approx(100 * (1600 + 700 * moved) / 3000)

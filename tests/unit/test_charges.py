@@ -158,7 +158,7 @@ class TestCapacity:
 
 
 class TestWaits:
-    def test_an_ask_counts_while_it_waits(self, world: ChargedWorld) -> None:
+    def test_a_request_counts_while_it_waits(self, world: ChargedWorld) -> None:
         first = world.attach("k1", 800, count=2)
         world.request("k2", 500, user="bob", wait=None, count=2)
         world.now += 3
@@ -178,7 +178,9 @@ class TestWaits:
         world.request("k2", mib=3968, user="bob", wait=None)
         assert [row["milli"] for row in world.rows(schema.waits)] == [500]
 
-    def test_asks_of_a_killed_pool_end_with_the_last_thing_that_it_wrote(self, world: ChargedWorld) -> None:
+    def test_requests_of_a_killed_pool_end_with_the_last_thing_that_it_wrote(
+        self, world: ChargedWorld
+    ) -> None:
         world.attach("k1", 1000, count=2)
         world.attach("k3", 1000)
         world.request("k2", 500, user="bob", wait=None)

@@ -103,8 +103,8 @@ class TestOrder:
         ]
     )
 
-    def first(self, standings: Standings, *asks: tuple[str, int]) -> str:
-        return min(asks, key=lambda ask: standings.order_key(*ask))[0]
+    def first(self, standings: Standings, *requests: tuple[str, int]) -> str:
+        return min(requests, key=lambda request: standings.order_key(*request))[0]
 
     def test_what_is_deserved_comes_before_priority(self) -> None:
         standings = Standings(self.tree, 4000, [], [Waiting("1", "high", 3000), Waiting("2", "low", 1000)])
@@ -130,7 +130,7 @@ class TestOrder:
         standings = Standings(tree, 4000, [], waiting)
         assert self.first(standings, ("e", 500), ("d/x", 500)) == "d/x"
 
-    def test_a_department_within_its_share_does_not_bring_forward_an_ask_that_is_above_it(self) -> None:
+    def test_a_department_within_its_share_does_not_bring_forward_a_request_that_is_above_it(self) -> None:
         tree = ProjectTree(
             [Project("b", 5000, priority=1), Project("b/x", 0), Project("b/y", 5000), Project("c/x", 2000)]
         )
@@ -138,7 +138,7 @@ class TestOrder:
         standings = Standings(tree, 7000, [], waiting)
         assert self.first(standings, ("b/x", 6000), ("c/x", 2000)) == "c/x"
 
-    def test_an_ask_within_the_share_of_its_project_but_not_of_its_department_waits_for_those_within_both(
+    def test_a_request_within_the_share_of_its_project_but_not_of_its_department_waits_for_those_within_both(
         self,
     ) -> None:
         tree = ProjectTree(
@@ -160,10 +160,10 @@ class TestOrder:
         tree = ProjectTree([Project("d/x", 0), Project("d/y", 0), Project("e", 0), Project("default", 0)])
         waiting = [Waiting("1", "d/x", 2000), Waiting("2", "d/y", 2000), Waiting("3", "e", 2000)]
         standings = Standings(tree, 4000, [], waiting)
-        asks = [("d/x", 500), ("d/y", 500), ("e", 500)]
+        requests = [("d/x", 500), ("d/y", 500), ("e", 500)]
         order = []
         for number in range(6):
-            order.append(self.first(standings, *asks))
+            order.append(self.first(standings, *requests))
             standings.granted(lease(f"l{number}", order[-1], 500))
         assert order == ["d/x", "e", "d/y", "e", "d/x", "e"]
 

@@ -28,7 +28,7 @@ class TestRunAiArticle:
         standings = Standings(self.tree, 8000, [], wants("A", 8))
         for number in range(8):
             assert standings.admit("A", 1000, "interactive")
-            standings.granted(*held("A", 1, since=number), ask_id=f"A ask {number}")
+            standings.granted(*held("A", 1, since=number), request_id=f"A ask {number}")
         assert standings.standing("A").fair_share == 8000
         assert standings.standing("A").allocated == 8000
 
@@ -39,7 +39,7 @@ class TestRunAiArticle:
             victim = standings.takeable("B", 1000)[0]
             taken.append(victim.id)
             standings.without([victim.id])
-            standings.granted(*held("B", 1, since=number), ask_id=f"B ask {number}")
+            standings.granted(*held("B", 1, since=number), request_id=f"B ask {number}")
         assert taken == ["A7", "A6", "A5", "A4", "A3", "A2"]
         assert standings.standing("A").allocated == standings.standing("A").protected == 2000
         assert standings.standing("B").allocated == standings.standing("B").protected == 6000

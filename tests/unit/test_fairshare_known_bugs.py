@@ -99,7 +99,7 @@ def test_no_two_projects_take_from_each_other_in_turns() -> None:
     assert standings.standing("b").allocated == 2000
 
 
-def test_sizes_of_asks_do_not_decide_between_projects_of_one_department() -> None:
+def test_sizes_of_requests_do_not_decide_between_projects_of_one_department() -> None:
     """`x` holds more than its sibling `y`; asking for little must not bring it before `y`."""
     tree = ProjectTree([Project("d/x", 2000), Project("d/y", 2000), Project("e", 2000)])
     standings = Standings(

@@ -13,7 +13,7 @@ import pytest
 import typer
 from gpupool.cli.request_options import takes_request
 from gpupool.client import convert
-from gpupool.client.types import Ask
+from gpupool.client.types import LeaseRequest
 from gpupool.pool.access import validate
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.request import forms
@@ -90,7 +90,7 @@ class TestOneRequestEveryWay:
         assert forms.of_body(dict.fromkeys(forms.body_of(FULL))) == GpuRequest() == forms.of_body({})
 
     def test_as_a_message_and_back(self) -> None:
-        message = convert.lease_request(Ask.of(FULL), 600.0)
+        message = convert.lease_request(LeaseRequest.of(FULL), 600.0)
         assert forms.of_message(message) == forms.of_body({**forms.body_of(FULL), "hold": None})
         event = validate.request(message, "ann", 0.0)
         assert (event.milli, event.count, event.isolated, event.wait) == (500, 2, False, 600.0)

@@ -25,7 +25,7 @@ ROWS = {
     ANN: Amounts(held_milli_ms=100, used_milli_ms=30, idle_milli_ms=70),
     BOB: Amounts(held_milli_ms=10, used_milli_ms=10),
     Subject("vm/0"): Amounts(capacity_milli_ms=1000),
-    Subject(user="ann", project="research/vision"): Amounts(waiting_milli_ms=7, waiting_ask_ms=1),
+    Subject(user="ann", project="research/vision"): Amounts(waiting_milli_ms=7, waiting_request_ms=1),
     Subject(): Amounts(covered_ms=60_000),
 }
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from gpupool.client.session.record import Hold, Session, State
-from gpupool.client.types import Ask, Grant, GrantedShare, Usage
+from gpupool.client.types import Grant, GrantedShare, LeaseRequest, Usage
 from gpupool.shares import Share
 
 from jupyter_gpupool.server.session.quantities import duration_text, memory_text
@@ -28,9 +28,9 @@ HELD = Session(
     session_id="s1",
     lease=GRANT,
     hold=Hold("sidebar", Share(milli=200)),
-    ask=Ask(Share(milli=200), project="research"),
+    request=LeaseRequest(Share(milli=200), project="research"),
 )
-PARKED = Session(state=State.PARKED, session_id="s1", reason="idle", ask=HELD.ask)
+PARKED = Session(state=State.PARKED, session_id="s1", reason="idle", request=HELD.request)
 
 
 def noted(after: Session = PARKED, before: Session = HELD, memory: int = 1_288_490_189) -> Release:
@@ -124,9 +124,15 @@ def test_the_end_of_the_kernel_needs_no_word() -> None:
 
 
 def test_undo_brings_back_what_was_held_not_what_a_cell_added() -> None:
-    grown = replace(HELD, ask=replace(HELD.ask or Ask(Share(milli=1)), share=Share(milli=700)))
+    grown = replace(
+        HELD, request=replace(HELD.request or LeaseRequest(Share(milli=1)), share=Share(milli=700))
+    )
     release = noted(before=grown)
-    assert (release.ask.share, release.ask.project, release.by) == (Share(milli=200), "research", "sidebar")
+    assert (release.request.share, release.request.project, release.by) == (
+        Share(milli=200),
+        "research",
+        "sidebar",
+    )
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,9 @@ class TestADecisionMadeAgain:
         monkeypatch.setattr(
             queue_pass,
             "decide",
-            lambda view, ask, **more: decide(view, ask.__class__(ask.user, 100, None, ask.count), **more),
+            lambda view, request, **more: decide(
+                view, request.__class__(request.user, 100, None, request.count), **more
+            ),
         )
         with ledger_of(world).engine.connect() as connection:
             assert not replay(connection, step_of(world, "grant")).same

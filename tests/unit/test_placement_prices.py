@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from gpupool.scheduler.placement import DeviceSpec, Request
+from gpupool.scheduler.placement import Demand, DeviceSpec
 from gpupool.scheduler.placement.cutting_stock import pack, value_by_room
 from gpupool.scheduler.placement.history import FIRST, LONGEST, MOST_SIZES, History
 from hypothesis import given, settings
@@ -85,11 +85,11 @@ def test_no_pattern_is_worth_more_than_a_device_and_the_prices_pay_for_all(count
     assert packing.devices >= sum(s * n for s, n in counts.items()) / 1000 - 1e-6
 
 
-def concluded(history: History, request: Request, times: int) -> int:
+def concluded(history: History, demand: Demand, times: int) -> int:
     """How often it was time to conclude."""
     count = 0
     for _ in range(times):
-        if history.add(request, DEVICE):
+        if history.add(demand, DEVICE):
             history.conclude()
             count += 1
     return count
@@ -97,36 +97,36 @@ def concluded(history: History, request: Request, times: int) -> int:
 
 def test_conclusions_become_rarer_as_more_is_known() -> None:
     history = History()
-    assert [concluded(history, Request(500), FIRST) for _ in range(4)] == [1, 1, 0, 1]
-    assert concluded(history, Request(500), 10 * LONGEST) <= 20
+    assert [concluded(history, Demand(500), FIRST) for _ in range(4)] == [1, 1, 0, 1]
+    assert concluded(history, Demand(500), 10 * LONGEST) <= 20
 
 
 def test_whole_devices_and_cpu_alone_have_no_size_and_only_devices_have_cpu() -> None:
     history = History()
-    concluded(history, Request(1000, count=2, cpu_milli=16_000), 2)
-    concluded(history, Request(count=0, cpu_milli=64_000), 5)
-    concluded(history, Request(300, count=2, cpu_milli=1_200), 3)
+    concluded(history, Demand(1000, count=2, cpu_milli=16_000), 2)
+    concluded(history, Demand(count=0, cpu_milli=64_000), 5)
+    concluded(history, Demand(300, count=2, cpu_milli=1_200), 3)
     assert history.sizes == {300: 6}
     assert history.cpu_per_milli == pytest.approx((2 * 16_000 + 3 * 1_200) / (2 * 2000 + 3 * 600))
 
 
 def test_memory_counts_as_the_part_of_a_device_that_it_is() -> None:
     history = History()
-    history.add(Request(mib=2_000), DeviceSpec("", 8_000))
-    history.add(Request(mib=9_000), DeviceSpec("", 8_000))
+    history.add(Demand(mib=2_000), DeviceSpec("", 8_000))
+    history.add(Demand(mib=9_000), DeviceSpec("", 8_000))
     assert history.sizes == {250: 1}
 
 
 def test_the_past_fades() -> None:
     history = History()
-    concluded(history, Request(700), 2 * LONGEST)
-    concluded(history, Request(200), 6 * LONGEST)
+    concluded(history, Demand(700), 2 * LONGEST)
+    concluded(history, Demand(200), 6 * LONGEST)
     assert history.sizes[200] > 5 * history.sizes[700]
 
 
 def test_the_work_of_a_conclusion_is_bounded() -> None:
     history = History()
     for milli in range(1, 1000):
-        history.add(Request(milli), DEVICE)
+        history.add(Demand(milli), DEVICE)
     assert len(history.sizes) == MOST_SIZES
     assert min(history.sizes) == 50

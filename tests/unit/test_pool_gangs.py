@@ -148,7 +148,7 @@ class TestQueue:
         assert isinstance(world.answer("k2"), instructions.TellGranted)
         assert free(world) == (500, 500)
 
-    def test_small_asks_do_not_starve_it(self, world):
+    def test_small_requests_do_not_starve_it(self, world):
         """Room that one node has already is kept until the other has it, too."""
         alone = world.attach("k1", 700, count=1)
         world.request("k2", 500, user="bob", wait=None, **GANG)

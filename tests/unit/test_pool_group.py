@@ -73,12 +73,12 @@ def pool(tmp_path: Path) -> Pool:
     return Pool(tmp_path / "pool.sqlite")
 
 
-def test_asks_of_one_moment_are_one_transaction_and_a_step_each(pool: Pool) -> None:
+def test_requests_of_one_moment_are_one_transaction_and_a_step_each(pool: Pool) -> None:
     before = pool.ledger.last_step
     assert pool.together(*(pool.ask(f"k{number}") for number in range(20))) == [None] * 20
     assert pool.transactions == 1
     assert pool.ledger.last_step == before + 20
-    numbers = [ask.number for ask in pool.shell.state.asks.values()]
+    numbers = [request.number for request in pool.shell.state.requests.values()]
     assert numbers == sorted(set(numbers))
     assert count_of(pool.journal())["queue"] == 18
 
@@ -130,7 +130,7 @@ def test_an_event_that_fails_takes_no_other_with_it(pool: Pool, monkeypatch: pyt
     monkeypatch.setattr(pool.shell.machine, "handle", picky)
     results = pool.together(pool.ask("k0"), pool.ask("k1"), pool.ask("bad"), pool.ask("k3"))
     assert [type(result) for result in results] == [type(None), type(None), ZeroDivisionError, type(None)]
-    assert [ask.key for ask in pool.shell.state.asks.values()] == ["k3"]
+    assert [request.key for request in pool.shell.state.requests.values()] == ["k3"]
     assert {lease.key for lease in pool.shell.state.leases.values()} == {"k0", "k1"}
     assert count_of(pool.journal())["grant"] == 2
 
@@ -141,14 +141,14 @@ def test_what_cannot_be_stored_has_not_happened(pool: Pool) -> None:
     results = pool.together(*(pool.ask(f"k{number}") for number in range(20)))
     assert all(isinstance(result, LedgerError) for result in results)
     assert pool.transactions <= 4, "a disk that does not answer was tried again and again"
-    assert (dict(pool.shell.state.asks), dict(pool.shell.state.leases)) == ({}, {})
+    assert (dict(pool.shell.state.requests), dict(pool.shell.state.leases)) == ({}, {})
     assert pool.ledger.last_step == before
     assert pool.journal() == lines
     assert pool.shell.ledger_problem is not None
     pool.broken = 0
     assert pool.together(*(pool.ask(f"k{number}") for number in range(20))) == [None] * 20
     assert pool.shell.ledger_problem is None
-    assert len(pool.shell.state.asks) == 18
+    assert len(pool.shell.state.requests) == 18
 
 
 def test_when_a_group_is_not_stored_its_steps_are_tried_one_by_one(pool: Pool) -> None:
@@ -158,7 +158,7 @@ def test_when_a_group_is_not_stored_its_steps_are_tried_one_by_one(pool: Pool) -
     with pool.ledger.engine.connect() as connection:
         rebuilt = moment(connection, pool.ledger.last_step).state
     assert set(rebuilt.leases) == set(pool.shell.state.leases)
-    assert set(rebuilt.asks) == set(pool.shell.state.asks)
+    assert set(rebuilt.requests) == set(pool.shell.state.requests)
 
 
 def test_an_event_that_is_handled_at_once_comes_after_those_that_came_before(pool: Pool) -> None:
@@ -172,7 +172,7 @@ def test_an_event_that_is_handled_at_once_comes_after_those_that_came_before(poo
     pool.shell.apply(pool.ask("b"))
     asyncio.run(run())
     assert [kind for kind, _ in pool.journal()][-2:] == ["queue", "cancelled"]
-    assert not pool.shell.state.asks
+    assert not pool.shell.state.requests
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -205,7 +205,7 @@ def test_the_outcome_is_that_of_one_after_the_other(
         numbers = range(first, min(first + size, len(rows)))
         assert set(grouped.together(*(event(grouped, number) for number in numbers))) == {None}
     one, other = alone.shell.state, grouped.shell.state
-    assert dict(one.asks) == dict(other.asks)
+    assert dict(one.requests) == dict(other.requests)
     assert dict(one.leases) == dict(other.leases)
     assert dict(one.sessions) == dict(other.sessions)
     assert alone.journal() == grouped.journal()

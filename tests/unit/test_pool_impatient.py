@@ -7,7 +7,7 @@ from gpupool.model.instructions import TellRefused
 from tests.support.pool_world import PoolWorld
 
 
-def test_an_ask_that_was_refused_at_once_keeps_no_device_from_others() -> None:
+def test_a_request_that_was_refused_at_once_keeps_no_device_from_others() -> None:
     world = PoolWorld(nodes={"node1": 2})
     world.connect()
     world.attach("k1", 500, user="bob")

@@ -1,4 +1,4 @@
-"""What one user may have, and the order in which asks are served: through the whole machine."""
+"""What one user may have, and the order in which requests are served: through the whole machine."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_number_of_shares_is_limited_for_everybody_else(world):
     world.attach("b2", 100, user="bob")
 
 
-def test_one_ask_above_its_size_is_refused_at_once_with_both_figures(world):
+def test_one_request_above_its_size_is_refused_at_once_with_both_figures(world):
     limit(world, largest_milli=300)
     world.request("a", 400, wait=None)
     told = refusal(world, "a")
@@ -66,7 +66,7 @@ def test_memory_counts_as_the_part_of_a_device_that_it_is(world):
     world.attach("b", mib=2000)
 
 
-def test_a_lease_may_not_grow_beyond_one_asks_size(world):
+def test_a_lease_may_not_grow_beyond_one_requests_size(world):
     limit(world, largest_milli=300)
     name = world.attach("a", 200)
     world.handle(events.Resized(world.now, name, 400, None))
@@ -88,7 +88,7 @@ def test_a_lifted_limit_lets_go_on_who_waited_for_it(world):
     assert [x.kind for x in world.journal if x.kind == "limit"] == ["limit", "limit"]
 
 
-def test_a_smaller_ask_of_the_same_user_does_not_pass_one_that_waits_for_the_limit(world):
+def test_a_smaller_request_of_the_same_user_does_not_pass_one_that_waits_for_the_limit(world):
     limit(world, milli=800)
     first = world.attach("a", 400)
     world.request("large", 700, wait=None)
@@ -256,7 +256,7 @@ def test_nobody_is_overtaken_for_longer_than_the_horizon(world):
     assert [place(world, key) for key in ("long", "short")] == [1, 2]
 
 
-def test_a_short_ask_uses_what_is_kept_for_a_larger_one_if_it_is_over_in_time(world):
+def test_a_short_request_uses_what_is_kept_for_a_larger_one_if_it_is_over_in_time(world):
     """Both devices run for 100 s; half of one is free and kept for who waits for a whole one."""
     world.attach("half", 500, user="root", duration=100.0)
     world.attach("whole", 1000, user="root", duration=100.0)
@@ -284,7 +284,7 @@ def test_projects_below_their_share_come_first(world):
     assert isinstance(world.answer("b"), TellGranted)
 
 
-def test_a_projects_limit_holds_back_its_asks_and_nobody_elses(world):
+def test_a_projects_limit_holds_back_its_requests_and_nobody_elses(world):
     world.project("A", 0, limit=500)
     world.project("B", 0)
     world.attach("a", 400, project="A")
@@ -377,10 +377,10 @@ def test_the_same_wish_of_several_limited_users_keeps_one_place_and_each_has_its
     name = world.attach("busy", 600, user="root")
     for user in ("ann", "bob", "cat"):
         world.request(user, 500, user=user, wait=None)
-    asks = {ask.user: ask for ask in world.machine.state.asks.values()}
+    requests = {request.user: request for request in world.machine.state.requests.values()}
     assert refusal(world, "cat").reason == "quota"
-    assert [asks[user].wants for user in ("ann", "bob")] == [("node1/0",), ()]
-    assert asks["ann"].said == asks["bob"].said
+    assert [requests[user].wants for user in ("ann", "bob")] == [("node1/0",), ()]
+    assert requests["ann"].said == requests["bob"].said
     world.release(name, close=True)
     world.settle()
     assert all(isinstance(world.answer(user), TellGranted) for user in ("ann", "bob"))

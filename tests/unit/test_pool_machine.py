@@ -38,7 +38,7 @@ class TestGrant:
         assert world.attach("k1", 200) == first
         assert world.free() == 800
 
-    def test_the_same_key_of_another_user_is_another_ask(self, world):
+    def test_the_same_key_of_another_user_is_another_request(self, world):
         assert world.attach("k1", 200, user="ann") != world.attach("k1", 200, user="bob")
 
     def test_a_key_whose_lease_has_ended_says_so(self, world):
@@ -107,9 +107,9 @@ class TestQueue:
         world.attach("k1", 1000)
         world.request("k2", 500, user="bob", wait=None)
         world.request("k2", 500, user="bob", wait=None)
-        assert len(world.machine.state.asks) == 1
+        assert len(world.machine.state.requests) == 1
 
-    def test_small_late_asks_do_not_starve_a_large_early_one(self, world):
+    def test_small_late_requests_do_not_starve_a_large_early_one(self, world):
         small = [world.attach(f"k{i}", 250) for i in range(4)]
         world.request("large", 1000, user="bob", wait=None)
         for number, lease_id in enumerate(small):
@@ -120,13 +120,13 @@ class TestQueue:
         assert isinstance(world.answer("large"), instructions.TellGranted)
         assert all(world.answer(f"late{number}").reason == "full" for number in range(4))
 
-    def test_a_late_ask_may_pass_on_a_device_that_nobody_waits_for(self):
+    def test_a_late_request_may_pass_on_a_device_that_nobody_waits_for(self):
         world = PoolWorld(nodes={"node1": 2})
         world.connect()
         world.attach("k1", 900)
         world.attach("k2", 800)
         world.request("large", 1000, user="bob", wait=None)
-        assert world.machine.state.asks["bob\nlarge"].wants == ("node1/1",)
+        assert world.machine.state.requests["bob\nlarge"].wants == ("node1/1",)
         world.attach("small", 100, user="eve")
         assert lease(world, "l3").shares[0].device_id == "node1/0"
 
@@ -172,7 +172,9 @@ class TestRelease:
         assert (lease(world, first).epoch, lease(world, again).epoch) == (1, 2)
         assert not lease(world, again).new_session
 
-    def test_a_release_that_is_still_under_way_delays_the_next_ask_of_the_session_only_a_moment(self, world):
+    def test_a_release_that_is_still_under_way_delays_the_next_request_of_the_session_only_a_moment(
+        self, world
+    ):
         world.release(world.attach("k1", 200))
         world.request("k2", 200, session_id="s1", wait=0.0)
         assert isinstance(world.answer("k2"), instructions.TellQueued)

@@ -11,7 +11,7 @@ from gpupool.model.instructions import ApplyLease, ParkMemory, StartWorker, Stop
 from gpupool.pool.api import convert
 from gpupool.pool.leases import parking_rules
 from gpupool.pool.model.view import pool_view
-from gpupool.scheduler import Ask, DeviceView, Held, Outcome, Parked, PoolView, decide
+from gpupool.scheduler import DeviceView, Held, Outcome, Parked, PoolView, Request, decide
 from gpupool.scheduler.evict import make_room
 from gpupool.scheduler.model import PlacedShare
 
@@ -109,7 +109,7 @@ class TestWhoLeaves:
 
 
 class TestRoomIsMade:
-    def test_for_an_ask_that_would_fit_but_for_parked_memory(self, world):
+    def test_for_a_request_that_would_fit_but_for_parked_memory(self, world):
         first = park(world, "k1", 400)
         world.request("k2", 1000, user="bob")
         assert [(o.session_id, o.place) for o in orders(world, ParkMemory)] == [(first, "host")]
@@ -121,7 +121,7 @@ class TestRoomIsMade:
         assert session(world, first).place == "host"
 
     def test_without_waiting_only_for_that(self, world):
-        """An ask that would not wait for other people waits for room that is being made."""
+        """A request that would not wait for other people waits for room that is being made."""
         park(world, "k1", 400)
         world.request("k2", 1000, user="bob", wait=0.0)
         world.nodes["node1"].to_node.clear()  # the answer takes its time
@@ -138,7 +138,7 @@ class TestRoomIsMade:
         world.attach("k2", 600, user="bob")
         assert session(world, "s1").place == "device"
 
-    def test_a_smaller_ask_behind_does_not_take_the_room_that_was_made(self, world):
+    def test_a_smaller_request_behind_does_not_take_the_room_that_was_made(self, world):
         park(world, "k1", 400)
         world.request("k2", 1000, user="bob", wait=None)
         world.request("k3", 100, user="cat", wait=None)
@@ -420,10 +420,10 @@ class TestGoingOn:
             ),
             host_room={"n": 100_000},
         )
-        decision = decide(view, Ask("ann", 200, parked=Parked("s1", ("n/0",), (500,), "host")))
+        decision = decide(view, Request("ann", 200, parked=Parked("s1", ("n/0",), (500,), "host")))
         assert (decision.outcome, decision.wants) == (Outcome.QUEUE, ("n/0",))
         alike = replace(view, devices=(*view.devices[:2], replace(view.devices[2], kind="A100")))
-        decision = decide(alike, Ask("ann", 200, parked=Parked("s1", ("n/0",), (500,), "host")))
+        decision = decide(alike, Request("ann", 200, parked=Parked("s1", ("n/0",), (500,), "host")))
         assert [share.device_id for share in decision.shares] == ["m/0"]
 
     def test_the_fewest_bytes_decide_between_others_leaving_and_going_away(self):
@@ -435,7 +435,7 @@ class TestGoingOn:
                 ),
                 host_room={"n": 100_000, "m": 100_000},
             )
-            return decide(view, Ask("ann", 1000, parked=Parked("s1", ("n/0",), (own,))))
+            return decide(view, Request("ann", 1000, parked=Parked("s1", ("n/0",), (own,))))
 
         assert ways(others=3000, own=1000).evict == ("v",)
         assert ways(others=5000, own=1000).shares[0].device_id == "m/0"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from gpupool.scheduler import Ask, DeviceView, Held, Outcome, Parked, PoolView, Quota, decide
+from gpupool.scheduler import DeviceView, Held, Outcome, Parked, PoolView, Quota, Request, decide
 
 GIB8 = 8192  # usable 7936
 ANN_07 = Held("l1", "ann", 700, 5555)
@@ -22,8 +22,8 @@ def pool(
     return PoolView(devices, quotas or {}, frozenset(reserved), host_room or {})
 
 
-def placed(view: PoolView, ask: Ask) -> list[tuple[str, int, int]]:
-    decision = decide(view, ask)
+def placed(view: PoolView, request: Request) -> list[tuple[str, int, int]]:
+    decision = decide(view, request)
     assert decision.outcome is Outcome.GRANT, decision.explanation
     return [(share.device_id, share.milli, share.mib) for share in decision.shares]
 
@@ -41,12 +41,12 @@ def placed(view: PoolView, ask: Ask) -> list[tuple[str, int, int]]:
     ],
 )
 def test_the_other_number_is_derived_from_the_usable_memory(milli, mib, total, expected):
-    assert placed(pool(device("n/0", total=total)), Ask("ann", milli, mib)) == [("n/0", *expected)]
+    assert placed(pool(device("n/0", total=total)), Request("ann", milli, mib)) == [("n/0", *expected)]
 
 
 def test_equal_shares_fill_a_device_exactly():
     view = pool(device("n/0", *[Held(f"l{i}", "ann", 100, 793) for i in range(9)]))
-    assert placed(view, Ask("bob", 100)) == [("n/0", 100, 793)]
+    assert placed(view, Request("bob", 100)) == [("n/0", 100, 793)]
 
 
 def test_best_fit_takes_the_fullest_device_that_fits():
@@ -55,26 +55,26 @@ def test_best_fit_takes_the_fullest_device_that_fits():
         device("n/1", Held("l1", "ann", 700, 5555)),
         device("n/2", Held("l2", "ann", 900, 7142)),
     )
-    assert placed(view, Ask("bob", 200))[0][0] == "n/1"
+    assert placed(view, Request("bob", 200))[0][0] == "n/1"
 
 
 def test_ties_go_to_the_lower_id():
-    assert placed(pool(device("n/1"), device("n/0")), Ask("bob", 200))[0][0] == "n/0"
+    assert placed(pool(device("n/1"), device("n/0")), Request("bob", 200))[0][0] == "n/0"
 
 
 def test_compute_that_fits_is_not_enough_when_memory_does_not():
     view = pool(device("n/0", Held("", "ann", 0, 7000)), device("n/1", Held("l1", "ann", 500, 3968)))
-    assert placed(view, Ask("bob", 200))[0][0] == "n/1"
+    assert placed(view, Request("bob", 200))[0][0] == "n/1"
 
 
 def test_several_shares_go_to_distinct_devices_of_one_node():
     view = pool(device("a/0"), device("a/1", ANN_07), device("b/0"), device("b/1"), device("b/2"))
-    assert [share[0] for share in placed(view, Ask("bob", 500, count=2))] == ["b/0", "b/1"]
+    assert [share[0] for share in placed(view, Request("bob", 500, count=2))] == ["b/0", "b/1"]
 
 
 def test_several_shares_of_one_node_are_never_spread_over_nodes():
     view = pool(device("a/0"), device("b/0"))
-    decision = decide(view, Ask("bob", 100, count=2, nodes="one"))
+    decision = decide(view, Request("bob", 100, count=2, nodes="one"))
     assert decision.outcome is Outcome.REFUSE
     assert decision.reason == "bad-share"
     assert "the largest node has 1 device(s)" in decision.explanation
@@ -82,7 +82,7 @@ def test_several_shares_of_one_node_are_never_spread_over_nodes():
 
 
 def test_a_full_pool_is_explained_with_numbers_and_what_would_fit():
-    decision = decide(pool(device("node1/0", ANN_07)), Ask("bob", 500))
+    decision = decide(pool(device("node1/0", ANN_07)), Request("bob", 500))
     assert decision.outcome is Outcome.QUEUE
     assert decision.reason == "full"
     assert decision.explanation == (
@@ -92,57 +92,57 @@ def test_a_full_pool_is_explained_with_numbers_and_what_would_fit():
 
 
 def test_memory_of_a_parked_session_is_named():
-    decision = decide(pool(device("n/0", Held("", "ann", 0, 6000))), Ask("bob", 500))
+    decision = decide(pool(device("n/0", Held("", "ann", 0, 6000))), Request("bob", 500))
     assert "a parked session of ann keeps 6000 MiB" in decision.explanation
     assert "1936 MiB" in decision.explanation
 
 
 @pytest.mark.parametrize(
-    ("ask", "words"),
+    ("wish", "words"),
     [
-        (Ask("bob", mib=9000), ["9000 MiB is asked", "7936 MiB usable", "at most 7936MiB"]),
-        (Ask("bob", 200, count=3), ["each of 3 devices", "the largest node has 2 device(s)", "-n 2"]),
+        (Request("bob", mib=9000), ["9000 MiB is asked", "7936 MiB usable", "at most 7936MiB"]),
+        (Request("bob", 200, count=3), ["each of 3 devices", "the largest node has 2 device(s)", "-n 2"]),
     ],
 )
-def test_what_can_never_fit_is_refused_at_once(ask, words):
-    decision = decide(pool(device("n/0"), device("n/1")), ask)
+def test_what_can_never_fit_is_refused_at_once(wish, words):
+    decision = decide(pool(device("n/0"), device("n/1")), wish)
     assert decision.outcome is Outcome.REFUSE
     assert decision.reason == "bad-share"
     for word in words:
         assert word in decision.explanation
 
 
-def test_without_devices_the_ask_waits_and_says_why():
-    decision = decide(pool(), Ask("bob", 200))
+def test_without_devices_the_request_waits_and_says_why():
+    decision = decide(pool(), Request("bob", 200))
     assert (decision.outcome, decision.reason) == (Outcome.QUEUE, "no-node")
     assert "0 devices" in decision.explanation
 
 
 def test_an_unhealthy_device_gets_nothing_and_says_why():
     sick = device("n/0", healthy=False, why="node n has been silent for 20 s")
-    decision = decide(pool(sick), Ask("bob", 200))
+    decision = decide(pool(sick), Request("bob", 200))
     assert (decision.outcome, decision.reason) == (Outcome.QUEUE, "no-node")
     assert "silent for 20 s" in decision.explanation
-    assert placed(pool(sick, device("n/1")), Ask("bob", 200))[0][0] == "n/1"
+    assert placed(pool(sick, device("n/1")), Request("bob", 200))[0][0] == "n/1"
 
 
 QUOTA_FULL = {"ann": Quota(milli=1000)}
 
 
 @pytest.mark.parametrize(
-    ("quotas", "ask", "outcome", "words"),
+    ("quotas", "wish", "outcome", "words"),
     [
-        ({"ann": Quota(milli=800)}, Ask("ann", 100), Outcome.GRANT, "granted 0.10"),
-        ({"ann": Quota(milli=800)}, Ask("ann", 101), Outcome.QUEUE, "ann holds 0.70 of a quota of 0.80"),
-        ({"ann": Quota(milli=800)}, Ask("ann", 900), Outcome.REFUSE, "the quota of ann is 0.80"),
-        ({"*": Quota(milli=500)}, Ask("bob", 600), Outcome.REFUSE, "the quota of bob is 0.50"),
-        ({"*": Quota(milli=500), "bob": Quota(milli=900)}, Ask("bob", 600), Outcome.GRANT, "granted"),
-        ({"ann": Quota(shares=1)}, Ask("ann", 100), Outcome.QUEUE, "ann holds 1 of 1 allowed"),
-        ({"bob": Quota(shares=1)}, Ask("bob", 100, count=2), Outcome.REFUSE, "2 shares are asked"),
+        ({"ann": Quota(milli=800)}, Request("ann", 100), Outcome.GRANT, "granted 0.10"),
+        ({"ann": Quota(milli=800)}, Request("ann", 101), Outcome.QUEUE, "ann holds 0.70 of a quota of 0.80"),
+        ({"ann": Quota(milli=800)}, Request("ann", 900), Outcome.REFUSE, "the quota of ann is 0.80"),
+        ({"*": Quota(milli=500)}, Request("bob", 600), Outcome.REFUSE, "the quota of bob is 0.50"),
+        ({"*": Quota(milli=500), "bob": Quota(milli=900)}, Request("bob", 600), Outcome.GRANT, "granted"),
+        ({"ann": Quota(shares=1)}, Request("ann", 100), Outcome.QUEUE, "ann holds 1 of 1 allowed"),
+        ({"bob": Quota(shares=1)}, Request("bob", 100, count=2), Outcome.REFUSE, "2 shares are asked"),
     ],
 )
-def test_quotas(quotas, ask, outcome, words):
-    decision = decide(pool(device("n/0", ANN_07), device("n/1"), quotas=quotas), ask)
+def test_quotas(quotas, wish, outcome, words):
+    decision = decide(pool(device("n/0", ANN_07), device("n/1"), quotas=quotas), wish)
     assert decision.outcome is outcome
     assert words in decision.explanation
     if outcome is not Outcome.GRANT:
@@ -150,14 +150,14 @@ def test_quotas(quotas, ask, outcome, words):
 
 
 def test_who_waits_for_a_quota_keeps_no_device_from_others():
-    decision = decide(pool(device("n/0", ANN_07), quotas={"ann": Quota(milli=800)}), Ask("ann", 200))
+    decision = decide(pool(device("n/0", ANN_07), quotas={"ann": Quota(milli=800)}), Request("ann", 200))
     assert decision.wants == ()
 
 
-def test_a_device_kept_for_an_earlier_ask_is_passed_over():
+def test_a_device_kept_for_an_earlier_request_is_passed_over():
     view = pool(device("n/0"), device("n/1"), reserved=("n/0",))
-    assert placed(view, Ask("bob", 200))[0][0] == "n/1"
-    decision = decide(pool(device("n/0"), reserved=("n/0",)), Ask("bob", 200))
+    assert placed(view, Request("bob", 200))[0][0] == "n/1"
+    decision = decide(pool(device("n/0"), reserved=("n/0",)), Request("bob", 200))
     assert decision.outcome is Outcome.QUEUE
     assert "kept for an ask that waits longer" in decision.explanation
 
@@ -165,11 +165,11 @@ def test_a_device_kept_for_an_earlier_ask_is_passed_over():
 class TestResumedSessions:
     def test_go_back_to_their_own_device_though_another_fits_better(self):
         view = pool(device("n/0"), device("n/1", ANN_07))
-        assert placed(view, Ask("bob", 200, parked=Parked("s1", ("n/0",))))[0][0] == "n/0"
+        assert placed(view, Request("bob", 200, parked=Parked("s1", ("n/0",))))[0][0] == "n/0"
 
     def test_wait_when_that_device_is_full(self):
         view = pool(device("n/0", ANN_07), device("n/1"))
-        decision = decide(view, Ask("bob", 500, parked=Parked("s1", ("n/0",), stays="it is old")))
+        decision = decide(view, Request("bob", 500, parked=Parked("s1", ("n/0",), stays="it is old")))
         assert (decision.outcome, decision.reason) == (Outcome.QUEUE, "full")
         assert "the session's memory is on n/0" in decision.explanation
 
@@ -177,49 +177,49 @@ class TestResumedSessions:
         parked = Held("", "carl", 0, 3, "s2", 3)
         view = pool(device("n/0", ANN_07), device("n/1", parked), host_room={"n": 100})
         mine = Parked("s1", ("n/0",), (40,), bound="its modules hold addresses")
-        decision = decide(view, Ask("bob", 1000, parked=mine))
+        decision = decide(view, Request("bob", 1000, parked=mine))
         assert (decision.outcome, decision.evict) == (Outcome.QUEUE, ("s1", "s2"))
         assert "moving the session's 40 MiB from n/0" in decision.explanation
         assert "moving 3 MiB of 1 parked session" in decision.explanation
 
         too_little = pool(device("n/0", ANN_07), device("n/1", parked), host_room={"n": 42})
-        assert decide(too_little, Ask("bob", 1000, parked=mine)).evict == ()
+        assert decide(too_little, Request("bob", 1000, parked=mine)).evict == ()
 
     def test_keep_the_order_of_their_devices(self):
         view = pool(device("n/0"), device("n/1"))
-        shares = placed(view, Ask("bob", 200, count=2, parked=Parked("s1", ("n/1", "n/0"))))
+        shares = placed(view, Request("bob", 200, count=2, parked=Parked("s1", ("n/1", "n/0"))))
         assert [share[0] for share in shares] == ["n/1", "n/0"]
 
     def test_are_refused_a_share_smaller_than_what_they_keep(self):
-        decision = decide(pool(device("n/0")), Ask("bob", 200, parked=Parked("s1", ("n/0",), (3000,))))
+        decision = decide(pool(device("n/0")), Request("bob", 200, parked=Parked("s1", ("n/0",), (3000,))))
         assert (decision.outcome, decision.reason) == (Outcome.REFUSE, "bad-share")
         assert "is 1587 MiB, but the session keeps 3000 MiB on n/0" in decision.explanation
         assert "at least 0.379" in decision.explanation
-        assert placed(pool(device("n/0")), Ask("bob", 379, parked=Parked("s1", ("n/0",), (3000,))))
+        assert placed(pool(device("n/0")), Request("bob", 379, parked=Parked("s1", ("n/0",), (3000,))))
 
     def test_are_refused_another_number_of_devices(self):
         decision = decide(
-            pool(device("n/0"), device("n/1")), Ask("bob", 200, count=2, parked=Parked("s1", ("n/0",)))
+            pool(device("n/0"), device("n/1")), Request("bob", 200, count=2, parked=Parked("s1", ("n/0",)))
         )
         assert (decision.outcome, decision.reason) == (Outcome.REFUSE, "bad-share")
 
     def test_wait_for_a_device_that_is_away(self):
-        decision = decide(pool(device("n/0")), Ask("bob", 200, parked=Parked("s1", ("m/0",))))
+        decision = decide(pool(device("n/0")), Request("bob", 200, parked=Parked("s1", ("m/0",))))
         assert (decision.outcome, decision.reason) == (Outcome.QUEUE, "no-node")
 
 
 @pytest.mark.parametrize(
-    "ask",
+    "wish",
     [
-        Ask("a"),
-        Ask("a", 0),
-        Ask("a", 1001),
-        Ask("a", -1),
-        Ask("a", 5, 5),
-        Ask("a", 5, count=0),
-        Ask("a", 5, count=9),
+        Request("a"),
+        Request("a", 0),
+        Request("a", 1001),
+        Request("a", -1),
+        Request("a", 5, 5),
+        Request("a", 5, count=0),
+        Request("a", 5, count=9),
     ],
 )
-def test_malformed_asks_are_errors_not_decisions(ask):
+def test_malformed_requests_are_errors_not_decisions(wish):
     with pytest.raises(ValueError):
-        decide(pool(device("n/0")), ask)
+        decide(pool(device("n/0")), wish)

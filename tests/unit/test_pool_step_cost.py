@@ -96,8 +96,8 @@ class FullPool:
         self.handle(events.Requested(self.now, user, f"k{self.asked}", 1000, None, 1, wait=None))
 
     def leave(self) -> None:
-        ask = list(self.machine.state.asks.values())[-1]
-        self.handle(events.Cancelled(self.now, ask.user, ask.key))
+        request = list(self.machine.state.requests.values())[-1]
+        self.handle(events.Cancelled(self.now, request.user, request.key))
 
     def release(self) -> None:
         self.handle(events.Released(self.now, self.held.pop(0), "exit", True))
@@ -115,7 +115,7 @@ class FullPool:
 
 
 STEPS = {
-    "ask": FullPool.ask,
+    "ask": FullPool.request,
     "leave": FullPool.leave,
     "grant": FullPool.grant,
     "heartbeat": FullPool.heartbeat,
@@ -154,7 +154,7 @@ def test_nothing_piles_up_for_an_index_that_nobody_asks() -> None:
 
 def test_what_is_compared_are_grants() -> None:
     pool = FullPool(waiting=FEW)
-    granted = len(pool.machine.state.asks)
+    granted = len(pool.machine.state.requests)
     pool.grant()
-    assert len(pool.machine.state.asks) == granted - 1
+    assert len(pool.machine.state.requests) == granted - 1
     assert len(pool.held) == DEVICES

@@ -1,4 +1,4 @@
-"""Leases that end, with notice, for an ask that is entitled to their room: through the whole machine."""
+"""Leases that end, with notice, for a request that is entitled to their room: through the whole machine."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_owner_of_six_gets_exactly_six_back_the_newest_first():
     assert {session(world, name).state for name in names[2:]} == {"parked"}
 
 
-def test_the_seventh_ask_of_six_deserved_waits_and_takes_nothing():
+def test_the_seventh_request_of_six_deserved_waits_and_takes_nothing():
     world = two_projects()
     take_all(world, "A", 8)
     for number in range(7):
@@ -150,7 +150,7 @@ def test_time_that_the_pool_stood_still_is_added_to_the_notice():
     assert later.until > notice.until + 15
 
 
-def test_a_notice_is_withdrawn_when_the_ask_leaves():
+def test_a_notice_is_withdrawn_when_the_request_leaves():
     world = two_projects(devices=2, a=1000, b=1000)
     take_all(world, "A", 2)
     ask(world, "b0")
@@ -161,7 +161,7 @@ def test_a_notice_is_withdrawn_when_the_ask_leaves():
     assert [x.kind for x in world.journal if x.kind.startswith("notice")] == ["notice", "notice-withdrawn"]
 
 
-def test_a_notice_is_withdrawn_when_the_ask_finds_room_elsewhere():
+def test_a_notice_is_withdrawn_when_the_request_finds_room_elsewhere():
     world = two_projects(devices=2, a=1000, b=1000)
     names = take_all(world, "A", 2)
     ask(world, "b0")
@@ -186,7 +186,7 @@ def test_a_lease_runs_its_minimum_before_it_is_taken_back():
     assert notice.until == lease(world, name).granted_at + 90
 
 
-def test_no_more_is_taken_back_than_the_ask_needs():
+def test_no_more_is_taken_back_than_the_request_needs():
     world = two_projects(devices=1, a=300, b=700)
     small = []
     for number in range(5):
@@ -200,7 +200,7 @@ def test_no_more_is_taken_back_than_the_ask_needs():
     assert len(world.live_leases("A")) == 3
 
 
-def test_several_small_asks_share_what_one_large_lease_leaves():
+def test_several_small_requests_share_what_one_large_lease_leaves():
     world = two_projects(devices=2, a=0, b=1000)
     names = take_all(world, "A", 2)
     for number in range(4):
@@ -224,7 +224,7 @@ def test_who_shared_the_room_keeps_it_when_the_first_leaves():
     world.handle(events.Cancelled(world.now, "bob", "b0"))
     notice = lease(world, names[1]).notice
     assert notice is not None
-    assert (notice.until, notice.for_ask.endswith("b1")) == (until, True)
+    assert (notice.until, notice.for_request.endswith("b1")) == (until, True)
     world.live(world.timers.notice - 5)
     assert len(world.live_leases("B")) == 1
 
@@ -258,7 +258,7 @@ def test_at_its_limit_a_project_takes_back_its_own_for_what_matters_more():
     assert noticed(world) == [second], "the newer one"
     notice = lease(world, second).notice
     assert notice is not None
-    assert (notice.reason, notice.for_ask.endswith("urgent")) == ("preempt", True)
+    assert (notice.reason, notice.for_request.endswith("urgent")) == ("preempt", True)
     told = world.answer("urgent")
     assert isinstance(told, TellQueued)
     assert "asked back from project A (user ann, 1.00), free in 30 s" in told.explanation
@@ -427,8 +427,8 @@ def test_who_was_taken_back_goes_on_when_there_is_room_again():
     assert session(world, name).state == "attached"
 
 
-def test_what_was_taken_back_for_an_ask_is_its_own_though_a_larger_one_wishes_for_it_and_the_losers_ask_again():
-    """Room is owed to the one that it was made for: a wish of an earlier ask that cannot be served does not bar it."""
+def test_what_was_taken_back_for_a_request_is_its_own_though_a_larger_one_wishes_for_it_and_the_losers_ask_again():
+    """Room is owed to the one that it was made for: a wish of an earlier request that cannot be served does not bar it."""
     world = PoolWorld(nodes={"node1": 3}, timers=Timers(min_run=60.0))
     world.nodes["node1"].park_memory_mib = 1_000_000
     world.nodes["node1"].fraction = 0.5
@@ -483,7 +483,7 @@ def answer_from(world: PoolWorld, ordinal: int) -> None:
 
 def test_whichever_device_is_free_first_the_first_in_line_has_it():
     world = leaving(4)
-    assert {x.key: x.wants for x in world.machine.state.asks.values()}["b0"] == ("node1/0",)
+    assert {x.key: x.wants for x in world.machine.state.requests.values()}["b0"] == ("node1/0",)
     for turn, ordinal in enumerate((3, 1, 2, 0)):
         answer_from(world, ordinal)
         granted = [n for n in range(4) if isinstance(world.answer(f"b{n}"), TellGranted)]
@@ -501,7 +501,7 @@ def test_who_comes_before_them_in_line_has_what_becomes_free_by_itself_before_th
     assert isinstance(world.answer("b1"), TellQueued)
 
 
-def test_what_was_taken_back_for_an_ask_is_not_for_one_that_comes_before_it_in_line():
+def test_what_was_taken_back_for_a_request_is_not_for_one_that_comes_before_it_in_line():
     world = two_projects(devices=2, a=600, b=1400)
     names = take_all(world, "A", 2)
     ask(world, "b0")
@@ -557,7 +557,7 @@ def test_the_pool_restarts_in_the_middle_of_a_notice(tmp_path):
     assert noticed(world) == [name]
 
 
-# ---- leases that move so that an ask fits
+# ---- leases that move so that a request fits
 
 
 def fragmented(*, idle: bool = True, consolidate: Consolidation = Consolidation.IDLE) -> PoolWorld:
@@ -577,7 +577,7 @@ def fragmented(*, idle: bool = True, consolidate: Consolidation = Consolidation.
     return world
 
 
-def test_a_lease_moves_so_that_an_ask_fits_and_goes_on_where_room_is_kept():
+def test_a_lease_moves_so_that_a_request_fits_and_goes_on_where_room_is_kept():
     world = fragmented()
     world.request("whole", 1000, user="bob", wait=None)
     (name,) = noticed(world)

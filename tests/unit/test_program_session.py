@@ -13,7 +13,7 @@ from gpupool.client.program.view import session_view
 from gpupool.client.program.words import COMMAND_WORDS
 from gpupool.client.session.shell import AttachRefusedError
 from gpupool.client.session.state import State
-from gpupool.client.types import Ask, Notice
+from gpupool.client.types import LeaseRequest, Notice
 from gpupool.shares import Share
 
 from tests.support.memory_pool import MemoryPool
@@ -42,7 +42,7 @@ class Program:
 
     async def attach(self, milli: int, scope: str = "", wait: float | None = 5.0, **more: Any) -> None:
         hold = not scope
-        await self.session.attach(Wanted(Ask(Share(milli), **more), scope, hold, wait))
+        await self.session.attach(Wanted(LeaseRequest(Share(milli), **more), scope, hold, wait))
 
     @property
     def file(self) -> str:

@@ -1,4 +1,4 @@
-"""What administrators may do to projects, and which project an ask belongs to."""
+"""What administrators may do to projects, and which project a request belongs to."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from gpupool.model import events
-from gpupool.model.state import AskRecord, LeaseRecord, ProjectRecord, State
+from gpupool.model.state import LeaseRecord, ProjectRecord, RequestRecord, State
 from gpupool.pool.lifecycle.machine import Machine
 from gpupool.pool.model.timers import Timers
 from gpupool.pool.projects.project_rules import NoProject, project_of
@@ -37,7 +37,7 @@ def hold(machine: Machine, project: str) -> None:
 
 
 def wait(machine: Machine, project: str) -> None:
-    machine.state.asks["a1"] = AskRecord(
+    machine.state.requests["a1"] = RequestRecord(
         "a1", 1, "ann", "k2", 500, None, 1, "", "", "", 0.0, None, 0.0, False, project=project
     )
 
@@ -46,14 +46,14 @@ class TestChanges:
     def test_a_parent_cannot_hold_leases(self, machine: Machine) -> None:
         make(machine, ProjectRecord("research"))
         hold(machine, "research")
-        with pytest.raises(ProjectError, match="research has 1 lease and 0 waiting asks"):
+        with pytest.raises(ProjectError, match="research has 1 lease and 0 waiting requests"):
             make(machine, ProjectRecord("research/vision"))
         assert set(machine.state.projects) == {"research"}
 
     def test_nobody_may_wait_in_a_parent_either(self, machine: Machine) -> None:
         make(machine, ProjectRecord("research"))
         wait(machine, "research")
-        with pytest.raises(ProjectError, match=r"research has 0 leases and 1 waiting ask$"):
+        with pytest.raises(ProjectError, match=r"research has 0 leases and 1 waiting request$"):
             make(machine, ProjectRecord("research/vision"))
 
     def test_a_project_with_leases_is_not_removed(self, machine: Machine) -> None:

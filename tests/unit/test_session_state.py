@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from gpupool.client.session.events import (
     AskAgain,
-    AskCancelled,
     AttachWanted,
     CancelRequest,
     CloseSession,
@@ -26,6 +25,7 @@ from gpupool.client.session.events import (
     Refused,
     Reject,
     ReleaseLease,
+    RequestCancelled,
     RequestLease,
     Resized,
     ResizeLease,
@@ -39,7 +39,7 @@ from gpupool.client.session.events import (
 from gpupool.client.session.files import SessionFiles
 from gpupool.client.session.state import Session, State, step
 from gpupool.client.session.words import PROGRAM_WORDS
-from gpupool.client.types import Ask, Grant, GrantedShare, Notice, QueuePlace
+from gpupool.client.types import Grant, GrantedShare, LeaseRequest, Notice, QueuePlace
 from gpupool.shares import Share
 
 
@@ -66,21 +66,21 @@ def play(*events: Event, start: Session | None = None) -> tuple[Session, list[In
 
 
 def cell(scope: str = "c1", milli: int = 200) -> AttachWanted:
-    return AttachWanted(Ask(Share(milli), idempotency_key="k"), by="magic", scope=scope)
+    return AttachWanted(LeaseRequest(Share(milli), idempotency_key="k"), by="magic", scope=scope)
 
 
 def button(milli: int = 200) -> AttachWanted:
-    return AttachWanted(Ask(Share(milli), idempotency_key="k"), by="sidebar", hold=True)
+    return AttachWanted(LeaseRequest(Share(milli), idempotency_key="k"), by="sidebar", hold=True)
 
 
 def strict(scope: str = "c1") -> AttachWanted:
-    return AttachWanted(Ask(Share(200), idempotency_key="k", strict=True), by="magic", scope=scope)
+    return AttachWanted(LeaseRequest(Share(200), idempotency_key="k", strict=True), by="magic", scope=scope)
 
 
 def test_a_session_is_strict_as_its_first_attach_asked_and_stays_so() -> None:
     session, asked = play(strict())
     assert isinstance(asked[0], RequestLease)
-    assert asked[0].ask.strict
+    assert asked[0].request.strict
     session, _ = play(Granted(grant()), ScopeLeft("c1"), start=session)
     assert session.strict
     session, asked = play(cell("c2"), start=session)
@@ -123,7 +123,7 @@ def test_a_cell_attaches_and_parks_when_it_ends() -> None:
 def test_the_next_cell_resumes_the_parked_session() -> None:
     _, asked = play(cell(), Granted(grant()), ScopeLeft("c1"), cell("c2"))
     assert isinstance(asked[0], RequestLease)
-    assert asked[0].ask.session_id == "5e"
+    assert asked[0].request.session_id == "5e"
 
 
 def test_a_parked_session_that_the_pool_forgot_is_replaced_and_said() -> None:
@@ -131,7 +131,7 @@ def test_a_parked_session_that_the_pool_forgot_is_replaced_and_said() -> None:
         cell(), Granted(grant()), ScopeLeft("c1"), cell("c2"), Refused("unknown-session", "gone")
     )
     assert isinstance(asked[0], RequestLease)
-    assert asked[0].ask.session_id == ""
+    assert asked[0].request.session_id == ""
     session, _ = play(Granted(grant("l2", session_id="6f")), start=session)
     assert session.state is State.ATTACHED
     assert session.message == PROGRAM_WORDS.state_lost
@@ -179,7 +179,7 @@ def test_growth_refused_leaves_the_hold_as_it_was() -> None:
 
 def test_another_number_of_devices_is_refused_with_both_numbers() -> None:
     session, _ = play(button(), Granted(grant()))
-    _, answer = play(AttachWanted(Ask(Share(100), count=2), by="magic", scope="c"), start=session)
+    _, answer = play(AttachWanted(LeaseRequest(Share(100), count=2), by="magic", scope="c"), start=session)
     assert isinstance(answer[0], Reject)
     assert "2" in answer[0].message
 
@@ -193,7 +193,7 @@ def test_waiting_shows_the_place_and_the_reason() -> None:
 
 
 def test_leaving_the_queue_and_a_grant_that_crosses_it() -> None:
-    session, left = play(cell(), Queued(QueuePlace(1, "full", None)), AskCancelled())
+    session, left = play(cell(), Queued(QueuePlace(1, "full", None)), RequestCancelled())
     assert (session.state, left) == (State.NONE, [CancelRequest(), Publish()])
     session, back = play(Granted(grant()), start=session)
     assert back == [ReleaseLease("l1", "release")]
@@ -282,7 +282,7 @@ def test_what_is_taken_back_for_others_is_asked_for_again(reason: str) -> None:
     assert (session.state, session.reason, session.returning) == (State.QUEUED, reason, True)
     assert done[0] == Publish()
     assert isinstance(done[1], AskAgain)
-    assert (done[1].ask.session_id, done[1].ask.share) == ("5e", Share(200))
+    assert (done[1].request.session_id, done[1].request.share) == ("5e", Share(200))
     back, done = play(Queued(QueuePlace(2, "full", None)), Granted(grant("l2", new=False)), start=session)
     assert (back.state, back.scopes, back.reason) == (State.ATTACHED, frozenset({"c1"}), None)
     assert play(ScopeLeft("c1"), start=back)[1][-1] == ReleaseLease("l2", "exit")
@@ -317,7 +317,7 @@ def test_who_does_not_want_to_come_back_uses_it_to_the_end_and_is_parked() -> No
     assert not any(isinstance(instruction, HandOver | AskAgain) for instruction in done)
 
 
-@pytest.mark.parametrize("ends", [ScopeLeft("c1"), AskCancelled(), DetachWanted()])
+@pytest.mark.parametrize("ends", [ScopeLeft("c1"), RequestCancelled(), DetachWanted()])
 def test_who_waits_for_what_was_taken_back_may_stop(ends: Event) -> None:
     session, _ = play(cell(), Granted(grant()), LeaseEnded("l1", "reclaim"))
     stopped, done = play(ends, start=session)
@@ -343,15 +343,15 @@ def test_what_comes_back_without_its_memory_is_lost_and_goes_straight_back() -> 
 
 @pytest.mark.parametrize(("asked", "held", "left"), [(60.0, 20.0, 40.0), (60.0, 90.0, 1.0), (0.0, 90.0, 0.0)])
 def test_what_comes_back_has_what_is_left_of_its_time(asked: float, held: float, left: float) -> None:
-    timed = AttachWanted(Ask(Share(200), duration_seconds=asked), by="magic", scope="c1")
+    timed = AttachWanted(LeaseRequest(Share(200), duration_seconds=asked), by="magic", scope="c1")
     ended = LeaseEnded("l1", "preempt", held_seconds=held)
     waiting, done = play(timed, Granted(grant()), ended)
     assert isinstance(done[-1], AskAgain)
-    assert done[-1].ask.duration_seconds == left
+    assert done[-1].request.duration_seconds == left
     back, _ = play(Granted(grant("l2", new=False)), start=waiting)
     _, again = play(LeaseEnded("l2", "preempt", held_seconds=0.0), start=back)
     assert isinstance(again[-1], AskAgain)
-    assert again[-1].ask.duration_seconds == left
+    assert again[-1].request.duration_seconds == left
 
 
 def test_scopes_grow_the_share_one_by_one_and_the_last_one_shrinks_it_back_to_the_hold() -> None:
@@ -378,7 +378,7 @@ def test_a_lost_node_takes_the_memory_with_it() -> None:
     assert (session.state, session.session_id) == (State.LOST, None)
     _, asked = play(cell("c2"), start=session)
     assert isinstance(asked[0], RequestLease)
-    assert asked[0].ask.session_id == ""
+    assert asked[0].request.session_id == ""
 
 
 def test_the_end_of_an_earlier_lease_is_ignored() -> None:

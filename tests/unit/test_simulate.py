@@ -32,8 +32,8 @@ ASKS = (
 
 
 @pytest.fixture
-def asks(tmp_path: Path) -> Path:
-    path = tmp_path / "asks.csv"
+def requests(tmp_path: Path) -> Path:
+    path = tmp_path / "requests.csv"
     path.write_text("\n".join(ASKS) + "\n")
     return path
 
@@ -44,28 +44,30 @@ def simulated(*arguments: str) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-def test_more_devices_shorten_the_wait(asks: Path) -> None:
-    two, three = (simulated(str(asks), "--devices", number) for number in ("2", "3"))
+def test_more_devices_shorten_the_wait(requests: Path) -> None:
+    two, three = (simulated(str(requests), "--devices", number) for number in ("2", "3"))
     assert three["wait_longest_s"] == 0
     assert two["wait_longest_s"] > 0
     assert three["allocated_gpus"] == pytest.approx(two["allocated_gpus"]) == pytest.approx(1.5)
 
 
 def test_a_project_gets_what_it_deserves_after_the_notice_and_whoever_gave_way_goes_on_later(
-    asks: Path,
+    requests: Path,
 ) -> None:
-    figures = simulated(str(asks), "--devices", "2", "--project", "research=1", "--project", "teaching=1")
+    figures = simulated(str(requests), "--devices", "2", "--project", "research=1", "--project", "teaching=1")
     # bob is entitled to a device: ann's second one is 10 s old, and safe for a minute; then it has 30 s.
     assert 0 < figures["groups"]["teaching"]["wait_longest_s"] <= 150
     assert figures["groups"]["research"]["taken_back"] == 1
     assert figures["refused"] == {}
-    protected = simulated(str(asks), "--devices", "2", "--project", "research=2", "--project", "teaching=0")
+    protected = simulated(
+        str(requests), "--devices", "2", "--project", "research=2", "--project", "teaching=0"
+    )
     assert protected["groups"]["teaching"]["wait_longest_s"] > 3000
     assert protected["groups"]["research"]["taken_back"] == 0
 
 
-def test_who_computes_moves_for_an_ask_that_fits_nowhere_only_if_any_may(tmp_path: Path) -> None:
-    file = tmp_path / "asks.csv"
+def test_who_computes_moves_for_a_request_that_fits_nowhere_only_if_any_may(tmp_path: Path) -> None:
+    file = tmp_path / "requests.csv"
     # After 100 s two devices have 0.3 taken each, and a whole one is asked.
     rows = ["0,0.7,100", "0,0.7,100", "1,0.3,4000", "1,0.3,4000", "200,1,600"]
     file.write_text("\n".join(("at,share,seconds", *rows)) + "\n")
@@ -78,31 +80,31 @@ def test_who_computes_moves_for_an_ask_that_fits_nowhere_only_if_any_may(tmp_pat
     assert longest == {"idle": (3800, "idle"), "any": (0, "any"), "off": (3800, "off")}
 
 
-def test_a_quota_makes_its_users_wait_and_a_limit_of_a_project_too(asks: Path) -> None:
-    quota = simulated(str(asks), "--devices", "3", "--quota", "ann=1")
+def test_a_quota_makes_its_users_wait_and_a_limit_of_a_project_too(requests: Path) -> None:
+    quota = simulated(str(requests), "--devices", "3", "--quota", "ann=1")
     assert quota["groups"]["research"]["wait_longest_s"] == 3590
     assert quota["groups"]["teaching"]["wait_longest_s"] == 0
     limit = simulated(
-        str(asks), "--devices", "3", "--project", "research=1,limit=1", "--project", "teaching=1"
+        str(requests), "--devices", "3", "--project", "research=1,limit=1", "--project", "teaching=1"
     )
     assert limit["groups"]["research"]["wait_longest_s"] == 3590
 
 
-def test_who_asks_for_more_than_a_quota_is_refused_with_the_numbers(asks: Path) -> None:
-    figures = simulated(str(asks), "--devices", "3", "--quota", "*=0.5")
+def test_who_asks_for_more_than_a_quota_is_refused_with_the_numbers(requests: Path) -> None:
+    figures = simulated(str(requests), "--devices", "3", "--quota", "*=0.5")
     assert figures["refused"] == {"quota": 3}
     assert "0.50" in figures["explanations"]["quota"]
 
 
-def test_patience_ends_a_wait(asks: Path) -> None:
-    figures = simulated(str(asks), "--devices", "1", "--patience", "5m", "--quota", "nobody=1")
+def test_patience_ends_a_wait(requests: Path) -> None:
+    figures = simulated(str(requests), "--devices", "1", "--patience", "5m", "--quota", "nobody=1")
     assert figures["refused"] == {"timeout": 2}
 
 
-def test_the_report_names_every_project(asks: Path) -> None:
-    done = CliRunner().invoke(app, ["simulate", str(asks), "--devices", "2"])
+def test_the_report_names_every_project(requests: Path) -> None:
+    done = CliRunner().invoke(app, ["simulate", str(requests), "--devices", "2"])
     assert done.exit_code == 0
-    assert "3 asks within 20 s on 2 devices of 1 nodes" in done.stdout
+    assert "3 requests within 20 s on 2 devices of 1 nodes" in done.stdout
     assert "projects made for this: research, teaching" in done.stdout
 
 
@@ -121,8 +123,8 @@ def test_the_report_names_every_project(asks: Path) -> None:
         ("--devices", "0"),
     ],
 )
-def test_wrong_options_are_named(asks: Path, option: str, value: str) -> None:
-    done = CliRunner().invoke(app, ["simulate", str(asks), option, value])
+def test_wrong_options_are_named(requests: Path, option: str, value: str) -> None:
+    done = CliRunner().invoke(app, ["simulate", str(requests), option, value])
     assert done.exit_code == 2, done.output
 
 
@@ -187,9 +189,9 @@ def test_a_ledger_in_which_nobody_has_held_anything_is_refused(tmp_path: Path) -
 
 
 def test_the_picture_is_drawn_from_the_figures(
-    asks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    requests: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    figures = replay.measure([1, 2], pods=asks, series=True)
+    figures = replay.measure([1, 2], pods=requests, series=True)
     source = tmp_path / "figures.json"
     source.write_text(json.dumps(figures))
     assert replay_plot.main([str(source)]) == 0
@@ -198,7 +200,7 @@ def test_the_picture_is_drawn_from_the_figures(
     assert any(text.startswith("1 devices") for text in texts)
     colours = {element.get("stroke") for element in picture.iter("{http://www.w3.org/2000/svg}polyline")}
     assert {"#1f77b4", "#e08214"} <= colours
-    assert replay_trace.read(asks).end == 20
+    assert replay_trace.read(requests).end == 20
 
 
 def test_labels_of_pools_beside_each_other_do_not_overlap() -> None:

@@ -1,4 +1,4 @@
-"""Who wonders what would be said to an ask costs the pool no look at its queue, and many who wonder cost one."""
+"""Who wonders what would be said to a request costs the pool no look at its queue, and many who wonder cost one."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def test_the_pool_goes_on_by_its_own_look_after_a_what_if(world: PoolWorld, look
     assert world.machine.queue.latest is own
     before = len(looks)
     world.request("new", 400, wait=None)
-    assert len(looks) == before, "among many a new ask is decided alone"
-    assert [*world.machine.state.asks.values()][-1].place == len(world.machine.state.asks)
+    assert len(looks) == before, "among many a new request is decided alone"
+    assert [*world.machine.state.requests.values()][-1].place == len(world.machine.state.requests)
 
 
 def test_what_was_taken_back_is_still_looked_at_anew(world: PoolWorld) -> None:
@@ -65,8 +65,8 @@ def test_what_was_taken_back_is_still_looked_at_anew(world: PoolWorld) -> None:
     consider(world.machine, wish(world))
     assert not world.machine.queue.holds(world.machine.state)
     world.request("new", 400, wait=None)
-    assert [ask.key for ask in world.machine.state.asks.values()][-1] == "new"
-    assert [ask.place for ask in world.machine.state.asks.values()] == [1, 2, 3, 4]
+    assert [request.key for request in world.machine.state.requests.values()][-1] == "new"
+    assert [request.place for request in world.machine.state.requests.values()] == [1, 2, 3, 4]
 
 
 def test_many_who_watch_the_same_are_answered_by_one_look(world: PoolWorld, looks: list[float]) -> None:
@@ -97,7 +97,7 @@ def test_what_has_changed_is_looked_at_again(world: PoolWorld, looks: list[float
     again = answers.consider(wish(world))
     assert looks
     assert again == consider(world.machine, wish(world))
-    assert first.ask is not None
-    assert again.ask is not None
+    assert first.request is not None
+    assert again.request is not None
     if change in ("ask", "leave"):
-        assert again.ask.place == first.ask.place + (1 if change == "ask" else -1)
+        assert again.request.place == first.request.place + (1 if change == "ask" else -1)

@@ -8,7 +8,17 @@ import pytest
 from gpupool.filters import parse
 from gpupool.model import events
 from gpupool.pool.model.holds import keeps_place
-from gpupool.scheduler import Ask, Decision, DeviceView, Held, Outcome, Parked, PlacedShare, PoolView, decide
+from gpupool.scheduler import (
+    Decision,
+    DeviceView,
+    Held,
+    Outcome,
+    Parked,
+    PlacedShare,
+    PoolView,
+    Request,
+    decide,
+)
 
 from tests.support.pool_world import PoolWorld, lease, session
 
@@ -20,8 +30,8 @@ def device(name: str, *held: Held, **more: object) -> DeviceView:
     return DeviceView(name, name.split("/")[0], 8192, held=held, **more)  # type: ignore[arg-type]
 
 
-def placed(view: PoolView, ask: Ask) -> list[str]:
-    decision = decide(view, ask)
+def placed(view: PoolView, request: Request) -> list[str]:
+    decision = decide(view, request)
     assert decision.outcome is Outcome.GRANT, decision.explanation
     return [share.device_id for share in decision.shares]
 
@@ -36,10 +46,10 @@ class TestFilters:
     )
 
     def test_only_what_matches_is_taken(self):
-        assert placed(self.POOL, Ask("bob", 200, filters=(parse("name=A*"), parse("node=a")))) == ["a/0"]
+        assert placed(self.POOL, Request("bob", 200, filters=(parse("name=A*"), parse("node=a")))) == ["a/0"]
 
     def test_who_waits_is_told_what_fits_without_them(self):
-        decision = decide(self.POOL, Ask("bob", 200, filters=(parse("name=H100"),)))
+        decision = decide(self.POOL, Request("bob", 200, filters=(parse("name=H100"),)))
         assert (decision.outcome, decision.reason, decision.wants) == (Outcome.QUEUE, "full", ("b/0",))
         assert (
             help_of(decision, "other-device") == "without the filter name=H100 it would fit now on a/0 (A100)"
@@ -47,7 +57,9 @@ class TestFilters:
         assert "without the filter name=H100" in decision.explanation
 
     def test_what_nothing_matches_is_refused_with_how_many_each_excludes(self):
-        decision = decide(self.POOL, Ask("bob", 200, filters=(parse("name=H100"), parse("memory>=40GiB"))))
+        decision = decide(
+            self.POOL, Request("bob", 200, filters=(parse("name=H100"), parse("memory>=40GiB")))
+        )
         assert (decision.outcome, decision.reason) == (Outcome.REFUSE, "bad-share")
         assert "none of the pool's 3 device(s) is as asked" in decision.explanation
         assert "2 are not memory>=40GiB, 1 are not name=H100" in decision.explanation
@@ -57,9 +69,9 @@ class TestFilters:
         free = PoolView(
             (device("b/0", kind="H100"), device("c/0", kind="H100", driver="580")), host_room={"b": 99}
         )
-        assert placed(free, Ask("bob", 200, parked=parked)) == ["b/0"]
-        assert placed(free, Ask("bob", 200, parked=parked, filters=(parse("driver>=570"),))) == ["c/0"]
-        nowhere = decide(free, Ask("bob", 200, parked=parked, filters=(parse("node=x"),)))
+        assert placed(free, Request("bob", 200, parked=parked)) == ["b/0"]
+        assert placed(free, Request("bob", 200, parked=parked, filters=(parse("driver>=570"),))) == ["c/0"]
+        nowhere = decide(free, Request("bob", 200, parked=parked, filters=(parse("node=x"),)))
         assert nowhere.outcome is Outcome.QUEUE
         assert "the session's memory is on b/0, which is not node=x" in nowhere.explanation
 
@@ -68,17 +80,17 @@ class TestNodePools:
     POOL = PoolView((device("a/0", pool="small"), device("b/0", ANN_07, pool="large")))
 
     def test_the_first_that_has_room_is_taken(self):
-        assert placed(self.POOL, Ask("bob", 200, pools=("large", "small"))) == ["b/0"]
-        assert placed(self.POOL, Ask("bob", 500, pools=("large", "small"))) == ["a/0"]
-        assert placed(self.POOL, Ask("bob", 500, pools=("small", "large"))) == ["a/0"]
+        assert placed(self.POOL, Request("bob", 200, pools=("large", "small"))) == ["b/0"]
+        assert placed(self.POOL, Request("bob", 500, pools=("large", "small"))) == ["a/0"]
+        assert placed(self.POOL, Request("bob", 500, pools=("small", "large"))) == ["a/0"]
 
     def test_all_named_are_waited_for_and_no_other(self):
-        decision = decide(self.POOL, Ask("bob", 500, pools=("large",)))
+        decision = decide(self.POOL, Request("bob", 500, pools=("large",)))
         assert (decision.outcome, decision.wants) == (Outcome.QUEUE, ("b/0",))
         assert help_of(decision, "other-device") == "in any node pool it would fit now on a/0"
 
     def test_one_that_nobody_is_in_is_refused_and_the_others_are_named(self):
-        decision = decide(self.POOL, Ask("bob", 500, pools=("lrage",)))
+        decision = decide(self.POOL, Request("bob", 500, pools=("lrage",)))
         assert (decision.outcome, decision.reason) == (Outcome.REFUSE, "bad-share")
         assert "2 are in other node pools; there are node pools large, small" in decision.explanation
 
@@ -91,51 +103,53 @@ class TestNodePools:
             ),
             host_room={"a": 9000, "b": 9000},
         )
-        assert decide(view, Ask("bob", 500, pools=("large", "small"))).evict == ("s2",)
+        assert decide(view, Request("bob", 500, pools=("large", "small"))).evict == ("s2",)
 
 
 class TestSharing:
     def test_a_device_that_is_lent_whole_takes_no_shares(self):
         view = PoolView((device("a/0", sharing="whole"), device("b/0", ANN_07)))
-        assert placed(view, Ask("bob", 1000)) == ["a/0"]
-        decision = decide(view, Ask("bob", 500))
+        assert placed(view, Request("bob", 1000)) == ["a/0"]
+        decision = decide(view, Request("bob", 500))
         assert (decision.outcome, decision.wants) == (Outcome.QUEUE, ("b/0",))
-        assert decide(PoolView(view.devices[:1]), Ask("bob", mib=7936)).outcome is Outcome.REFUSE
+        assert decide(PoolView(view.devices[:1]), Request("bob", mib=7936)).outcome is Outcome.REFUSE
 
     def test_open_devices_are_for_those_who_ask_for_no_isolation(self):
         view = PoolView((device("a/0", sharing="open"), device("b/0")))
-        assert placed(view, Ask("bob", 200)) == ["b/0"]
-        assert placed(view, Ask("bob", 200, isolated=False)) == ["a/0"]
+        assert placed(view, Request("bob", 200)) == ["b/0"]
+        assert placed(view, Request("bob", 200, isolated=False)) == ["a/0"]
 
     def test_there_compute_is_counted_and_memory_is_only_a_limit(self):
         view = PoolView((device("a/0", sharing="open"),))
         for number in range(5):
-            (share,) = decide(view, Ask("bob", 200, isolated=False)).shares
+            (share,) = decide(view, Request("bob", 200, isolated=False)).shares
             assert share == PlacedShare("a/0", 200, 7936)
             view = view.taking([share], "bob", f"l{number}")
-        decision = decide(view, Ask("bob", 200, isolated=False))
+        decision = decide(view, Request("bob", 200, isolated=False))
         assert (decision.outcome, decision.reason) == (Outcome.QUEUE, "full")
 
     def test_there_a_share_is_named_by_compute(self):
-        decision = decide(PoolView((device("a/0", sharing="open"),)), Ask("bob", mib=1000, isolated=False))
+        decision = decide(
+            PoolView((device("a/0", sharing="open"),)), Request("bob", mib=1000, isolated=False)
+        )
         assert (decision.outcome, decision.reason) == (Outcome.REFUSE, "bad-share")
 
     def test_who_waits_for_memory_of_their_own_is_told_of_an_open_device(self):
         view = PoolView((device("a/0", sharing="open"), device("b/0", FULL)))
-        said = help_of(decide(view, Ask("bob", 200)), "isolation")
+        said = help_of(decide(view, Request("bob", 200)), "isolation")
         assert said == "without memory isolation it would fit now on a/0"
 
     def test_who_asks_for_none_where_there_is_none_is_refused(self):
-        decision = decide(PoolView((device("b/0"),)), Ask("bob", 200, isolated=False))
+        decision = decide(PoolView((device("b/0"),)), Request("bob", 200, isolated=False))
         assert (decision.outcome, decision.reason) == (Outcome.REFUSE, "bad-share")
         assert "1 are not shared in that way" in decision.explanation
 
     def test_memory_asked_on_devices_of_two_sizes_is_another_part_of_each(self):
         small = DeviceView("a/0", "a", 8192, kind="T4")
         large = DeviceView("b/0", "b", 81920, kind="A100")
-        (share,) = decide(PoolView((small,)), Ask("bob", mib=7000)).shares
+        (share,) = decide(PoolView((small,)), Request("bob", mib=7000)).shares
         assert share == PlacedShare("a/0", 883, 7000)
-        (share,) = decide(PoolView((small, large)), Ask("bob", mib=9000)).shares
+        (share,) = decide(PoolView((small, large)), Request("bob", mib=9000)).shares
         assert share == PlacedShare("b/0", 114, 9000)
 
 
@@ -145,12 +159,12 @@ class TestDrainedNodes:
         world.connect()
         world.handle(events.NodeDrained(world.now, "node1", True, "new memory", "root"))
         world.request("k1", 200, wait=None)
-        ask = next(iter(world.machine.state.asks.values()))
-        assert "node node1 is drained (new memory)" in str(ask.said)
-        assert ask.decision is not None
-        assert help_of(ask.decision, "ask-admin") == "an administrator can let node1 take leases again"
+        request = next(iter(world.machine.state.requests.values()))
+        assert "node node1 is drained (new memory)" in str(request.said)
+        assert request.decision is not None
+        assert help_of(request.decision, "ask-admin") == "an administrator can let node1 take leases again"
         world.handle(events.NodeDrained(world.now, "node1", False, "", "root"))
-        assert not world.machine.state.asks
+        assert not world.machine.state.requests
 
     def test_what_is_parked_there_goes_on_elsewhere(self):
         world = PoolWorld(nodes={"node1": 1, "node2": 1})
@@ -183,8 +197,8 @@ class TestKeptPlaces:
         assert keeps_place(state, state.sessions[kept.id], world.now)
         assert world.free("node1/1") == 300
         world.request("k2", 1000, user="bob", wait=None)
-        (ask,) = state.asks.values()
-        assert ask.decision is not None
+        (request,) = state.requests.values()
+        assert request.decision is not None
         world.advance(61.0)
         assert world.free("node1/1") == 1000
 
@@ -193,11 +207,11 @@ class TestKeptPlaces:
         held = Held("", "ann", 700, 5555, "s1", stays="it goes on there")
         others = [device(name) for name in ("m/0", "n/1") if name[0] == where[0]]
         view = PoolView((device("n/0", FULL), *others, device(where, held)), host_room={"n": 100})
-        assert placed(view, Ask("bob", 500)) != [where]
+        assert placed(view, Request("bob", 500)) != [where]
         parked = Parked("s1", ("n/0",), (10,), "host")
         resuming = view.resuming(["s1"])
-        assert placed(resuming, Ask("ann", 700, parked=parked)) != [where]
+        assert placed(resuming, Request("ann", 700, parked=parked)) != [where]
         kept = replace(parked, kept_place=(where,))
-        assert placed(resuming, Ask("ann", 700, parked=kept)) == [where]
+        assert placed(resuming, Request("ann", 700, parked=kept)) == [where]
         taken = view.taking([PlacedShare(where, 300, 2380)], "bob")
-        assert placed(taken, Ask("ann", 700, parked=replace(parked, kept_place=(where,)))) != [where]
+        assert placed(taken, Request("ann", 700, parked=replace(parked, kept_place=(where,)))) != [where]

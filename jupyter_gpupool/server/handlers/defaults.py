@@ -54,7 +54,7 @@ def defaults_view(extension: GpuPoolExtension) -> dict[str, Any]:
 
 
 async def _projects_view(extension: GpuPoolExtension) -> dict[str, Any]:
-    """``project``: what an ask without a project counts against; empty: one must be named."""
+    """``project``: what a request without a project counts against; empty: one must be named."""
     error = None
     try:
         await extension.caller()

@@ -31,7 +31,7 @@ _MEANS: Final = {
     "held_mib": "held_mib_ms",
     "memory_mib": "memory_mib_ms",
     "waiting_milli": "waiting_milli_ms",
-    "waiting": "waiting_ask_ms",
+    "waiting": "waiting_request_ms",
 }
 
 

@@ -259,7 +259,7 @@ class AutoHandler(KernelSideHandler):
 
         async def attach() -> None:
             await self.learn_label()
-            last = session.record.ask
+            last = session.record.request
             as_before = mode is not None and mode.share is None and last is not None
             # Without a share of its own the mode takes what the kernel had last: its memory fits into that.
             same = (

@@ -55,7 +55,7 @@ def kernel_view(
         "released": released_view(session),
         "notice": notice_view(session),
         "returning": record.returning,
-        "project": record.ask.project if record.ask is not None else None,
+        "project": record.request.project if record.request is not None else None,
         "reason": record.reason,
         "message": record.message,
         "usage": usage_view(session),

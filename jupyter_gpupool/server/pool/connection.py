@@ -14,11 +14,11 @@ from gpupool.client.endpoint import read_token
 from gpupool.client.errors import GpupoolError, PoolRefusedError, PoolUnavailableError
 from gpupool.client.services import CALL_SECONDS
 from gpupool.client.types import (
-    Ask,
     Caller,
     Device,
     Grant,
     Lease,
+    LeaseRequest,
     LeaseStatus,
     QueueEntry,
     QueuePlace,
@@ -148,14 +148,14 @@ class PoolConnection:
 
     async def request(
         self,
-        ask: Ask,
+        request: LeaseRequest,
         *,
         on_queued: Callable[[QueuePlace], None] | None = None,
         wait_seconds: float | None = None,
     ) -> Grant:
         try:
             return await self._ask(
-                lambda pool: pool.request(ask, on_queued=on_queued, wait_seconds=wait_seconds)
+                lambda pool: pool.request(request, on_queued=on_queued, wait_seconds=wait_seconds)
             )
         except PoolRefusedError as error:
             if error.reason != "forbidden":

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from gpupool.client.session.record import Session, State
-from gpupool.client.types import Ask, Usage
+from gpupool.client.types import LeaseRequest, Usage
 from gpupool.sentences import param, reasons, render, say
 from gpupool.shares import format_milli
 
@@ -44,7 +44,7 @@ class Release:
         milli, mib: what each of ``devices`` has got back.
         memory_bytes: what the session had in device memory.
         unused_seconds: for how long nothing had used it, when that is why.
-        ask: what brings the same back.
+        request: what brings the same back.
         by: who had asked for it.
         lease_id: of the lease that ended.
         software: work that goes on after the lease can be stopped, and goes on with the next.
@@ -58,7 +58,7 @@ class Release:
     devices: tuple[str, ...]
     memory_bytes: int
     unused_seconds: float
-    ask: Ask
+    request: LeaseRequest
     by: str
     lease_id: str = ""
     software: bool = False
@@ -73,12 +73,12 @@ def release_of(
     """
     lease, reason = before.lease, after.reason
     ended = after.state is State.CLOSED or reason in _UNSAID
-    if lease is None or before.ask is None or ended:
+    if lease is None or before.request is None or ended:
         return None
-    ask, hold = before.ask, before.hold
+    request, hold = before.request, before.hold
     if hold is not None:
         # A cell that ran in it may have had it grow.
-        ask = replace(ask, share=hold.share)
+        request = replace(request, share=hold.share)
     return Release(
         reason=reason or "",
         at=at,
@@ -88,7 +88,7 @@ def release_of(
         devices=tuple(share.device_id for share in lease.shares),
         memory_bytes=memory_bytes if after.session_id is not None else 0,
         unused_seconds=unused_seconds,
-        ask=ask,
+        request=request,
         by=hold.by if hold is not None else "sidebar",
         lease_id=lease.lease_id,
         software=lease.software,

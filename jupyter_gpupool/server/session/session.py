@@ -16,7 +16,7 @@ from gpupool.client.session import events as events
 from gpupool.client.session.renewed_lease import RenewedLease
 from gpupool.client.session.session import AttachRefusedError, HolderSession
 from gpupool.client.session.state import HOLDING, Session, State
-from gpupool.client.types import Ask, QueuePlace
+from gpupool.client.types import LeaseRequest, QueuePlace
 from gpupool.request.gpu_request import GpuRequest
 
 from jupyter_gpupool.server.pool.port import Pool
@@ -150,9 +150,9 @@ class KernelSession(HolderSession):
         Raises:
             AttachRefusedError: no share was given; says why.
         """
-        ask = Ask.of(request, on_behalf_of=self._user, label=self.label, holder=self.kernel_id)
+        wanted = LeaseRequest.of(request, on_behalf_of=self._user, label=self.label, holder=self.kernel_id)
         record = await self.ask(
-            ask, by=by, scope=scope, hold=hold, wait_seconds=request.patience, on_queued=on_queued
+            wanted, by=by, scope=scope, hold=hold, wait_seconds=request.patience, on_queued=on_queued
         )
         self.shown.out_of_memory = None
         return record
@@ -163,7 +163,9 @@ class KernelSession(HolderSession):
         Raises:
             AttachRefusedError: no share was given; says why.
         """
-        return await self.attach(replace(release.ask, wait_seconds=wait_seconds), by=release.by, hold=True)
+        return await self.attach(
+            replace(release.request, wait_seconds=wait_seconds), by=release.by, hold=True
+        )
 
     def report(self, *, failed_cell: str, out_of_memory: Lacking | None) -> None:
         """Takes what the kernel says of its session; empty, None: nothing of that kind."""

@@ -16,6 +16,8 @@ LONGEST_SECONDS: Final = 31 * 24 * 3600.0
 
 
 class Rung(StrEnum):
+    """How far an idle kernel has come on the way to losing its GPU; each follows the one before."""
+
     ACTIVE = "active"
     IDLE = "idle"
     WARNED = "warned"

@@ -110,6 +110,7 @@ def audit(
 
 
 def as_json(line: JournalLine) -> str:
+    """One line, with the names of the fields of :class:`JournalLine`."""
     return json_text.dumps(dataclasses.asdict(line))
 
 

@@ -177,7 +177,7 @@ def replay(
     ),
     consolidate: Consolidation = typer.Option(
         Consolidation.IDLE,
-        help="Who goes on elsewhere for an ask that fits nowhere; here nobody is ever idle.",
+        help="Who goes on elsewhere for a request that fits nowhere; here nobody is ever idle.",
     ),
     most_devices: int | None = typer.Option(None, min=1, help="Leave out tasks of more devices than this."),
     hints: bool = typer.Option(

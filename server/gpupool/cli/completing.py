@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import typer
 
-from gpupool.cli.show import ask_name
+from gpupool.cli.show import request_name
 from gpupool.client.admin import AdminClient
 from gpupool.client.pool import PoolClient
 from gpupool.client.projects import ProjectsClient
@@ -21,23 +21,27 @@ Offer = tuple[str, str]
 
 
 def leases(ctx: typer.Context, incomplete: str) -> list[Offer]:
+    """Leases that have not ended."""
+
     async def work(pool: PoolClient) -> Iterable[Offer]:
         return [(x.id, f"{x.user}: {x.label or x.holder}") for x in await pool.leases() if x.state != "ended"]
 
     return _offers(ctx, incomplete, work)
 
 
-def asks(ctx: typer.Context, incomplete: str) -> list[Offer]:
-    """Asks that wait, and leases."""
+def requests(ctx: typer.Context, incomplete: str) -> list[Offer]:
+    """Requests that wait, and leases."""
 
     async def work(pool: PoolClient) -> Iterable[Offer]:
-        waiting = [(ask_name(x.id), f"waits at place {x.place}") for x in await pool.queue() if x.id]
+        waiting = [(request_name(x.id), f"waits at place {x.place}") for x in await pool.queue() if x.id]
         return waiting + [(x.id, x.label or x.holder) for x in await pool.leases() if x.state != "ended"]
 
     return _offers(ctx, incomplete, work)
 
 
 def sessions(ctx: typer.Context, incomplete: str) -> list[Offer]:
+    """Sessions, parked ones too."""
+
     async def work(pool: PoolClient) -> Iterable[Offer]:
         return [(x.id, f"{x.user}: {x.label or x.holder}") for x in await pool.sessions()]
 
@@ -45,6 +49,8 @@ def sessions(ctx: typer.Context, incomplete: str) -> list[Offer]:
 
 
 def nodes(ctx: typer.Context, incomplete: str) -> list[Offer]:
+    """Nodes, with their node pools."""
+
     async def work(pool: PoolClient) -> Iterable[Offer]:
         return [(x.name, x.node_pool) for x in await AdminClient(pool).nodes()]
 
@@ -52,6 +58,8 @@ def nodes(ctx: typer.Context, incomplete: str) -> list[Offer]:
 
 
 def projects(ctx: typer.Context, incomplete: str) -> list[Offer]:
+    """Projects, with what they deserve."""
+
     async def work(pool: PoolClient) -> Iterable[Offer]:
         found = (await ProjectsClient(pool).projects()).projects
         return [(x.settings.path, f"deserves {format_milli(x.real_deserved_milli)}") for x in found]
@@ -60,6 +68,8 @@ def projects(ctx: typer.Context, incomplete: str) -> list[Offer]:
 
 
 def node_pools(ctx: typer.Context, incomplete: str) -> list[Offer]:
+    """Node pools that have a node."""
+
     async def work(pool: PoolClient) -> Iterable[Offer]:
         return [
             (name, "node pool") for name in sorted({x.node_pool for x in await AdminClient(pool).nodes()})

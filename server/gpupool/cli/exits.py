@@ -66,7 +66,7 @@ def say(text: str) -> None:
 
 
 def _say_what_would_be_granted(error: Exception) -> None:
-    """The best advice that is an ask of its own."""
+    """The best advice that is a request of its own."""
     details = error.details if isinstance(error, PoolRefusedError) else None
     for help_ in details.helps if details is not None else ():
         if help_.arguments:

@@ -1,4 +1,4 @@
-"""`gpupool explain`: why an ask waits, what a lease may expect, what would be said to an ask that is not made."""
+"""`gpupool explain`: why a request waits, what a lease may expect, what would be said to a request that is not made."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from gpupool.cli.request_options import takes_request
 from gpupool.client.admin import AdminClient
 from gpupool.client.errors import PoolRefusedError
 from gpupool.client.pool import PoolClient
-from gpupool.client.types import Ask, ExplainAnswer, Explanation, GrantedShare, QueueEntry
+from gpupool.client.types import ExplainAnswer, Explanation, GrantedShare, LeaseRequest, QueueEntry
 from gpupool.request.gpu_request import GpuRequest
 
 #: Of a long queue the first are explained; others by their ids.
-MOST_ASKS: Final = 50
+MOST_REQUESTS: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """``about``: ``ask``, ``lease`` or ``wish``; ``id`` is empty for a wish."""
+    """``about``: ``request``, ``lease`` or ``wish``; ``id`` is empty for a wish."""
 
     about: str
     id: str
@@ -40,10 +40,10 @@ def explain(
     ids: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="ASK|LEASE",
+            metavar="REQUEST|LEASE",
             help="Of `gpupool queue` or `gpupool leases` [default: the first 50 that wait].",
             show_default=False,
-            autocompletion=completing.asks,
+            autocompletion=completing.requests,
         ),
     ] = None,
     user: OnBehalfOf = "",
@@ -52,7 +52,7 @@ def explain(
     json: Json = False,
     every: watch.Watch = None,
 ) -> None:
-    """Say why an ask waits, with numbers and what would help; or, with -p or -m, what would be said to a new one.
+    """Say why a request waits, with numbers and what would help; or, with -p or -m, what would be said to a new one.
 
     Nothing is asked for, granted or changed.
 
@@ -62,14 +62,14 @@ def explain(
       gpupool explain l3fa94c0be1d2
       gpupool explain -n 2 -p 0.5 --project research/vision
     """
-    wish: Ask | None = None
+    wish: LeaseRequest | None = None
     if asked.share is None:
         if user or asked != GpuRequest():
-            raise typer.BadParameter("options of an ask that is not made need its size too: -p or -m")
+            raise typer.BadParameter("options of a request that is not made need its size too: -p or -m")
     else:
         if ids:
-            raise typer.BadParameter("either ids, or the size of an ask that is not made (-p or -m)")
-        wish = Ask.of(asked, on_behalf_of=user, holder=f"{getpass.getuser()}:explain")
+            raise typer.BadParameter("either ids, or the size of a request that is not made (-p or -m)")
+        wish = LeaseRequest.of(asked, on_behalf_of=user, holder=f"{getpass.getuser()}:explain")
 
     async def work() -> watch.Shown:
         async with client(pool, token_file) as connection:
@@ -90,23 +90,23 @@ async def _known(connection: PoolClient, ids: list[str]) -> list[Explained]:
     waiting = [entry.id for entry in queue]
     if not ids:
         return [
-            answer for entry in queue[:MOST_ASKS] if (answer := await _of_entry(admin, entry)) is not None
+            answer for entry in queue[:MOST_REQUESTS] if (answer := await _of_entry(admin, entry)) is not None
         ]
     held = [lease.id for lease in await connection.leases()]
     answers = []
     for beginning in ids:
-        asks = [name for name in waiting if name.rpartition("\n")[2].startswith(beginning)]
+        requests = [name for name in waiting if name.rpartition("\n")[2].startswith(beginning)]
         leases = [name for name in held if name.startswith(beginning)]
-        if len(asks) + len(leases) != 1:
+        if len(requests) + len(leases) != 1:
             how = (
-                f"{len(asks) + len(leases)} asks and leases begin"
-                if asks or leases
-                else "no ask and no lease begins"
+                f"{len(requests) + len(leases)} requests and leases begin"
+                if requests or leases
+                else "no request and no lease begins"
             )
             text = f"{how} with {beginning[:40]!r}; `gpupool queue` and `gpupool leases` list them"
-            raise PoolRefusedError("unknown-ask", text)
-        if asks:
-            answers.append(_explained("ask", asks[0], await admin.explain_ask(asks[0])))
+            raise PoolRefusedError("unknown-request", text)
+        if requests:
+            answers.append(_explained("request", requests[0], await admin.explain_request(requests[0])))
         else:
             answers.append(_explained("lease", leases[0], await admin.explain_lease(leases[0])))
     return answers
@@ -115,11 +115,11 @@ async def _known(connection: PoolClient, ids: list[str]) -> list[Explained]:
 async def _of_entry(admin: AdminClient, entry: QueueEntry) -> Explained | None:
     """None: it is another user's, or waits no more."""
     if entry.explanation is not None:
-        return Explained("ask", entry.id, False, entry.explanation, ())
+        return Explained("request", entry.id, False, entry.explanation, ())
     try:
-        return _explained("ask", entry.id, await admin.explain_ask(entry.id))
+        return _explained("request", entry.id, await admin.explain_request(entry.id))
     except PoolRefusedError as error:
-        if error.reason in ("forbidden", "unknown-ask"):
+        if error.reason in ("forbidden", "unknown-request"):
             return None
         raise
 
@@ -156,11 +156,11 @@ def _head(answer: Explained) -> str:
     why = answer.explanation
     if answer.about == "lease":
         return f"lease {answer.id}"
-    about = f"ask {show.ask_name(answer.id)}" if answer.id else "it"
+    about = f"request {show.request_name(answer.id)}" if answer.id else "it"
     if answer.granted:
         return f"{about} would be granted now"
-    if why.place or answer.about == "ask":
+    if why.place or answer.about == "request":
         place = f" at place {why.place}" if why.place else ""
         eta = "" if why.eta_seconds is None else f", about {show.seconds(why.eta_seconds)}"
-        return f"{about} {'waits' if answer.about == 'ask' else 'would wait'}{place}{eta}"
+        return f"{about} {'waits' if answer.about == 'request' else 'would wait'}{place}{eta}"
     return f"{about} would not be granted now"

@@ -92,7 +92,7 @@ def _means(amounts: Amounts) -> tuple[str, ...]:
         _number(amounts.mean("memory_mib_ms"), _MIB_PER_GIB),
         _bytes(amounts.per_second("to_device_bytes")),
         _bytes(amounts.per_second("from_device_bytes")),
-        _number(amounts.mean("waiting_ask_ms"), 1),
+        _number(amounts.mean("waiting_request_ms"), 1),
     )
 
 

@@ -12,7 +12,7 @@ from gpupool.cli import completing, exits, show
 from gpupool.cli.options import Endpoint, Json, Memory, OnBehalfOf, Part, TokenFile, client
 from gpupool.cli.request_options import named_share, share, takes_request
 from gpupool.client.reports import Reports
-from gpupool.client.types import Ask, Grant, QueuePlace
+from gpupool.client.types import Grant, LeaseRequest, QueuePlace
 from gpupool.request.gpu_request import GpuRequest
 
 #: Digits of a session's id in lists.
@@ -36,7 +36,7 @@ def request(
       gpupool request -n 2 -p 1 --filter 'name=*H100*' --project research/vision --wait 10m
       gpupool release $(gpupool request -m 4096)
     """
-    ask = Ask.of(
+    wanted = LeaseRequest.of(
         named_share(asked),
         label=label,
         on_behalf_of=user,
@@ -46,7 +46,7 @@ def request(
 
     async def work() -> Grant:
         async with client(pool, token_file) as connection:
-            return await connection.request(ask, on_queued=say_queued, wait_seconds=asked.patience)
+            return await connection.request(wanted, on_queued=say_queued, wait_seconds=asked.patience)
 
     grant = exits.run_async(work())
     if json:
@@ -165,5 +165,6 @@ def resize(
 
 
 def say_queued(place: QueuePlace) -> None:
+    """Tells on standard error, so that standard output stays what was asked for."""
     about = "" if place.eta_seconds is None else f", about {show.seconds(place.eta_seconds)}"
     exits.say(f"waiting at place {place.place}{about}: {place.reason}")

@@ -157,7 +157,7 @@ def _session_table(found: list[SessionInfo]) -> RenderableType:
 def queue(
     pool: Endpoint = None, token_file: TokenFile = None, json: Json = False, every: watch.Watch = None
 ) -> None:
-    """List who waits for a share, and why. `gpupool explain ASK` says what would help.
+    """List who waits for a share, and why. `gpupool explain REQUEST` says what would help.
 
     \b
     Examples:
@@ -174,8 +174,9 @@ def queue(
 
 
 def queue_table(queue: list[QueueEntry]) -> RenderableType:
+    """The requests that wait, in their order."""
     lines = show.table(
-        *("PLACE", "ASK", "USER", "PROJECT", "WHAT", "ASKS FOR", "ABOUT", "WHY"),
+        *("PLACE", "REQUEST", "USER", "PROJECT", "WHAT", "ASKS FOR", "ABOUT", "WHY"),
         right=("PLACE",),
         less_wanted=("PROJECT", "WHAT"),
     )
@@ -183,7 +184,7 @@ def queue_table(queue: list[QueueEntry]) -> RenderableType:
         asked = f"{format_milli(entry.milli)}" if entry.milli else f"{entry.mib} MiB"
         lines.add(
             str(entry.place),
-            show.ask_name(entry.id) or "-",
+            show.request_name(entry.id) or "-",
             entry.user,
             entry.project or "-",
             entry.label or entry.holder or "-",

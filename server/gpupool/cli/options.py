@@ -84,4 +84,5 @@ OnBehalfOf = Annotated[
 
 
 def client(endpoint: str | None, token_file: Path | None) -> PoolClient:
+    """A connection to the pool; None: the endpoint and the token of the environment or the configuration."""
     return PoolClient(endpoint, token_file)

@@ -55,7 +55,7 @@ def set_(
     ] = None,
     largest: Annotated[
         str | None,
-        typer.Option(metavar="GPUS|none", help="The most that one ask may be for.", show_default=False),
+        typer.Option(metavar="GPUS|none", help="The most that one request may be for.", show_default=False),
     ] = None,
     gpu_hours: Annotated[
         str | None,
@@ -73,7 +73,7 @@ def set_(
     token_file: TokenFile = None,
     json: Json = False,
 ) -> None:
-    """Limit a user, or change what is named of the limit. For administrators. It counts from the next ask on.
+    """Limit a user, or change what is named of the limit. For administrators. It counts from the next request on.
 
     \b
     Examples:
@@ -148,7 +148,7 @@ def _sentence(limit: LimitSettings) -> str:
     if limit.shares is not None:
         parts.append(f"{limit.shares} shares at a time")
     if limit.largest_milli is not None:
-        parts.append(f"{quantities.gpus(limit.largest_milli)} GPUs in one ask")
+        parts.append(f"{quantities.gpus(limit.largest_milli)} GPUs in one request")
     if limit.gpu_seconds is not None:
         parts.append(f"{limit.gpu_seconds / 3600:g} GPU hours in {show.seconds(limit.window_seconds)}")
     return "at most " + ", ".join(parts) if parts else "no limit"
@@ -161,8 +161,10 @@ def _plain(limit: LimitStatus) -> dict[str, Any]:
 
 
 def _table(found: list[LimitStatus]) -> RenderableType:
-    columns = ("HELD", "OF", "SHARES", "OF ", "LARGEST ASK", "GPU HOURS", "OF  ", "STARTS ANEW IN")
-    lines = show.table("USER", *columns, "FROM", right=columns, less_wanted=("STARTS ANEW IN", "LARGEST ASK"))
+    columns = ("HELD", "OF", "SHARES", "OF ", "LARGEST REQUEST", "GPU HOURS", "OF  ", "STARTS ANEW IN")
+    lines = show.table(
+        "USER", *columns, "FROM", right=columns, less_wanted=("STARTS ANEW IN", "LARGEST REQUEST")
+    )
     for limit in found:
         settings = limit.settings
         hours = None if settings.gpu_seconds is None else settings.gpu_seconds / 3600

@@ -91,7 +91,7 @@ def _tell(again: Replay, *, what_if: bool) -> None:
     print(f"step {again.number} of {at}: {type(again.event).__name__}")
     print(
         f"before: {len(state.nodes)} node(s), {len(state.devices)} device(s), {len(holding)} lease(s) that hold "
-        f"{milli} milli-GPU, {len(state.asks)} waiting"
+        f"{milli} milli-GPU, {len(state.requests)} waiting"
     )
     lines = show.table("", "WHAT", "LEASE", "USER", "WHY")
     for line in again.recorded:

@@ -208,8 +208,10 @@ def _stats_table(found: PoolStats) -> show.Lines:
     lines.add("held", _gpus(found.held_milli), f"by {found.leases} lease(s)")
     lines.add("free", _gpus(found.free_milli), "of GPUs that take new shares")
     lines.add("parked", str(found.parked_sessions), "session(s) without a GPU")
-    oldest = f", the first for {show.seconds(found.oldest_wait_seconds)}" if found.waiting_asks else ""
-    lines.add("waiting", str(found.waiting_asks), f"ask(s) for {_gpus(found.waiting_milli)} GPUs{oldest}")
+    oldest = f", the first for {show.seconds(found.oldest_wait_seconds)}" if found.waiting_requests else ""
+    lines.add(
+        "waiting", str(found.waiting_requests), f"request(s) for {_gpus(found.waiting_milli)} GPUs{oldest}"
+    )
     window = f"in the last {show.seconds(found.to_unix - found.from_unix)}"
     part = f"{100 * found.milli_ms / found.capacity_milli_ms:.1f} %" if found.capacity_milli_ms else "-"
     lines.add(
@@ -219,7 +221,7 @@ def _stats_table(found: PoolStats) -> show.Lines:
     lines.add(
         "granted",
         str(found.granted),
-        f"{found.granted / hours:.1f} an hour; {found.queued} ask(s) had to wait",
+        f"{found.granted / hours:.1f} an hour; {found.queued} request(s) had to wait",
     )
     for name, seconds in (
         ("wait, half of them", found.wait_p50_seconds),

@@ -31,6 +31,7 @@ def takes_request(
     Args:
         wait: how long it waits in the queue unless it is told.
         without: fields that make no sense for it.
+        record: the record whose options these are.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -91,7 +92,7 @@ def _made(said: dict[str, Any], rows: Collection[Option], record: type[GpuReques
 
 
 def _parameter(row: Option, wait: str | None) -> inspect.Parameter:
-    """typer's parameter for a row. What is not given is None: the record has the defaults."""
+    """Typer's parameter for a row. What is not given is None: the record has the defaults."""
     default = wait if row.field == "wait_seconds" else None
     more: dict[str, Any] = {"help": f"{row.help[:1].upper()}{row.help[1:]}.", "show_default": bool(default)}
     if row.switch:

@@ -25,7 +25,7 @@ from gpupool.client.program.session import ProgramSession, Wanted
 from gpupool.client.program.words import COMMAND_WORDS
 from gpupool.client.refused_memory import larger_share, left_beside
 from gpupool.client.session.shell import AttachRefusedError
-from gpupool.client.types import Ask
+from gpupool.client.types import LeaseRequest
 from gpupool.request.gpu_request import GpuRequest
 
 NOT_EXECUTABLE: Final = 126
@@ -63,7 +63,7 @@ async def run_command(options: RunOptions) -> int:
 
 
 async def _run_in(directory: Path, pool: PoolClient, options: RunOptions, relay: SignalRelay) -> int:
-    ask = Ask.of(
+    request = LeaseRequest.of(
         options.request,
         on_behalf_of=options.on_behalf_of,
         label=" ".join(options.command)[:80],
@@ -72,7 +72,7 @@ async def _run_in(directory: Path, pool: PoolClient, options: RunOptions, relay:
     session = ProgramSession(
         pool,
         directory,
-        holder=ask.holder,
+        holder=request.holder,
         interval=float(os.environ.get("GPUPOOL_RENEW_SECONDS", RENEW_SECONDS)),
         say=say,
         say_place=say_queued,
@@ -83,7 +83,7 @@ async def _run_in(directory: Path, pool: PoolClient, options: RunOptions, relay:
     async with session:
         waiting = asyncio.ensure_future(
             session.attach(
-                Wanted(ask, hold=True, wait_seconds=options.request.patience), say_queued, by="command"
+                Wanted(request, hold=True, wait_seconds=options.request.patience), say_queued, by="command"
             )
         )
         relay.cancels(waiting)

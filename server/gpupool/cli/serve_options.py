@@ -52,12 +52,17 @@ ShowUsers = Annotated[
     bool,
     typer.Option(
         "--show-users/--hide-users",
-        help="Whether users see whose the other shares and asks are. What others call their notebooks they never see.",
+        help="Whether users see whose the other shares and requests are. What others call their notebooks they never see.",
     ),
 ]
 
 
 def tls_files(certificate: Path | None, key: Path | None) -> TlsFiles | None:
+    """Both files, or None without TLS.
+
+    Raises:
+        typer.BadParameter: only one of them is given.
+    """
     from gpupool.pool.access.tls_files import TlsFiles
 
     if certificate is not None and key is not None:
@@ -68,6 +73,11 @@ def tls_files(certificate: Path | None, key: Path | None) -> TlsFiles | None:
 
 
 def hub_options(api_url: str | None, believed: float, grace: float) -> HubOptions | None:
+    """What the pool is told of the Hub; None without one. Times are seconds.
+
+    Raises:
+        typer.BadParameter: `believed` is below one second.
+    """
     from gpupool.pool.access.hub import HubOptions
     from gpupool.pool.access.hub_cache import HubTimes
 

@@ -164,7 +164,7 @@ def serve(
     consolidate: Annotated[
         Consolidation,
         typer.Option(
-            help="Who goes on elsewhere, with notice, for an ask that fits nowhere: idle, whose session computes nothing or "
+            help="Who goes on elsewhere, with notice, for a request that fits nowhere: idle, whose session computes nothing or "
             "who is above what is deserved; any, also who computes; off, nobody. Guaranteed shares never do."
         ),
     ] = Consolidation.IDLE,
@@ -346,7 +346,7 @@ def node(
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="Something about this machine that asks can filter by: --filter label.NAME=VALUE. Several times.",
+            help="Something about this machine that requests can filter by: --filter label.NAME=VALUE. Several times.",
             show_default=False,
         ),
     ] = None,

@@ -109,6 +109,7 @@ class Lines:
 
 
 def coloured(text: str, colour: str = "") -> Text:
+    """What others wrote, without what a terminal would obey."""
     return Text(printable(text), style=colour)
 
 
@@ -161,9 +162,9 @@ def session_busy(session: SessionInfo) -> str:
     return percent(session.usage.busy / max(1, len(session.device_ids)))
 
 
-def ask_name(ask_id: str) -> str:
-    """What people type for an ask: the beginning of the key in its id, which has its user before that."""
-    return ask_id.rpartition("\n")[2][:12]
+def request_name(request_id: str) -> str:
+    """What people type for a request: the beginning of the key in its id, which has its user before that."""
+    return request_id.rpartition("\n")[2][:12]
 
 
 def some(names: Sequence[str], most: int = 4) -> str:
@@ -175,10 +176,12 @@ def some(names: Sequence[str], most: int = 4) -> str:
 
 
 def mib(amount: int) -> str:
+    """An amount of memory, always in MiB: columns compare better so."""
     return f"{amount} MiB"
 
 
 def used(device: Device) -> str:
+    """Memory in use and in all, MiB."""
     return f"{device.used_bytes // MIB} / {device.total_mib} MiB"
 
 
@@ -197,4 +200,5 @@ def seconds(amount: float | None) -> str:
 
 
 def until(unix: float | None) -> str:
+    """The time that is left, ``-`` without an end; never negative."""
     return "-" if unix is None else seconds(max(0.0, unix - time.time()))

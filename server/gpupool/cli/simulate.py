@@ -26,7 +26,7 @@ def simulate(
     trace: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="A list of asks (CSV), or a ledger or a backup, whose past is the list."
+            metavar="FILE", help="A list of requests (CSV), or a ledger or a backup, whose past is the list."
         ),
     ],
     devices: Annotated[
@@ -51,7 +51,7 @@ def simulate(
     ] = None,
     consolidate: Annotated[
         Consolidation,
-        typer.Option(help="Who goes on elsewhere for an ask that fits nowhere, as of `gpupool serve`."),
+        typer.Option(help="Who goes on elsewhere for a request that fits nowhere, as of `gpupool serve`."),
     ] = Consolidation.IDLE,
     quota: Annotated[
         list[str] | None,
@@ -72,15 +72,15 @@ def simulate(
     whole: Annotated[bool, typer.Option("--whole", help="A whole device for every share.")] = False,
     json: Json = False,
 ) -> None:
-    """Show what would have happened: the asks of a file, or of this pool's past, on a pool of your choice.
+    """Show what would have happened: the requests of a file, or of this pool's past, on a pool of your choice.
 
     The pool is the real one; its nodes and its time are simulated, so a month takes minutes. A list has the columns
     at,share,seconds and, if wanted, user,project,count,kind,priority: who asks when for how much, and works how long.
 
     \b
     Examples:
-      gpupool simulate asks.csv --devices 16
-      gpupool simulate asks.csv --project research=6,weight=3 --project teaching=2,limit=4
+      gpupool simulate requests.csv --devices 16
+      gpupool simulate requests.csv --project research=6,weight=3 --project teaching=2,limit=4
       gpupool simulate ~/.local/state/gpupool/pool.sqlite --devices 12 --quota '*=2'
     """
     projects = tuple(_project(text) for text in project or ())
@@ -98,13 +98,13 @@ def simulate(
         shapes = nodes_of(devices or _DEVICES, per_node, device_memory * 1024)
         if is_ledger(trace):
             past = read_history(trace)
-            asks = past.trace
+            requests = past.trace
             if devices is None and past.nodes:
                 shapes = past.nodes
             projects = projects or past.projects
             limits = limits or past.limits
         else:
-            asks = replay_trace.read(trace)
+            requests = replay_trace.read(trace)
         rules = Rules(
             policy=policy or DEFAULT_POLICY,
             consolidate=consolidate,
@@ -113,7 +113,7 @@ def simulate(
             hints=hints,
             patience=seconds,
         )
-        figures = simulation.simulate(asks, shapes, rules, whole=whole)
+        figures = simulation.simulate(requests, shapes, rules, whole=whole)
     if json:
         show.as_json(figures)
     else:

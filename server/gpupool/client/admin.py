@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from gpupool.client import convert
 from gpupool.client.pool import PoolClient
 from gpupool.client.services import Services
-from gpupool.client.types import Ask, ExplainAnswer, LogLine, Meter, Node, Token
+from gpupool.client.types import ExplainAnswer, LeaseRequest, LogLine, Meter, Node, Token
 from gpupool.proto import pool_pb2
 
 
@@ -46,17 +46,17 @@ class AdminClient:
         answer = await self._pool.call("Administration", "OpenMeter", pool_pb2.OpenMeterRequest(node=node))
         return Meter(answer.address, answer.ticket, answer.seconds)
 
-    async def explain_ask(self, ask_id: str) -> ExplainAnswer:
-        """Why an ask waits; ``ask_id`` is that of its entry in the queue."""
-        return await self._explain(pool_pb2.ExplainRequest(ask_id=ask_id))
+    async def explain_request(self, request_id: str) -> ExplainAnswer:
+        """Why a request waits; ``ask_id`` is that of its entry in the queue."""
+        return await self._explain(pool_pb2.ExplainRequest(request_id=request_id))
 
     async def explain_lease(self, lease_id: str) -> ExplainAnswer:
         """What a lease may expect."""
         return await self._explain(pool_pb2.ExplainRequest(lease_id=lease_id))
 
-    async def explain_wish(self, ask: Ask) -> ExplainAnswer:
-        """What would be said to ``ask`` now; nothing is granted, and nothing waits."""
-        return await self._explain(pool_pb2.ExplainRequest(wish=convert.lease_request(ask, 0.0)))
+    async def explain_wish(self, request: LeaseRequest) -> ExplainAnswer:
+        """What would be said to ``request`` now; nothing is granted, and nothing waits."""
+        return await self._explain(pool_pb2.ExplainRequest(wish=convert.lease_request(request, 0.0)))
 
     async def tokens(self) -> list[Token]:
         """All tokens of the pool, oldest first, revoked ones too. For administrators."""

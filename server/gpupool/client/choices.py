@@ -1,6 +1,6 @@
-"""What an ask can name in this pool: the projects of a user, kinds of GPUs, nodes, labels, node pools.
+"""What a request can name in this pool: the projects of a user, kinds of GPUs, nodes, labels, node pools.
 
-For completion: whoever writes an ask is offered what exists. Nothing here decides; the pool does, when it is asked.
+For completion: whoever writes a request is offered what exists. Nothing here decides; the pool does, when it is asked.
 """
 
 from __future__ import annotations

@@ -10,20 +10,20 @@ from gpupool.proto import pool_pb2
 from gpupool.proto.sentences import from_message
 from gpupool.request.forms import command_line, message_fields, of_message
 
-#: What an ask says besides its request.
+#: What a request says besides its request.
 _ENVELOPE: Final = ("session_id", "on_behalf_of", "label", "holder", "reservation", "idempotency_key")
 
 # Messages are typed Any: the generated classes carry no reliable annotations across
 # the protobuf versions that are supported.
 
 
-def lease_request(ask: types.Ask, wait_seconds: float) -> Any:
-    """The message of an ask; ``wait_seconds`` below 0: without limit."""
+def lease_request(request: types.LeaseRequest, wait_seconds: float) -> Any:
+    """The message of a request; ``wait_seconds`` below 0: without limit."""
     fields = pool_pb2.RequestLease.DESCRIPTOR.fields_by_name
     return pool_pb2.RequestLease(
-        **message_fields(ask, fields)
+        **message_fields(request, fields)
         | {"wait_seconds": wait_seconds}
-        | {name: getattr(ask, name) for name in _ENVELOPE}
+        | {name: getattr(request, name) for name in _ENVELOPE}
     )
 
 

@@ -64,6 +64,7 @@ def private_directory(path: Path, *, tighten: bool = False) -> Path:
     machine.
 
     Args:
+        path: where; missing parents are made too.
         tighten: ``path`` is nobody's but this program's, so close it when it is open to others.
 
     Raises:

@@ -23,7 +23,8 @@ def hint(before: Counters, after: Counters, wall_seconds: float) -> str | None:
     """One sentence when one kind of call makes the program wait, else None.
 
     Args:
-        before: a reading of the counters; after: a later one.
+        before: a reading of the counters.
+        after: a later one.
         wall_seconds: the time between them.
     """
     asks = _difference(before.asks_by_name, after.asks_by_name)

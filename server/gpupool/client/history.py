@@ -23,7 +23,7 @@ class Amounts:
         capacity_milli_ms: what devices had; held_milli_ms: what leases held; used_milli_ms: device time as measured.
         idle_milli_ms: held and not used, minute by minute and session by session.
         memory_mib_ms: memory of sessions on devices, parked ones included.
-        waiting_ask_ms: how many asks waited, times milliseconds; waiting_milli_ms: what they waited for.
+        waiting_request_ms: how many requests waited, times milliseconds; waiting_milli_ms: what they waited for.
     """
 
     covered_ms: int
@@ -37,7 +37,7 @@ class Amounts:
     to_device_bytes: int
     from_device_bytes: int
     waiting_milli_ms: int
-    waiting_ask_ms: int
+    waiting_request_ms: int
 
     def mean(self, name: str) -> float | None:
         """The sum `name` over the time that was looked at: milli-GPU, MiB or asks; None: nobody looked."""
@@ -59,8 +59,10 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A part of what the series is of. `name` is ``(others)`` for those whose names are not shown; `user` and `label` are of
-    a client."""
+    """A part of what the series is of.
+
+    `name` is ``(others)`` for those whose names are not shown; `user` and `label` are of a client.
+    """
 
     name: str
     user: str
@@ -100,7 +102,9 @@ class History:
         """What was held and used between two moments.
 
         Args:
-            view: one of `VIEWS`; name: of what, empty: of all together.
+            view: one of `VIEWS`.
+            name: of what; empty: of all together.
+            from_unix: the beginning, seconds since 1970.
             to_unix: 0: now.
             points: at most so many; 0: 200.
             by: one of `MEMBERS`; empty: no members.

@@ -32,12 +32,12 @@ from gpupool.client.endpoint import open_channel, read_token, resolve_endpoint
 from gpupool.client.errors import PoolRefusedError, PoolUnavailableError, QueueTimeoutError
 from gpupool.client.services import CALL_SECONDS
 from gpupool.client.types import (
-    Ask,
     Caller,
     Device,
     Grant,
     HealthReport,
     Lease,
+    LeaseRequest,
     LeaseStatus,
     QueueEntry,
     QueuePlace,
@@ -49,7 +49,7 @@ from gpupool.shares import Share
 
 #: How long ordinary calls are repeated while the pool cannot be reached, seconds.
 RETRY_SECONDS: Final = 2.0
-#: How long an ask that already waits in the queue rides out a pool restart, seconds.
+#: How long a request that already waits in the queue rides out a pool restart, seconds.
 REQUEUE_SECONDS: Final = 30.0
 #: What a worker's start may take beyond the wait in the queue, seconds: memory may have to be moved away
 #: first, and the session's own brought from another node.
@@ -129,7 +129,7 @@ class PoolClient:
 
     async def request(
         self,
-        ask: Ask,
+        request: LeaseRequest,
         *,
         on_queued: Callable[[QueuePlace], None] | None = None,
         wait_seconds: float | None = None,
@@ -152,7 +152,7 @@ class PoolClient:
             try:
                 metadata = await self._credentials.metadata()
                 async with self._credentials.kept_good():
-                    async for event in self._call_request(ask, remaining, metadata):
+                    async for event in self._call_request(request, remaining, metadata):
                         refused, broken_since = False, None
                         kind = event.WhichOneof("event")
                         if kind == "queued":
@@ -178,8 +178,8 @@ class PoolClient:
                     self._raise(error)
                 await asyncio.sleep(0.25)
 
-    def _call_request(self, ask: Ask, remaining: float | None, metadata: Metadata) -> Any:
-        message = convert.lease_request(ask, -1.0 if remaining is None else remaining)
+    def _call_request(self, request: LeaseRequest, remaining: float | None, metadata: Metadata) -> Any:
+        message = convert.lease_request(request, -1.0 if remaining is None else remaining)
         deadline = None if remaining is None else remaining + START_SECONDS
         return self._stub.Request(message, timeout=deadline, metadata=metadata)
 

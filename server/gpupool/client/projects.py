@@ -59,7 +59,7 @@ class ProjectStatus:
 class ProjectList:
     """The whole tree, parents before children, and what an administrator should know of it.
 
-    `default_path`: what an ask without a project counts against; empty: such an ask is refused.
+    `default_path`: what a request without a project counts against; empty: such a request is refused.
     """
 
     projects: tuple[ProjectStatus, ...]
@@ -75,7 +75,7 @@ class LimitSettings:
     Attributes:
         milli: sum of milli-GPU at a time.
         shares: number of device shares at a time.
-        largest_milli: milli-GPU of one ask.
+        largest_milli: milli-GPU of one request.
         gpu_seconds: in `window_seconds`, counted from the first use.
     """
 
@@ -141,6 +141,7 @@ class ProjectsClient:
         """Makes a project, or changes what is named of it; what others change of the rest meanwhile stays.
 
         Args:
+            path: its path, such as ``research/vision``.
             changes: values by names of :class:`ProjectSettings`' fields.
 
         Raises:
@@ -183,6 +184,7 @@ class ProjectsClient:
         """Limits a user, or changes what is named of the limit; what others change of the rest meanwhile stays.
 
         Args:
+            user: their name; ``*``: all who have no limit of their own.
             changes: values by names of :class:`LimitSettings`' fields.
 
         Raises:

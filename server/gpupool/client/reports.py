@@ -26,7 +26,7 @@ class UsageRow:
         leases: how many there were in it; one on several nodes counts on each.
         deserved_milli_ms: what the project deserved meanwhile, in rows by project and time; else 0.
         capacity_milli_ms: what devices had, in rows by device, node and time; else 0.
-        waiting_milli_ms: what asks waited for, in rows by user, project and time; else 0.
+        waiting_milli_ms: what requests waited for, in rows by user, project and time; else 0.
     """
 
     user: str
@@ -61,10 +61,10 @@ class PoolStats:
 
     Attributes:
         capacity_milli: of the devices that nodes offer; free_milli: of those that take new shares.
-        milli_ms: what leases held in that time; capacity_milli_ms: what devices had; waiting_milli_ms: what asks
+        milli_ms: what leases held in that time; capacity_milli_ms: what devices had; waiting_milli_ms: what requests
             waited for.
-        queued: asks that were not served at once.
-        wait_p50_seconds: what half of the granted asks had waited at most, by nearest rank.
+        queued: requests that were not served at once.
+        wait_p50_seconds: what half of the granted requests had waited at most, by nearest rank.
     """
 
     from_unix: float
@@ -74,7 +74,7 @@ class PoolStats:
     free_milli: int
     leases: int
     parked_sessions: int
-    waiting_asks: int
+    waiting_requests: int
     waiting_milli: int
     oldest_wait_seconds: float
     milli_ms: int
@@ -119,7 +119,11 @@ class Reports:
         """What was used between two moments, by some of ``user project device node hour day``.
 
         Args:
-            user: only of this one. project: only of this one and those below it.
+            from_unix: the beginning, seconds since 1970.
+            to_unix: the end; 0: now.
+            by: groups, each one of those words; empty: one row for all.
+            user: only of this one; empty: of all.
+            project: only of this one and those below it; empty: of all.
 
         Raises:
             PoolRefusedError: the time or a group makes no sense, or another's use is asked for.

@@ -70,6 +70,9 @@ async def hand_over(
 
     Args:
         release: of the pool: lease id, reason.
+        file: the session file, by which the process says that it is done.
+        lease_id: the lease that ends.
+        notice: why it ends, and when at the latest.
         generation: of the session file that says ``waiting``.
     """
     until = time.monotonic() + notice.seconds_left

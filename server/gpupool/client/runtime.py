@@ -235,8 +235,10 @@ def last_message() -> str:
 
 
 def tell_refusals(on: bool) -> None:
-    """Whether this process tells its user itself why calls of the main thread were refused: then the runtime does not
-    write it to standard error, and :func:`take_refusal` has it."""
+    """Whether this process tells its user itself why calls of the main thread were refused.
+
+    Then the runtime does not write it to standard error, and :func:`take_refusal` has it.
+    """
     if on:
         os.environ[_TOLD_BY] = str(os.getpid())
     else:

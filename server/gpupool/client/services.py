@@ -15,6 +15,9 @@ class Services(Protocol):
         """One call of a service of ``gpupool.v1``, for the classes that know its messages.
 
         Args:
+            service: its name in the proto file, such as ``Pool``.
+            name: the method.
+            message: its request.
             seconds: deadline of the call.
 
         Raises:

@@ -14,7 +14,7 @@ from gpupool.shares import Share
 
 
 @dataclass(frozen=True, slots=True)
-class Ask(GpuRequest):
+class LeaseRequest(GpuRequest):
     """A request as the pool takes it: who asks, for what, and how it is told from others.
 
     Attributes:
@@ -64,7 +64,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Help:
-    """What would help an ask.
+    """What would help a request.
 
     Attributes:
         arguments: of ``gpupool request``, for what would be granted now; empty: it is not a matter of asking otherwise.
@@ -80,7 +80,7 @@ class Help:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why an ask waits or was refused: ``sentence`` is complete and for people, the rest the same for programs.
+    """Why a request waits or was refused: ``sentence`` is complete and for people, the rest the same for programs.
 
     Attributes:
         reason: an id: those of refusals, ``turn`` (others are before it), ``notice`` (room is being asked back).
@@ -113,7 +113,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class QueuePlace:
-    """Where an ask waits: ``place`` 1 is next; ``eta_seconds`` None is unknown."""
+    """Where a request waits: ``place`` 1 is next; ``eta_seconds`` None is unknown."""
 
     place: int
     reason: str
@@ -307,7 +307,7 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class QueueEntry:
-    """An ask that waits; ``id`` names it for ``gpupool explain``, ``wants`` are the devices kept for it."""
+    """A request that waits; ``id`` names it for ``gpupool explain``, ``wants`` are the devices kept for it."""
 
     place: int
     user: str
@@ -351,8 +351,10 @@ class HealthReport:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A machine that lends GPUs; ``address`` is what kernels dial, ``park_memory_free_mib`` of ``park_memory_mib``
-    is left for parked sessions."""
+    """A machine that lends GPUs.
+
+    ``address`` is what kernels dial; ``park_memory_free_mib`` of ``park_memory_mib`` is left for parked sessions.
+    """
 
     name: str
     connected: bool
@@ -390,7 +392,7 @@ class Meter:
 
 @dataclass(frozen=True, slots=True)
 class ExplainAnswer:
-    """What is, or would be, said to an ask; ``shares``: where it is, or would be, placed."""
+    """What is, or would be, said to a request; ``shares``: where it is, or would be, placed."""
 
     granted: bool
     explanation: Explanation

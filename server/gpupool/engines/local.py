@@ -390,8 +390,10 @@ class LocalEngine:
         return useful
 
     async def record(self, session: str, epoch: int, devices: tuple[DeviceGrant, ...]) -> None:
-        """Stores the lease that a running worker is about to get, so that an adopted worker is
-        known by its current epoch and shares. To be called before the worker is told."""
+        """Stores the lease that a running worker is about to get. To be called before the worker is told.
+
+        So an adopted worker is known by its current epoch and shares.
+        """
         worker = self._workers.get(session)
         if worker is not None and not worker.ended.is_set():
             worker.stored = replace(worker.stored, epoch=epoch, devices=devices)

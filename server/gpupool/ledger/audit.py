@@ -46,9 +46,9 @@ class Decisions:
     """What was decided in a time.
 
     Attributes:
-        granted, queued, cancelled: how many asks; of a lease on several nodes the whole counts once.
+        granted, queued, cancelled: how many requests; of a lease on several nodes the whole counts once.
         refused: by reason; ended: leases by reason.
-        waits: seconds that each granted ask had waited, in ascending order.
+        waits: seconds that each granted request had waited, in ascending order.
         held_seconds: how long the leases lasted that ended, added up.
     """
 
@@ -61,7 +61,7 @@ class Decisions:
     held_seconds: float = 0.0
 
     def wait(self, part: float) -> float | None:
-        """The wait that `part` (0…1) of the granted asks did not exceed, by nearest rank; None: none was granted."""
+        """The wait that `part` (0…1) of the granted requests did not exceed, by nearest rank; None: none was granted."""
         if not self.waits:
             return None
         return self.waits[max(0, math.ceil(part * len(self.waits)) - 1)]

@@ -78,6 +78,7 @@ def database_at(where: Path | str, *, exclusive: bool) -> Database:
     """The database that is named: a path, or a URL ``postgresql+psycopg://…``.
 
     Args:
+        where: the path or the URL.
         exclusive: for the server, which must be the only one that stores steps. A file is kept so by the lock of the
             pool's home.
 

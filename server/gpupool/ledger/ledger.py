@@ -122,9 +122,13 @@ class Ledger:
         Returns whether there was anything durable to write.
 
         Args:
+            state: the state, with the changes that its tables noted.
+            journal: the lines that are told of it.
+            now: the pool's boot-time clock, seconds.
             event: what made the change.
-            memory: what the machine remembered before it (`pool.machine_memory`), and `lesson` what its policy had
-                learned. A step without these can be rebuilt, but not replayed.
+            memory: what the machine remembered before it (`pool.machine_memory`). A step without it can be rebuilt, but
+                not replayed.
+            lesson: what the placement policy had learned before it.
 
         Raises:
             LedgerError: nothing was written; the caller must roll the state back.
@@ -294,6 +298,7 @@ class _Group:
 
 
 def journal_row(line: Journal, at_unix: float, step: int) -> rows.Row:
+    """A line of the journal as it is stored; `at_unix` in seconds, `step` the number of the step that wrote it."""
     return {
         "at_unix": at_unix,
         "kind": line.kind,

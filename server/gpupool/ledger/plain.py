@@ -14,16 +14,16 @@ from functools import cache
 from typing import Any, Final
 
 from gpupool.model import events
-from gpupool.model.state import AskRecord, DeviceRecord, SessionRecord, Usage
+from gpupool.model.state import DeviceRecord, RequestRecord, SessionRecord, Usage
 from gpupool.scheduler.model import Decision
 from gpupool.sentences import NOTHING, Sentence
 
-#: Fields that are not recorded. Of an ask: what the next look at the queue says again. Of a worker's counters:
+#: Fields that are not recorded. Of a request: what the next look at the queue says again. Of a worker's counters:
 #: those that no rule of the pool reads (`tests/unit/test_ledger_steps.py` holds them to that).
 LEFT_OUT: Final[Mapping[type, frozenset[str]]] = {
     SessionRecord: frozenset({"token"}),
-    AskRecord: frozenset({"place", "said", "eta"}),
-    # Of why an ask waits, what the queue goes by; the rest is said anew.
+    RequestRecord: frozenset({"place", "said", "eta"}),
+    # Of why a request waits, what the queue goes by; the rest is said anew.
     Decision: frozenset({"shares", "said", "wants", "to_disk", "facts", "helps"}),
     Usage: frozenset(
         {
@@ -50,7 +50,7 @@ _PLACEHOLDERS: Final[Mapping[tuple[type, str], Any]] = {
     (SessionRecord, "token"): "",
     (Decision, "said"): NOTHING,
 }
-#: What the waiter of an ask was told last is left out; that he was told something is not.
+#: What the waiter of a request was told last is left out; that he was told something is not.
 TOLD: Final = (0, None)
 
 Plain = Any
@@ -73,7 +73,7 @@ def _fields(kind: type[Any]) -> tuple[_Field, ...]:
             field.name,
             field.default if field.default_factory is dataclasses.MISSING else field.default_factory(),
             INTERNED.get(kind) == field.name,
-            kind is AskRecord and field.name == "told",
+            kind is RequestRecord and field.name == "told",
         )
         for field in dataclasses.fields(kind)
         if field.name not in out

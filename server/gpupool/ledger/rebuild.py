@@ -37,6 +37,7 @@ def replayed(lot: Iterable[RecordedStep], text: Callable[[str], str], *, last_ev
     """The state after the last of these steps, of which the first is a checkpoint. Pure.
 
     Args:
+        lot: the steps, without a gap.
         text: gives long texts by their SHA-256.
         last_event: False: before the last step's event, with all that skipped steps changed until then.
 

@@ -13,12 +13,12 @@ from typing import Any, Final
 from gpupool.ledger import plain
 from gpupool.model.state import (
     AccountRecord,
-    AskRecord,
     DeviceRecord,
     LeaseRecord,
     LimitRecord,
     NodeRecord,
     ProjectRecord,
+    RequestRecord,
     SessionRecord,
     State,
 )
@@ -31,7 +31,7 @@ RECORDED: Final[Mapping[str, type]] = {
     "devices": DeviceRecord,
     "sessions": SessionRecord,
     "leases": LeaseRecord,
-    "asks": AskRecord,
+    "requests": RequestRecord,
     "projects": ProjectRecord,
     "limits": LimitRecord,
     "accounts": AccountRecord,
@@ -43,6 +43,7 @@ Written = dict[str, dict[str, Any]]
 
 
 def tables(state: State) -> Iterator[tuple[str, Table[Any]]]:
+    """The recorded tables, in the order of `RECORDED`."""
     for name in RECORDED:
         yield name, getattr(state, name)
 

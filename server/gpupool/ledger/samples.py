@@ -75,7 +75,9 @@ def held(connection: Connection, from_ms: int, to_ms: int, now_ms: int) -> Held:
     """What the ledger knows of the time from `from_ms` to `to_ms`, exactly."""
     time = Selection(from_ms, to_ms)
     return Held(
-        _leases(connection, time, now_ms), _devices(connection, time, now_ms), _asks(connection, time, now_ms)
+        _leases(connection, time, now_ms),
+        _devices(connection, time, now_ms),
+        _requests(connection, time, now_ms),
     )
 
 
@@ -193,14 +195,16 @@ def _devices(connection: Connection, time: Selection, now_ms: int) -> dict[Subje
     }
 
 
-def _asks(connection: Connection, time: Selection, now_ms: int) -> dict[Subject, Amounts]:
+def _requests(connection: Connection, time: Selection, now_ms: int) -> dict[Subject, Amounts]:
     pieces = pieces_of(waits, time, now_ms)
     length = pieces.c.until - pieces.c.since
     keys = (pieces.c.user, pieces.c.project)
     query = select(*keys, func.sum(pieces.c.milli * length), func.sum(length)).group_by(*keys)
     return {
-        Subject(user=user, project=project): Amounts(waiting_milli_ms=int(milli), waiting_ask_ms=int(asks))
-        for user, project, milli, asks in connection.execute(query)
+        Subject(user=user, project=project): Amounts(
+            waiting_milli_ms=int(milli), waiting_request_ms=int(requests)
+        )
+        for user, project, milli, requests in connection.execute(query)
     }
 
 

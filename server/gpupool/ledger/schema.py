@@ -126,7 +126,7 @@ leases = Table(
     Column("project", String, nullable=False, server_default="default"),
     Column("kind", String, nullable=False, server_default="interactive"),
     Column("priority", Integer, nullable=False, server_default="100"),
-    # Two leases for one ask, or two with one epoch, are a bug: the database refuses them too.
+    # Two leases for one request, or two with one epoch, are a bug: the database refuses them too.
     UniqueConstraint("user", "idempotency_key"),
     UniqueConstraint("session_id", "epoch"),
 )
@@ -260,18 +260,18 @@ capacity = Table(
     Index("capacity_time", "to_ms", "from_ms"),
 )
 
-# What asks waited for, and how long.
+# What requests waited for, and how long.
 waits = Table(
     "waits",
     metadata,
     Column("number", _COUNT, primary_key=True, autoincrement=True),
-    Column("ask", String, nullable=False),
+    Column("request", String, nullable=False),
     Column("user", String, nullable=False),
     Column("project", String, nullable=False),
     Column("milli", BigInteger, nullable=False),
     Column("from_ms", BigInteger, nullable=False),
     Column("to_ms", BigInteger),
-    Index("waits_ask", "ask"),
+    Index("waits_request", "request"),
     Index("waits_time", "to_ms", "from_ms"),
 )
 

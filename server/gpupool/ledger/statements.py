@@ -68,18 +68,22 @@ def durable_writes(changes: Changes, clock: Clock) -> list[Write]:
 
 
 def journal_write(row: rows.Row) -> Write:
+    """Adds a line to the journal."""
     return _insert(schema.journal), row
 
 
 def step_write(row: rows.Row) -> Write:
+    """Adds a step."""
     return _insert(schema.steps), row
 
 
 def text_write(sha256: str, text: str) -> Write:
+    """Adds a long text; the same hash is stored once (`known_texts`)."""
     return _insert(schema.texts), {"sha256": sha256, "text": text}
 
 
 def execute(connection: Connection, writes: Iterable[Write]) -> None:
+    """Executes them in their order, within the transaction of the connection."""
     for statement, parameters in writes:
         if parameters is None:
             connection.execute(statement)

@@ -74,6 +74,7 @@ class Texts:
 
 
 def sha256_of(text: str) -> str:
+    """In hexadecimal digits, of the UTF-8 bytes."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -100,6 +101,7 @@ def pack(step: RecordedStep) -> dict[str, Any]:
 
 
 def unpack(row: Mapping[str, Any]) -> RecordedStep:
+    """A recorded step of its row, whose detail is JSON, compressed where it is long."""
     raw = bytes(row["detail"])
     # JSON of a step begins with a brace; what zlib writes never does.
     detail = json.loads(raw if raw.startswith(b"{") else zlib.decompress(raw))
@@ -117,10 +119,12 @@ def unpack(row: Mapping[str, Any]) -> RecordedStep:
 
 
 def last_number(connection: Connection) -> int:
+    """The number of the last step; 0: there is none."""
     return connection.execute(select(func.max(schema.steps.c.number))).scalar_one() or 0
 
 
 def known_texts(connection: Connection) -> set[str]:
+    """The hashes of all long texts that are stored."""
     return set(connection.execute(select(schema.texts.c.sha256)).scalars())
 
 
@@ -199,4 +203,5 @@ def prune(connection: Connection, before_unix: float, at_most: int = PRUNED_AT_O
 
 
 def event_fields(event: Any, intern: plain.Intern) -> dict[str, Any]:
+    """An event as plain values; `intern` stores long texts."""
     return plain.record(event, intern)

@@ -96,7 +96,7 @@ def there(connection: Connection, selection: Selection, now_ms: int) -> list[Usa
 
 
 def waited(connection: Connection, selection: Selection, now_ms: int) -> list[UsageRow]:
-    """What asks waited for. Groups of devices and nodes are left out: nobody knows where it would have been."""
+    """What requests waited for. Groups of devices and nodes are left out: nobody knows where it would have been."""
     by = tuple(name for name in selection.by if name not in ("device", "node"))
     asked = Selection(selection.from_ms, selection.to_ms, by, selection.user, selection.project)
     return _sums(connection, waits, asked, now_ms)

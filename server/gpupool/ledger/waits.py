@@ -1,7 +1,7 @@
 """What was asked for and not there, and for how long: what shortage is measured by.
 
-A row lasts from an ask's arrival in the queue until it is granted, refused or called off. Who is served at once leaves
-none. Asks do not outlive the pool, so a pool that starts ends what an earlier one left open.
+A row lasts from a request's arrival in the queue until it is granted, refused or called off. Who is served at once leaves
+none. Requests do not outlive the pool, so a pool that starts ends what an earlier one left open.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from sqlalchemy import Connection, func, select
 from gpupool.ledger.periods import Write, begin, end, milliseconds
 from gpupool.ledger.recorder import Changes
 from gpupool.ledger.schema import capacity, charges, journal, waits
-from gpupool.model.state import AskRecord, DeviceRecord, State
+from gpupool.model.state import DeviceRecord, RequestRecord, State
 from gpupool.shares import least_milli, usable_mib
 
 
-def milli_asked(ask: AskRecord, devices: Iterable[DeviceRecord]) -> int:
-    """Milli-GPU that `ask` wants in all."""
+def milli_asked(request: RequestRecord, devices: Iterable[DeviceRecord]) -> int:
+    """Milli-GPU that `request` wants in all."""
     sizes = (usable_mib(device.total_mib) for device in devices if device.present)
-    return least_milli(sizes, ask.milli, ask.mib, ask.count)
+    return least_milli(sizes, request.milli, request.mib, request.count)
 
 
 def writes(state: State, changes: Changes, now_ms: int) -> Iterator[Write]:
     """The statements that bring the rows up to date with what a step changed."""
-    for name, (before, after) in changes.get("asks", {}).items():
+    for name, (before, after) in changes.get("requests", {}).items():
         if before is not None and (after is None or after.project != before.project):
-            yield end(waits, {"ask": name}, now_ms)
+            yield end(waits, {"request": name}, now_ms)
         if after is not None and (before is None or after.project != before.project):
             row = {
-                "ask": name,
+                "request": name,
                 "user": after.user,
                 "project": after.project,
                 "milli": milli_asked(after, state.devices.values()),

@@ -12,6 +12,8 @@ from gpupool.scheduler.model import DEFAULT_NODE_POOL
 
 @dataclass(frozen=True, slots=True)
 class Event:
+    """Whatever happens, with its time."""
+
     now: float
 
 
@@ -54,7 +56,7 @@ class Requested(Event):
 
 @dataclass(frozen=True, slots=True)
 class Cancelled(Event):
-    """The last caller that waited for this ask went away."""
+    """The last caller that waited for this request went away."""
 
     user: str
     key: str
@@ -62,11 +64,15 @@ class Cancelled(Event):
 
 @dataclass(frozen=True, slots=True)
 class Renewed(Event):
+    """The holder of these leases is alive."""
+
     lease_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Released(Event):
+    """A holder gives a lease back; with `close_session` its session ends, too."""
+
     lease_id: str
     reason: str
     close_session: bool = False
@@ -74,6 +80,8 @@ class Released(Event):
 
 @dataclass(frozen=True, slots=True)
 class Resized(Event):
+    """A holder wants another size; exactly one of `milli` and `mib` is set, as in a request."""
+
     lease_id: str
     milli: int | None
     mib: int | None
@@ -81,6 +89,8 @@ class Resized(Event):
 
 @dataclass(frozen=True, slots=True)
 class SessionClosed(Event):
+    """A parked or live session is to end; its memory is lost."""
+
     session_id: str
     reason: str
 
@@ -95,6 +105,8 @@ class ProjectSet(Event):
 
 @dataclass(frozen=True, slots=True)
 class ProjectRemoved(Event):
+    """An administrator removes a project, which must be empty."""
+
     path: str
     by: str
 
@@ -109,6 +121,8 @@ class LimitSet(Event):
 
 @dataclass(frozen=True, slots=True)
 class LimitRemoved(Event):
+    """An administrator takes a limit away; the limit of `*` holds then, if there is one."""
+
     user: str
     by: str
 
@@ -194,6 +208,8 @@ class FromNode(Event):
 
 @dataclass(frozen=True, slots=True)
 class NodeHeartbeat(FromNode):
+    """A node is alive, and these workers run on it; `number` comes back in the answer."""
+
     number: int
     workers: tuple[ReportedWorker, ...] = ()
 
@@ -205,6 +221,8 @@ class NodeDisconnected(FromNode):
 
 @dataclass(frozen=True, slots=True)
 class WorkerStarted(FromNode):
+    """A worker serves its client at `address`, under the lease's epoch."""
+
     session_id: str
     epoch: int
     address: str

@@ -23,7 +23,7 @@ class Amounts:
         idle_milli_ms: held, but not used: see `pool.history.waste`.
         memory_mib_ms: memory of sessions that lay on devices, parked ones included.
         to_device_bytes, from_device_bytes: what programs copied.
-        waiting_milli_ms: what asks waited for; waiting_ask_ms: how many waited, times milliseconds.
+        waiting_milli_ms: what requests waited for; waiting_request_ms: how many waited, times milliseconds.
     """
 
     covered_ms: int = 0
@@ -37,7 +37,7 @@ class Amounts:
     to_device_bytes: int = 0
     from_device_bytes: int = 0
     waiting_milli_ms: int = 0
-    waiting_ask_ms: int = 0
+    waiting_request_ms: int = 0
 
     def __add__(self, other: Amounts) -> Amounts:
         return Amounts(*(getattr(self, name) + getattr(other, name) for name in AMOUNTS))
@@ -110,4 +110,4 @@ class Held:
 
     leases: Mapping[Subject, Amounts]
     devices: Mapping[Subject, Amounts]
-    asks: Mapping[Subject, Amounts]
+    requests: Mapping[Subject, Amounts]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpupool.model.state import AskRecord
+from gpupool.model.state import RequestRecord
 from gpupool.scheduler.model import Decision, PlacedShare
 from gpupool.sentences import Sentence
 
@@ -22,6 +22,8 @@ class ToNode:
 
 @dataclass(frozen=True, slots=True)
 class StartWorker(ToNode):
+    """Start a worker for a session; whoever shows `token` is its client."""
+
     epoch: int
     shares: tuple[PlacedShare, ...]
     token: str = field(repr=False)
@@ -35,17 +37,23 @@ class StartWorker(ToNode):
 
 @dataclass(frozen=True, slots=True)
 class ApplyLease(ToNode):
+    """Grant, renew or resize the lease of a running worker."""
+
     epoch: int
     shares: tuple[PlacedShare, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RevokeLease(ToNode):
+    """End the lease of a running worker; the session stays."""
+
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class StopWorker(ToNode):
+    """End a worker: what it keeps on its node is gone then."""
+
     reason: str
 
 
@@ -68,6 +76,8 @@ class LiveLease:
 
 @dataclass(frozen=True, slots=True)
 class AnswerHeartbeat:
+    """Says which leases of the node live; a worker without one fences itself."""
+
     node: str
     connection: int
     number: int
@@ -84,6 +94,8 @@ class DropNode:
 
 @dataclass(frozen=True, slots=True)
 class TellQueued:
+    """Tells a waiting caller its place and why it waits."""
+
     user: str
     key: str
     place: int
@@ -98,6 +110,8 @@ class TellQueued:
 
 @dataclass(frozen=True, slots=True)
 class TellGranted:
+    """Tells a caller that its lease is there and its worker serves."""
+
     user: str
     key: str
     lease_id: str
@@ -105,13 +119,13 @@ class TellGranted:
 
 @dataclass(frozen=True, slots=True)
 class TellRefused:
-    """`ask` and `decision`: what was decided, by the scheduler or the rules of the queue; None: nothing was."""
+    """`request` and `decision`: what was decided, by the scheduler or the rules of the queue; None: nothing was."""
 
     user: str
     key: str
     reason: str
     said: Sentence
-    ask: AskRecord | None = None
+    request: RequestRecord | None = None
     decision: Decision | None = None
 
     @property

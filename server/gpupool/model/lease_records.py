@@ -22,21 +22,21 @@ REASONS = (
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A lease will be taken back. Not stored: the ask behind it is not either.
+    """A lease will be taken back. Not stored: the request behind it is not either.
 
     Attributes:
         reason: ``reclaim``, ``preempt``, ``consolidate``, ``admin`` (its node is drained) or ``budget`` (its user's
             GPU-seconds will be used up).
         until: when.
         said: one sentence for its holder: for whom, and what becomes of it.
-        for_ask: the ask that needs the room; empty: none.
+        for_request: the request that needs the room; empty: none.
         target: where its session will go on at once; empty: it waits its turn.
     """
 
     reason: str
     until: float
     said: Sentence
-    for_ask: str = ""
+    for_request: str = ""
     target: tuple[PlacedShare, ...] = ()
 
     @property
@@ -63,7 +63,7 @@ class LeaseRecord:
     """The grant of shares to one holder.
 
     Attributes:
-        key: idempotency key of the ask it answers; unique per user.
+        key: idempotency key of the request it answers; unique per user.
         renew_by: revoked when not renewed by then; None: held without renewals. Not stored.
         covered_at: when an answered heartbeat, or the grant itself, last covered it. Not stored.
         since: when the current state began. Not stored.

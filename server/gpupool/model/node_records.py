@@ -61,4 +61,5 @@ class DeviceRecord:
 
 
 def node_of_device(device_id: str) -> str:
+    """The node in a device's id, ``<node>/<ordinal>``."""
     return device_id.rpartition("/")[0]

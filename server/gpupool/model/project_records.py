@@ -37,7 +37,7 @@ class LimitRecord:
     Attributes:
         milli: sum of milli-GPU held at a time.
         shares: number of device shares held at a time.
-        largest_milli: milli-GPU of one ask.
+        largest_milli: milli-GPU of one request.
         gpu_seconds: milli-GPU-seconds / 1000 within `window_seconds`, counted from the first use.
     """
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpupool.model.ask_records import PRIORITIES, AskRecord, key_of
 from gpupool.model.lease_records import LEASE_STATES, REASONS, LeaseRecord, Notice, Resize
 from gpupool.model.node_records import DeviceRecord, NodeRecord, node_of_device
 from gpupool.model.project_records import DEFAULT_PROJECT, AccountRecord, LimitRecord, ProjectRecord
+from gpupool.model.request_records import PRIORITIES, RequestRecord, key_of
 from gpupool.model.session_records import (
     PLACES,
     SESSION_STATES,
@@ -34,7 +34,6 @@ __all__ = [
     "SESSION_STATES",
     "WORK_STATES",
     "AccountRecord",
-    "AskRecord",
     "DeviceRecord",
     "LeaseRecord",
     "LeftWorker",
@@ -43,6 +42,7 @@ __all__ = [
     "Notice",
     "Parking",
     "ProjectRecord",
+    "RequestRecord",
     "Resize",
     "SessionRecord",
     "State",
@@ -60,7 +60,7 @@ class State:
         self.devices: Table[DeviceRecord] = Table()
         self.sessions: Table[SessionRecord] = Table()
         self.leases: Table[LeaseRecord] = Table()
-        self.asks: Table[AskRecord] = Table()
+        self.requests: Table[RequestRecord] = Table()
         self.projects: Table[ProjectRecord] = Table()
         self.limits: Table[LimitRecord] = Table()
         self.accounts: Table[AccountRecord] = Table()
@@ -120,7 +120,7 @@ class State:
             self.devices,
             self.sessions,
             self.leases,
-            self.asks,
+            self.requests,
             self.projects,
             self.limits,
             self.accounts,

@@ -12,7 +12,7 @@ from gpupool.model.index import Index, Moments, Subset
 from gpupool.scheduler.model import Decision
 
 if TYPE_CHECKING:
-    from gpupool.model.state import AccountRecord, AskRecord, LeaseRecord, SessionRecord, State
+    from gpupool.model.state import AccountRecord, LeaseRecord, RequestRecord, SessionRecord, State
 
 
 class StateIndex:
@@ -31,14 +31,14 @@ class StateIndex:
         on_disk: sessions whose memory lies on disk or goes there, by node.
         closed: sessions, by when they were closed.
         owed: asks for which room is being made.
-        wanting: asks that keep devices from later ones.
+        wanting: requests that keep devices from later ones.
         asks_of_session: by the session that is to go on.
         give_up: asks, by when nobody waits any more.
         accounts: by what they are of, ``user`` or ``project``.
     """
 
     def __init__(self, state: State) -> None:
-        leases, sessions, asks = state.leases, state.sessions, state.asks
+        leases, sessions, requests = state.leases, state.sessions, state.requests
         self.holding: Subset[LeaseRecord] = Subset(leases, lambda x: x.holds)
         self.holding_of_node: Index[LeaseRecord, str] = Index(leases, lambda x: x.node if x.holds else None)
         self.holding_of_user: Index[LeaseRecord, str] = Index(leases, lambda x: x.user if x.holds else None)
@@ -56,10 +56,10 @@ class StateIndex:
             sessions, lambda x: x.node if x.place == "image" or goes_to_disk(x) else None
         )
         self.closed: Moments[SessionRecord] = Moments(sessions, lambda x: x.closed_at)
-        self.owed: Subset[AskRecord] = Subset(asks, lambda x: is_owed(x.decision))
-        self.wanting: Subset[AskRecord] = Subset(asks, lambda x: bool(x.wants))
-        self.asks_of_session: Index[AskRecord, str] = Index(asks, lambda x: x.session_id or None)
-        self.give_up: Moments[AskRecord] = Moments(asks, lambda x: x.give_up_at)
+        self.owed: Subset[RequestRecord] = Subset(requests, lambda x: is_owed(x.decision))
+        self.wanting: Subset[RequestRecord] = Subset(requests, lambda x: bool(x.wants))
+        self.requests_of_session: Index[RequestRecord, str] = Index(requests, lambda x: x.session_id or None)
+        self.give_up: Moments[RequestRecord] = Moments(requests, lambda x: x.give_up_at)
         self.accounts: Index[AccountRecord, str] = Index(state.accounts, lambda x: x.id.partition("/")[0])
         self.all: tuple[Index[Any, Any] | Subset[Any] | Moments[Any], ...] = tuple(vars(self).values())
 
@@ -70,7 +70,7 @@ class StateIndex:
 
 
 def is_owed(decision: Decision | None) -> bool:
-    """Whether room is being made for the ask that was told so."""
+    """Whether room is being made for the request that was told so."""
     return decision is not None and (decision.reason == "notice" or bool(decision.evict))
 
 

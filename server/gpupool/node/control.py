@@ -83,11 +83,15 @@ class WorkerStats:
 
 @dataclass(frozen=True, slots=True)
 class ClientConnected:
+    """The client came, or went away."""
+
     connected: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
+    """The worker has stopped to serve because its lease was not renewed."""
+
     epoch: int
 
 
@@ -250,6 +254,9 @@ class ControlChannel:
         """Grants, renews or (with ``devices``, in the client's order) resizes a lease.
 
         Args:
+            epoch: of the lease; a lower one than the worker knows is refused.
+            deadline_ns: when it ends unless it is renewed, on the node's boot-time clock.
+            devices: what is granted; None: as before.
             onto: UUIDs (32 hex digits) of other devices than before, by the client's ordinal; only
                 where the memory is in the host.
             from_host: memory may have to be brought back: it may take up to :data:`MOVE_SECONDS`. Where

@@ -25,8 +25,11 @@ class DeviceHealth:
 
 
 class NvmlHealth(DeviceHealth):
-    """Asks NVIDIA's management library. A device that NVML lost, or whose memory has errors
-    that only a reset cures, is not lent any more; its sessions are left alone."""
+    """Asks NVIDIA's management library.
+
+    A device that NVML lost, or whose memory has errors that only a reset cures, is not lent any more; its sessions
+    are left alone.
+    """
 
     def __init__(self, nvml: Any) -> None:
         self._nvml = nvml

@@ -247,6 +247,7 @@ class Instructions:
         """Asks for its last figures, then to stop; terminates, kills; the engine's watch then tells the end.
 
         Args:
+            session: the session's id.
             at_once: it is gone within :data:`AT_ONCE_SECONDS`, whatever its devices do.
         """
         link = self.links.get(session)

@@ -21,6 +21,7 @@ class BadInstructionError(ValueError):
 
 
 def node_device(device: DeviceInventory) -> Any:
+    """A device as the pool hears of it."""
     return pool_pb2.NodeDevice(
         ordinal=device.ordinal,
         profile=device.profile,
@@ -31,6 +32,7 @@ def node_device(device: DeviceInventory) -> Any:
 
 
 def worker_report(link: WorkerLink) -> Any:
+    """What a heartbeat says of one worker; its times are seconds here and nanoseconds in the worker."""
     stats = link.stats
     return pool_pb2.WorkerReport(
         session_id=link.session,
@@ -94,6 +96,7 @@ def exited(event: WorkerExited, link: WorkerLink | None = None) -> Any:
     """A worker has ended; a status that nobody could collect is sent as 0, the reason says so.
 
     Args:
+        event: what the engine saw.
         link: what was heard of it last; None: nothing.
     """
     reason = event.reason

@@ -73,4 +73,5 @@ def worker_log(workers: Path, session: str, count: int) -> list[Line]:
 
 
 def without_secrets(text: str) -> str:
+    """Fit for others to read: no tokens, nothing that a terminal obeys, and not too long."""
     return printable(_SECRET.sub("(secret)", text)[:_MAX_TEXT])

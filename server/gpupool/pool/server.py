@@ -91,7 +91,7 @@ class ServeOptions:
         hub: the JupyterHub whose users may call, over TLS and on the socket only; None: none.
         show_users: whether users who are no admins see each other's names. What others call their notebooks they never see.
         policy: name of the placement policy, one of `gpupool.scheduler.placement.POLICIES`.
-        consolidate: which leases go on elsewhere for an ask that fits nowhere.
+        consolidate: which leases go on elsewhere for a request that fits nowhere.
         alert_percent: of a quota, from which on it counts as nearly used up.
     """
 
@@ -131,6 +131,7 @@ async def serve(
     """Serves until SIGTERM, SIGINT or `stop`; then ends streams cleanly. Leases live on in the ledger.
 
     Args:
+        options: where and with what.
         ready: called once when calls are served.
         stop: when given, signals are left to the caller.
 

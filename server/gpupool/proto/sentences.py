@@ -9,12 +9,14 @@ from gpupool.sentences import Param, Sentence
 
 
 def to_message(sentence: Sentence) -> pb.Sentence:
+    """A sentence as a message: its id and its parameters, no words."""
     return pb.Sentence(
         code=sentence.code, params={name: _to_param(value) for name, value in sentence.params.items()}
     )
 
 
 def from_message(message: Any) -> Sentence:
+    """A sentence of a message; ids that this program does not know are kept as they are."""
     return Sentence(message.code, {name: _from_param(message.params[name]) for name in message.params})
 
 

@@ -1,12 +1,11 @@
 """Placement as a pure function: no clock, no socket, no database.
 
 :func:`gpupool.scheduler.decide.decide` takes a :class:`~gpupool.scheduler.model.PoolView` and an
-:class:`~gpupool.scheduler.model.Ask` and answers with a :class:`~gpupool.scheduler.model.Decision`.
+:class:`~gpupool.scheduler.model.Request` and answers with a :class:`~gpupool.scheduler.model.Decision`.
 """
 
 from gpupool.scheduler.decide import advise, decide
 from gpupool.scheduler.model import (
-    Ask,
     Decision,
     DeviceView,
     Held,
@@ -15,10 +14,10 @@ from gpupool.scheduler.model import (
     PlacedShare,
     PoolView,
     Quota,
+    Request,
 )
 
 __all__ = [
-    "Ask",
     "Decision",
     "DeviceView",
     "Held",
@@ -27,6 +26,7 @@ __all__ = [
     "PlacedShare",
     "PoolView",
     "Quota",
+    "Request",
     "advise",
     "decide",
 ]

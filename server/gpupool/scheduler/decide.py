@@ -1,13 +1,14 @@
-"""The decision: grant, queue or refuse one ask against one state of the pool.
+"""The decision: grant, queue or refuse one request against one state of the pool.
 
 Where a share goes when there is room the placement policy says (`scheduler/placement`, by way of `scheduler/fleet.py`). When
-nothing fits, but would if memory of parked sessions left its device, the ask waits and names the sessions that are to leave
+nothing fits, but would if memory of parked sessions left its device, the request waits and names the sessions that are to leave
 (`scheduler/evict.py`). A parked session that is resumed has ways of its own (`scheduler/resume.py`).
 
 Several shares go to one node. They go to several (`scheduler/gang.py`) only when no single one has room, not even after
-parked memory has left, and the ask allows it: it says so, or leaves it to the pool and no node could ever serve it alone.
+parked memory has left, and the request allows it: it says so, or leaves it to the pool and no node could ever serve it alone.
 
-Of the node pools that an ask names the first that has room is taken, then the first where room can be made; a gang lies in one.
+Of the node pools that a request names the first that has room is taken, then the first where room can be made; a gang lies
+in one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from gpupool.scheduler.fit import above_own_quota, rooms, wait_for_eviction, wit
 from gpupool.scheduler.fleet import Candidates, Fleet
 from gpupool.scheduler.gang import decide_gang, may_span, of_one_kind, spread, spread_room
 from gpupool.scheduler.helps import advised
-from gpupool.scheduler.model import Ask, Decision, DeviceView, Outcome, PoolView
+from gpupool.scheduler.model import Decision, DeviceView, Outcome, PoolView, Request
 from gpupool.scheduler.placement.cluster import Integers
 from gpupool.scheduler.resume import decide_resume
 from gpupool.sentences import clauses
@@ -33,111 +34,121 @@ _MILLI = 1 << 32
 _NOTHING = -(1 << 62)
 
 
-def decide(pool: PoolView, ask: Ask, *, helps: bool = True) -> Decision:
-    """Grants, queues or refuses ``ask``.
+def decide(pool: PoolView, request: Request, *, helps: bool = True) -> Decision:
+    """Grants, queues or refuses ``request``.
 
     REFUSE means that waiting cannot help (too large for every device, above the user's quota by
     itself, smaller than what the resumed session keeps); QUEUE that it can.
 
     Args:
+        pool: the pool at one moment.
+        request: what is decided about.
         helps: whether to look for what would help, which takes several more decisions.
 
     Raises:
-        ValueError: the ask is malformed (not exactly one of milli and mib, count out of 1..8).
+        ValueError: the request is malformed (not exactly one of milli and mib, count out of 1..8).
     """
-    share = Share(milli=ask.milli, mib=ask.mib)
-    if not 1 <= ask.count <= MAXIMUM_DEVICES:
-        raise ValueError(f"count {ask.count} is not within 1..{MAXIMUM_DEVICES}")
-    if ask.parts:
-        decision = decide_gang(pool, ask, share)
-    elif ask.parked is not None:
-        decision = decide_resume(pool, ask, ask.parked, share)
+    share = Share(milli=request.milli, mib=request.mib)
+    if not 1 <= request.count <= MAXIMUM_DEVICES:
+        raise ValueError(f"count {request.count} is not within 1..{MAXIMUM_DEVICES}")
+    if request.parts:
+        decision = decide_gang(pool, request, share)
+    elif request.parked is not None:
+        decision = decide_resume(pool, request, request.parked, share)
     elif not pool.devices:
         decision = Decision(Outcome.QUEUE, "no-node", explain.no_devices())
     else:
-        decision = _decide_new(pool, ask, share)
-    return advise(pool, ask, decision) if helps else decision
+        decision = _decide_new(pool, request, share)
+    return advise(pool, request, decision) if helps else decision
 
 
-def advise(pool: PoolView, ask: Ask, decision: Decision) -> Decision:
+def advise(pool: PoolView, request: Request, decision: Decision) -> Decision:
     """A decision that was made in this view without helps, with them: as if it had been made with them at once."""
     if decision.outcome is Outcome.GRANT:
         return decision
-    return advised(pool, ask, decision, lambda view, other: decide(view, other, helps=False))
+    return advised(pool, request, decision, lambda view, other: decide(view, other, helps=False))
 
 
-def _decide_new(pool: PoolView, ask: Ask, share: Share) -> Decision:
+def _decide_new(pool: PoolView, request: Request, share: Share) -> Decision:
     fleet = pool.fleet
-    candidates = fleet.candidates(ask, share)
-    one_node = bool((candidates.per_row >= ask.count).any())
-    span = len(fleet.nodes) > 1 and may_span(ask, one_node)
-    kinds = of_one_kind(fleet, ask, share) if span else []
+    candidates = fleet.candidates(request, share)
+    one_node = bool((candidates.per_row >= request.count).any())
+    span = len(fleet.nodes) > 1 and may_span(request, one_node)
+    kinds = of_one_kind(fleet, request, share) if span else []
     if not one_node and not kinds:
-        return _never(pool, ask, share, span=span)
-    refusal = above_own_quota(pool, ask, share, candidates, kinds)
+        return _never(pool, request, share, span=span)
+    refusal = above_own_quota(pool, request, share, candidates, kinds)
     if refusal is not None:
         return refusal
-    wanted = [fleet.candidates(ask, share, name) for name in ask.pools] or [candidates]
-    return next(_ways(pool, ask, share, wanted, span=span), None) or _wait_for_room(
-        pool, ask, share, candidates, kinds, span=span
+    wanted = [fleet.candidates(request, share, name) for name in request.pools] or [candidates]
+    return next(_ways(pool, request, share, wanted, span=span), None) or _wait_for_room(
+        pool, request, share, candidates, kinds, span=span
     )
 
 
 def _ways(
-    pool: PoolView, ask: Ask, share: Share, wanted: Sequence[Candidates], *, span: bool
+    pool: PoolView, request: Request, share: Share, wanted: Sequence[Candidates], *, span: bool
 ) -> Iterator[Decision]:
     """What can be done, the best first. ``wanted``: by node pool, the most wanted first."""
     for candidates in wanted:
-        shares = pool.fleet.place(candidates, share, ask.count)
+        shares = pool.fleet.place(candidates, share, request.count)
         if shares is not None:
-            yield within_quota(pool, ask, shares)
+            yield within_quota(pool, request, shares)
     for candidates in wanted:
         room = min(
-            rooms(pool, candidates, share, ask.count),
+            rooms(pool, candidates, share, request.count),
             key=lambda room: (room[0].mib, room[1][0].device_id),
             default=None,
         )
         if room is not None:
-            yield wait_for_eviction(pool, ask, room)
+            yield wait_for_eviction(pool, request, room)
     if not span:
         return
-    of_pools = [of_one_kind(pool.fleet, ask, share, name) for name in ask.pools or (None,)]
+    of_pools = [of_one_kind(pool.fleet, request, share, name) for name in request.pools or (None,)]
     for kinds in of_pools:
-        shares = spread(pool, kinds, share, ask.count)
+        shares = spread(pool, kinds, share, request.count)
         if shares is not None:
-            yield within_quota(pool, ask, shares)
+            yield within_quota(pool, request, shares)
     for kinds in of_pools:
-        room = spread_room(pool, kinds, share, ask.count)
+        room = spread_room(pool, kinds, share, request.count)
         if room is not None:
-            yield wait_for_eviction(pool, ask, room)
+            yield wait_for_eviction(pool, request, room)
 
 
-def _never(pool: PoolView, ask: Ask, share: Share, *, span: bool) -> Decision:
+def _never(pool: PoolView, request: Request, share: Share, *, span: bool) -> Decision:
     """Refuses what no device could ever serve: because of what it is to be like, or because of its size."""
-    excluded = count_excluded(pool.devices, ask)
+    excluded = count_excluded(pool.devices, request)
     if excluded.total() == len(pool.devices):
-        return Decision(Outcome.REFUSE, "bad-share", explain.none_like_that(ask, pool.devices, excluded))
+        return Decision(Outcome.REFUSE, "bad-share", explain.none_like_that(request, pool.devices, excluded))
     fleet = pool.fleet
     groups = [
-        like for row in range(len(fleet.nodes)) if (like := [d for d in fleet.on_row(row) if admits(d, ask)])
+        like
+        for row in range(len(fleet.nodes))
+        if (like := [d for d in fleet.on_row(row) if admits(d, request)])
     ]
-    said = explain.never_fits(share, ask.count, groups, span=span, only_one=ask.nodes == "one")
+    said = explain.never_fits(share, request.count, groups, span=span, only_one=request.nodes == "one")
     return Decision(Outcome.REFUSE, "bad-share", clauses(said, explain.excluded(excluded)))
 
 
 def _wait_for_room(
-    pool: PoolView, ask: Ask, share: Share, candidates: Candidates, kinds: Sequence[Candidates], *, span: bool
+    pool: PoolView,
+    request: Request,
+    share: Share,
+    candidates: Candidates,
+    kinds: Sequence[Candidates],
+    *,
+    span: bool,
 ) -> Decision:
-    """Queues an ask that has no room anywhere, and names the devices to keep for it."""
+    """Queues a request that has no room anywhere, and names the devices to keep for it."""
     fleet = pool.fleet
     freest = max(
-        _freest(fleet, candidates, kinds, ask.count), key=lambda found: found[0], default=(_NOTHING, [])
+        _freest(fleet, candidates, kinds, request.count), key=lambda found: found[0], default=(_NOTHING, [])
     )[1]
     if not freest:
         mask = np.logical_or.reduce([candidates.devices, *(kind.devices for kind in kinds)])
         return Decision(Outcome.QUEUE, "no-node", explain.unhealthy(fleet.among(mask)))
     wants = tuple(device.id for device in freest)
-    said = explain.full(share, ask.count, freest, pool, span=span, advise=False)
+    said = explain.full(share, request.count, freest, pool, span=span, advise=False)
     return Decision(Outcome.QUEUE, "full", said, wants=wants)
 
 

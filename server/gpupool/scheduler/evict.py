@@ -1,6 +1,6 @@
-"""Whose memory leaves a device when an ask needs the room.
+"""Whose memory leaves a device when a request needs the room.
 
-Parked memory is moved only for an ask that fits by it: compute is free, quotas allow it, and nothing but memory
+Parked memory is moved only for a request that fits by it: compute is free, quotas allow it, and nothing but memory
 of parked sessions is in the way. Of all choices that make room the one with the fewest bytes is taken, because
 each byte is copied twice: away now, back when its session resumes. Among equals those go that have been parked
 the longest: who came back lately comes back soon. A session moves whole, so what it keeps on other devices counts

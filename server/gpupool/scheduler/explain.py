@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from gpupool.scheduler.eligible import NODE_POOL, SHARING
-from gpupool.scheduler.model import Ask, DeviceView, Held, Parked, PlacedShare, PoolView
+from gpupool.scheduler.model import DeviceView, Held, Parked, PlacedShare, PoolView, Request
 from gpupool.sentences import Param, Sentence, clauses, param, say
 from gpupool.shares import Share, milli_of_mib
 
@@ -83,14 +83,14 @@ def unhealthy(devices: Sequence[DeviceView]) -> Sentence:
     return say("unhealthy", count=param.count(len(devices)), devices=listed)
 
 
-def none_like_that(ask: Ask, devices: Sequence[DeviceView], excluded_by: Counter[str]) -> Sentence:
+def none_like_that(request: Request, devices: Sequence[DeviceView], excluded_by: Counter[str]) -> Sentence:
     """Why no device of the pool will ever do."""
     said = [say("none-like-that", count=param.count(len(devices))), excluded(excluded_by)]
     if excluded_by[NODE_POOL]:
         pools = sorted({view.pool for view in devices})
         listed = [param.text(name) for name in pools[:_MAX_HOLDERS]]
         said.append(say("node-pools", count=param.count(len(pools)), names=listed))
-    if excluded_by[SHARING] and not ask.isolated:
+    if excluded_by[SHARING] and not request.isolated:
         said.append(say("parts-are-open"))
     return clauses(*said)
 
@@ -156,7 +156,7 @@ def full(
     span: bool = False,
     advise: bool = True,
 ) -> Sentence:
-    """Args: advise: says what is left of the device as a share, which need not be granted to an ask with more wishes."""
+    """Args: advise: says what is left of the device as a share, which need not be granted to a request with more wishes."""
     fullest = min(freest, key=lambda d: (d.free_milli, d.free_mib))
     said = say(
         "full" if len(freest) == 1 else "full.several",
@@ -178,7 +178,7 @@ def pinned_full(share: Share, view: DeviceView, pool: PoolView, parked: Parked) 
 
 
 def making_room(leaving: Sequence[Held], shares: Sequence[PlacedShare]) -> Sentence:
-    """What an ask waits for while memory leaves: how much, of how many sessions, what becomes of it, where."""
+    """What a request waits for while memory leaves: how much, of how many sessions, what becomes of it, where."""
     parts = []
     for goes_to, code in _LEAVES.items():
         held = [one for one in leaving if one.goes_to == goes_to]

@@ -12,7 +12,7 @@ import numpy as np
 from gpupool.scheduler import explain
 from gpupool.scheduler.evict import Eviction, make_room
 from gpupool.scheduler.fleet import Candidates, Fleet
-from gpupool.scheduler.model import Ask, Decision, DeviceView, Outcome, PlacedShare, PoolView
+from gpupool.scheduler.model import Decision, DeviceView, Outcome, PlacedShare, PoolView, Request
 from gpupool.scheduler.placement.cluster import Integers
 from gpupool.scheduler.placement.policy import Mask
 from gpupool.scheduler.sizes import fits, place_on
@@ -37,19 +37,19 @@ Room = tuple[Eviction, tuple[PlacedShare, ...]]
 
 
 def above_own_quota(
-    pool: PoolView, ask: Ask, share: Share, one_node: Candidates, kinds: Sequence[Candidates] = ()
+    pool: PoolView, request: Request, share: Share, one_node: Candidates, kinds: Sequence[Candidates] = ()
 ) -> Decision | None:
-    """A refusal when the ask alone is above its user's quota wherever it is placed: on one node, or on one of ``kinds``."""
-    quota = pool.quota_of(ask.user)
-    if quota.shares is not None and ask.count > quota.shares:
-        text = explain.shares_quota_never(ask.user, ask.count, quota.shares)
+    """A refusal when the request alone is above its user's quota wherever it is placed: on one node, or on one of ``kinds``."""
+    quota = pool.quota_of(request.user)
+    if quota.shares is not None and request.count > quota.shares:
+        text = explain.shares_quota_never(request.user, request.count, quota.shares)
         return Decision(Outcome.REFUSE, "quota", text)
     if quota.milli is None:
         return None
-    least = _least_milli(pool.fleet, share, ask.count, one_node, kinds)
+    least = _least_milli(pool.fleet, share, request.count, one_node, kinds)
     if least <= quota.milli:
         return None
-    return Decision(Outcome.REFUSE, "quota", explain.quota_never(ask.user, least, quota.milli))
+    return Decision(Outcome.REFUSE, "quota", explain.quota_never(request.user, least, quota.milli))
 
 
 def _least_milli(
@@ -77,16 +77,16 @@ def milli_of(fleet: Fleet, share: Share) -> Integers:
     return each
 
 
-def within_quota(pool: PoolView, ask: Ask, shares: tuple[PlacedShare, ...]) -> Decision:
+def within_quota(pool: PoolView, request: Request, shares: tuple[PlacedShare, ...]) -> Decision:
     """Grants a placement that fits unless the user holds too much already."""
-    quota = pool.quota_of(ask.user)
-    held_milli, held_shares = pool.held_by(ask.user)
+    quota = pool.quota_of(request.user)
+    held_milli, held_shares = pool.held_by(request.user)
     asked = sum(share.milli for share in shares)
     if quota.milli is not None and held_milli + asked > quota.milli:
-        text = explain.quota_used(ask.user, asked, held_milli, quota.milli)
+        text = explain.quota_used(request.user, asked, held_milli, quota.milli)
         return Decision(Outcome.QUEUE, "quota", text)
     if quota.shares is not None and held_shares + len(shares) > quota.shares:
-        text = explain.shares_quota_used(ask.user, len(shares), held_shares, quota.shares)
+        text = explain.shares_quota_used(request.user, len(shares), held_shares, quota.shares)
         return Decision(Outcome.QUEUE, "quota", text)
     return Decision(Outcome.GRANT, "", explain.granted(shares), shares)
 
@@ -138,10 +138,10 @@ def cheapest_room(pool: PoolView, group: Sequence[DeviceView], share: Share, cou
     return None if eviction is None else (eviction, tuple(row[4] for row in chosen))
 
 
-def wait_for_eviction(pool: PoolView, ask: Ask, room: Room) -> Decision:
-    """Queues an ask until memory of parked sessions has left, unless its user's quota is in the way."""
+def wait_for_eviction(pool: PoolView, request: Request, room: Room) -> Decision:
+    """Queues a request until memory of parked sessions has left, unless its user's quota is in the way."""
     eviction, shares = room
-    allowed = within_quota(pool, ask, shares)
+    allowed = within_quota(pool, request, shares)
     if allowed.outcome is not Outcome.GRANT:
         return allowed
     text = explain.making_room(eviction.victims + eviction.leaving, shares)

@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 
 from gpupool.scheduler.eligible import shares_as_asked
-from gpupool.scheduler.model import Ask, DeviceView, Held, PlacedShare
-from gpupool.scheduler.placement import Cluster, DeviceSpec, NodeSpec, Placement, Policy, Request
+from gpupool.scheduler.model import DeviceView, Held, PlacedShare, Request
+from gpupool.scheduler.placement import Cluster, Demand, DeviceSpec, NodeSpec, Placement, Policy
 from gpupool.scheduler.placement.cluster import Integers
 from gpupool.scheduler.placement.policy import Mask
 from gpupool.scheduler.sizes import place_on
@@ -31,7 +31,7 @@ _MOST_WISHES: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The devices that an ask may be placed on when they are empty and healthy.
+    """The devices that a request may be placed on when they are empty and healthy.
 
     Attributes:
         models: names of their kinds in the cluster.
@@ -221,32 +221,34 @@ class Fleet:
         return [self.at(int(row), int(column)) for row, column in np.argwhere(mask)]
 
     def candidates(
-        self, ask: Ask, share: Share, node_pool: str | None = None, like: frozenset[int] | None = None
+        self, request: Request, share: Share, node_pool: str | None = None, like: frozenset[int] | None = None
     ) -> Candidates:
         """Where ``share`` may ever lie.
 
         Args:
-            node_pool: the only node pool that is looked at; None: all that the ask names.
+            request: whose filters, node pools and isolation count.
+            share: of each device.
+            node_pool: the only node pool that is looked at; None: all that the request names.
             like: classes that will do; None: all.
         """
-        pools = ask.pools if node_pool is None else (node_pool,)
-        key = (share, ask.filters, pools, ask.isolated, like)
+        pools = request.pools if node_pool is None else (node_pool,)
+        key = (share, request.filters, pools, request.isolated, like)
         known = self._candidates.pop(key, None)
         if known is None:
-            known = self._find_candidates(ask, share, pools, like)
+            known = self._find_candidates(request, share, pools, like)
             if len(self._candidates) >= _MOST_WISHES:
                 del self._candidates[next(iter(self._candidates))]
         self._candidates[key] = known
         return known
 
     def _find_candidates(
-        self, ask: Ask, share: Share, pools: tuple[str, ...], like: frozenset[int] | None
+        self, request: Request, share: Share, pools: tuple[str, ...], like: frozenset[int] | None
     ) -> Candidates:
-        of_devices = [wish for wish in ask.filters if not wish.of_node]
-        of_nodes = [wish for wish in ask.filters if wish.of_node]
+        of_devices = [wish for wish in request.filters if not wish.of_node]
+        of_nodes = [wish for wish in request.filters if wish.of_node]
         will_do = [
             (like is None or number in like)
-            and shares_as_asked(device.sharing, ask)
+            and shares_as_asked(device.sharing, request)
             and place_on(device, share) is not None
             and all(wish.matches(device) for wish in of_devices)
             for number, device in enumerate(self.classes)
@@ -261,11 +263,11 @@ class Fleet:
         models = frozenset(str(number) for number, good in enumerate(will_do) if good)
         return Candidates(models, devices, devices.sum(axis=1))
 
-    def request(self, candidates: Candidates, share: Share, count: int) -> Request:
+    def demand(self, candidates: Candidates, share: Share, count: int) -> Demand:
         """The same as the policy reads it."""
         every = len(candidates.models) == len(self.classes)
         models = frozenset() if every else candidates.models
-        return Request(share.milli or 0, share.mib or 0, count, models=models)
+        return Demand(share.milli or 0, share.mib or 0, count, models=models)
 
     def place(
         self, candidates: Candidates, share: Share, count: int, rows: Mask | None = None
@@ -273,6 +275,9 @@ class Fleet:
         """The devices of one node that the policy chooses; None: no node has room.
 
         Args:
+            candidates: the devices to choose from.
+            share: of each device.
+            count: how many devices.
             rows: nodes that will do; None: all.
         """
         will_do = candidates.per_row >= count
@@ -280,7 +285,7 @@ class Fleet:
             will_do &= rows
         if not will_do.any():
             return None
-        placement = self.policy.place(self.cluster, self.request(candidates, share, count), will_do)
+        placement = self.policy.place(self.cluster, self.demand(candidates, share, count), will_do)
         return None if placement is None else self._shares(placement, share)
 
     def _shares(self, placement: Placement, share: Share) -> tuple[PlacedShare, ...]:

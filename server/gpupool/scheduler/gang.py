@@ -17,26 +17,28 @@ from gpupool.scheduler import explain
 from gpupool.scheduler.evict import Eviction
 from gpupool.scheduler.fit import Room, cheapest_room, with_compute
 from gpupool.scheduler.fleet import Candidates, Fleet
-from gpupool.scheduler.model import Ask, Decision, DeviceView, Outcome, Parked, PlacedShare, PoolView
+from gpupool.scheduler.model import Decision, DeviceView, Outcome, Parked, PlacedShare, PoolView, Request
 from gpupool.scheduler.resume import decide_resume
 from gpupool.scheduler.sizes import place_on
 from gpupool.shares import Share
 
 
-def may_span(ask: Ask, one_node: bool) -> bool:
-    """Whether the devices may lie on several nodes; `one_node`: some node could ever serve the ask alone."""
-    if ask.count == 1 or ask.nodes == "one":
+def may_span(request: Request, one_node: bool) -> bool:
+    """Whether the devices may lie on several nodes; `one_node`: some node could ever serve the request alone."""
+    if request.count == 1 or request.nodes == "one":
         return False
-    return ask.nodes == "any" or not one_node
+    return request.nodes == "any" or not one_node
 
 
-def of_one_kind(fleet: Fleet, ask: Ask, share: Share, node_pool: str | None = None) -> list[Candidates]:
+def of_one_kind(
+    fleet: Fleet, request: Request, share: Share, node_pool: str | None = None
+) -> list[Candidates]:
     """The candidates of each kind of which there are enough, over all nodes of the node pool."""
     kinds: dict[str, set[int]] = {}
     for number, device in enumerate(fleet.classes):
         kinds.setdefault(device.kind, set()).add(number)
-    every = (fleet.candidates(ask, share, node_pool, frozenset(kinds[name])) for name in sorted(kinds))
-    return [candidates for candidates in every if candidates.per_row.sum() >= ask.count]
+    every = (fleet.candidates(request, share, node_pool, frozenset(kinds[name])) for name in sorted(kinds))
+    return [candidates for candidates in every if candidates.per_row.sum() >= request.count]
 
 
 def spread(
@@ -80,6 +82,7 @@ def _node_by_node(
 
 
 def node_of(shares: Sequence[PlacedShare]) -> str:
+    """The node of shares that lie on one node; a device's id is ``<node>/<ordinal>``."""
     return shares[0].device_id.rpartition("/")[0]
 
 
@@ -131,20 +134,20 @@ def _rooms_over_nodes(
     return found
 
 
-def decide_gang(pool: PoolView, ask: Ask, share: Share) -> Decision:
+def decide_gang(pool: PoolView, request: Request, share: Share) -> Decision:
     """Grants the parts of a parked gang where each goes on, all of them, or queues until all have room."""
-    devices = [name for part in ask.parts for name in part.devices]
-    if ask.count != len(devices):
-        return Decision(Outcome.REFUSE, "bad-share", explain.pinned_count(ask.count, devices))
-    refusal = _above_own_quota(pool, ask, share, devices)
+    devices = [name for part in request.parts for name in part.devices]
+    if request.count != len(devices):
+        return Decision(Outcome.REFUSE, "bad-share", explain.pinned_count(request.count, devices))
+    refusal = _above_own_quota(pool, request, share, devices)
     if refusal is not None:
         return refusal
     shares: list[PlacedShare] = []
     wants: list[str] = []
     waiting: list[Decision] = []
-    for part in _apart(ask.parts):
+    for part in _apart(request.parts):
         part = replace(part, avoid=part.avoid | {share.device_id.rpartition("/")[0] for share in shares})
-        decision = decide_resume(pool, replace(ask, count=len(part.devices), parts=()), part, share)
+        decision = decide_resume(pool, replace(request, count=len(part.devices), parts=()), part, share)
         if decision.outcome is Outcome.REFUSE:
             return decision
         if decision.outcome is Outcome.QUEUE:
@@ -153,7 +156,7 @@ def decide_gang(pool: PoolView, ask: Ask, share: Share) -> Decision:
             continue
         shares += decision.shares
         wants += [placed.device_id for placed in decision.shares]
-        pool = pool.taking(decision.shares, ask.user)
+        pool = pool.taking(decision.shares, request.user)
     if not waiting:
         return Decision(Outcome.GRANT, "", explain.granted(shares), tuple(shares))
     hopeless = [decision for decision in waiting if not decision.evict]
@@ -171,14 +174,16 @@ def _apart(parts: Sequence[Parked]) -> Iterator[Parked]:
         yield replace(part, avoid=part.avoid | {other.node for other in parts if other is not part})
 
 
-def _above_own_quota(pool: PoolView, ask: Ask, share: Share, devices: Sequence[str]) -> Decision | None:
+def _above_own_quota(
+    pool: PoolView, request: Request, share: Share, devices: Sequence[str]
+) -> Decision | None:
     """A refusal when the whole gang is above its user's quota; its parts are looked at one by one later."""
-    quota = pool.quota_of(ask.user)
-    if quota.shares is not None and ask.count > quota.shares:
-        text = explain.shares_quota_never(ask.user, ask.count, quota.shares)
+    quota = pool.quota_of(request.user)
+    if quota.shares is not None and request.count > quota.shares:
+        text = explain.shares_quota_never(request.user, request.count, quota.shares)
         return Decision(Outcome.REFUSE, "quota", text)
     placed = [place_on(device, share) for name in devices if (device := pool.device(name)) is not None]
     milli = sum(one.milli for one in placed if one is not None)
     if quota.milli is None or milli <= quota.milli:
         return None
-    return Decision(Outcome.REFUSE, "quota", explain.quota_never(ask.user, milli, quota.milli))
+    return Decision(Outcome.REFUSE, "quota", explain.quota_never(request.user, milli, quota.milli))

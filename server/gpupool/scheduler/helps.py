@@ -1,7 +1,7 @@
-"""What would help an ask that waits or was refused. Nothing is advised that has not been tried out on the same view.
+"""What would help a request that waits or was refused. Nothing is advised that has not been tried out on the same view.
 
-A :class:`~gpupool.scheduler.model.Help` with an ``ask`` would be granted now; one with ``releases`` names leases of the user's
-own, after whose end the ask itself would be.
+A :class:`~gpupool.scheduler.model.Help` with a ``request`` would be granted now; one with ``releases`` names leases of the user's
+own, after whose end the request itself would be.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 
 from gpupool.scheduler import explain
 from gpupool.scheduler.gang import may_span
-from gpupool.scheduler.model import Ask, Decision, Help, Outcome, PlacedShare, PoolView
+from gpupool.scheduler.model import Decision, Help, Outcome, PlacedShare, PoolView, Request
 from gpupool.scheduler.placement.cluster import Integers
 from gpupool.sentences import Sentence, clauses, param, say
 from gpupool.shares import WHOLE_DEVICE_MILLI, Share
 
 #: Decides without looking for helps.
-Decide = Callable[[PoolView, Ask], Decision]
+Decide = Callable[[PoolView, Request], Decision]
 
 #: Helps that are worth a place in the sentence; the rest stand beside it.
 _IN_SENTENCE: Final = ("smaller", "nodes", "other-device")
@@ -29,66 +29,68 @@ _MOST_LEASES: Final = 6
 _MOST_PLACES: Final = 16
 
 
-def advised(pool: PoolView, ask: Ask, decision: Decision, decide: Decide) -> Decision:
+def advised(pool: PoolView, request: Request, decision: Decision, decide: Decide) -> Decision:
     """The same decision with its numbers, and with what would help."""
-    decision = with_facts(pool, ask, decision)
+    decision = with_facts(pool, request, decision)
     if decision.evict:
         return replace(decision, helps=(Help("wait", say("help.wait")),))
-    helps = tuple(_helps(pool, ask, decision, decide))
+    helps = tuple(_helps(pool, request, decision, decide))
     worth_it = (help.said for help in helps if help.action in _IN_SENTENCE)
     return replace(decision, said=clauses(decision.said, *worth_it), helps=helps)
 
 
-def with_facts(pool: PoolView, ask: Ask, decision: Decision) -> Decision:
+def with_facts(pool: PoolView, request: Request, decision: Decision) -> Decision:
     """The same decision with its numbers."""
-    return replace(decision, facts={**_facts(pool, ask, decision), **decision.facts})
+    return replace(decision, facts={**_facts(pool, request, decision), **decision.facts})
 
 
-def _helps(pool: PoolView, ask: Ask, decision: Decision, decide: Decide) -> Iterator[Help]:
-    yield from _smaller(pool, ask, decide)
-    if ask.parked is None and not ask.parts:
-        yield from _fewer(pool, ask, decide)
-        yield from _several_nodes(pool, ask, decide)
-    yield from _other_devices(pool, ask, decide)
-    yield from _release(pool, ask, decision, decide)
-    yield from _administrator(pool, ask, decision)
+def _helps(pool: PoolView, request: Request, decision: Decision, decide: Decide) -> Iterator[Help]:
+    yield from _smaller(pool, request, decide)
+    if request.parked is None and not request.parts:
+        yield from _fewer(pool, request, decide)
+        yield from _several_nodes(pool, request, decide)
+    yield from _other_devices(pool, request, decide)
+    yield from _release(pool, request, decision, decide)
+    yield from _administrator(pool, request, decision)
 
 
-def _granted(pool: PoolView, ask: Ask, decide: Decide) -> tuple[PlacedShare, ...]:
+def _granted(pool: PoolView, request: Request, decide: Decide) -> tuple[PlacedShare, ...]:
     """Where it would go; empty: it would not be granted."""
-    decision = decide(pool, ask)
+    decision = decide(pool, request)
     return decision.shares if decision.outcome is Outcome.GRANT else ()
 
 
-def _smaller(pool: PoolView, ask: Ask, decide: Decide) -> Iterator[Help]:
-    size = _largest_free(pool, ask)
+def _smaller(pool: PoolView, request: Request, decide: Decide) -> Iterator[Help]:
+    size = _largest_free(pool, request)
     if size < 1:
         return
     other = (
-        replace(ask, milli=size, mib=None) if ask.milli is not None else replace(ask, mib=size, milli=None)
+        replace(request, milli=size, mib=None)
+        if request.milli is not None
+        else replace(request, mib=size, milli=None)
     )
     if not _granted(pool, other, decide):
         return
-    written = {"milli": param.milli(size)} if ask.milli is not None else {"mib": param.mib(size)}
-    yield Help("smaller", say("help.smaller", count=param.count(ask.count), **written), other)
+    written = {"milli": param.milli(size)} if request.milli is not None else {"mib": param.mib(size)}
+    yield Help("smaller", say("help.smaller", count=param.count(request.count), **written), other)
 
 
-def _largest_free(pool: PoolView, ask: Ask) -> int:
+def _largest_free(pool: PoolView, request: Request) -> int:
     """The largest size, in milli or MiB as asked, that is smaller and that devices and quota may have room for; 0: none."""
-    asked = ask.milli if ask.milli is not None else ask.mib
+    asked = request.milli if request.milli is not None else request.mib
     assert asked is not None
     most = asked - 1
-    quota, (held, _) = pool.quota_of(ask.user), pool.held_by(ask.user)
-    if quota.milli is not None and ask.milli is not None:
-        most = min(most, (quota.milli - held) // ask.count)
-    own = [name for part in ((ask.parked,) if ask.parked else ask.parts) for name in part.devices]
+    quota, (held, _) = pool.quota_of(request.user), pool.held_by(request.user)
+    if quota.milli is not None and request.milli is not None:
+        most = min(most, (quota.milli - held) // request.count)
+    own = [name for part in ((request.parked,) if request.parked else request.parts) for name in part.devices]
     if not pool.devices or most < 1:
         return 0
     fleet = pool.fleet
     usable = np.array([device.usable for device in fleet.classes], np.int64)[fleet.class_of]
     counted = np.array([device.sharing != "open" for device in fleet.classes])[fleet.class_of]
     milli, mib = np.maximum(fleet.free_milli, 0), np.maximum(fleet.free_mib, 0)
-    if ask.milli is not None:
+    if request.milli is not None:
         # floor(milli · usable / 1000) ≤ MiB, solved for milli.
         by_memory = ((mib + 1) * WHOLE_DEVICE_MILLI - 1) // np.maximum(usable, 1)
         room = np.where(counted, np.minimum(milli, by_memory), milli)
@@ -97,15 +99,17 @@ def _largest_free(pool: PoolView, ask: Ask) -> int:
     if own:
         places = [fleet.where(name) for name in own if name in fleet.positions]
         return min(most, min((int(room[place]) for place in places), default=0))
-    least = replace(ask, milli=1 if ask.milli is not None else None, mib=1 if ask.mib is not None else None)
+    least = replace(
+        request, milli=1 if request.milli is not None else None, mib=1 if request.mib is not None else None
+    )
     share = Share(milli=least.milli, mib=least.mib)
     candidates = fleet.candidates(least, share)
     room = np.where(candidates.devices & fleet.healthy & ~fleet.kept, room, 0)
     found = 0
-    if ask.count <= room.shape[1]:
-        found = int(np.sort(room, axis=1)[:, -ask.count].max(initial=0))
-    if may_span(ask, bool((candidates.per_row >= ask.count).any())):
-        found = max(found, _over_kinds(pool, room, ask.count))
+    if request.count <= room.shape[1]:
+        found = int(np.sort(room, axis=1)[:, -request.count].max(initial=0))
+    if may_span(request, bool((candidates.per_row >= request.count).any())):
+        found = max(found, _over_kinds(pool, room, request.count))
     return min(most, found)
 
 
@@ -121,34 +125,34 @@ def _over_kinds(pool: PoolView, room: Integers, count: int) -> int:
     return best
 
 
-def _fewer(pool: PoolView, ask: Ask, decide: Decide) -> Iterator[Help]:
-    for fewer in range(ask.count - 1, 0, -1):
-        other = replace(ask, count=fewer)
+def _fewer(pool: PoolView, request: Request, decide: Decide) -> Iterator[Help]:
+    for fewer in range(request.count - 1, 0, -1):
+        other = replace(request, count=fewer)
         if _granted(pool, other, decide):
             yield Help("fewer", say("help.fewer", count=param.count(fewer)), other)
             return
 
 
-def _several_nodes(pool: PoolView, ask: Ask, decide: Decide) -> Iterator[Help]:
-    if ask.count == 1 or ask.nodes == "any":
+def _several_nodes(pool: PoolView, request: Request, decide: Decide) -> Iterator[Help]:
+    if request.count == 1 or request.nodes == "any":
         return
-    other = replace(ask, nodes="any")
+    other = replace(request, nodes="any")
     shares = _granted(pool, other, decide)
     if shares:
         listed = explain.names(share.device_id for share in shares)
         yield Help("nodes", say("help.nodes", devices=listed), other)
 
 
-def _other_devices(pool: PoolView, ask: Ask, decide: Decide) -> Iterator[Help]:
+def _other_devices(pool: PoolView, request: Request, decide: Decide) -> Iterator[Help]:
     """Without one of the conditions, or else without all."""
-    choices: list[tuple[str, str, Ask]] = []
-    for wish in ask.filters:
-        rest = tuple(other for other in ask.filters if other != wish)
-        choices.append(("help.without-filter", str(wish), replace(ask, filters=rest)))
-    if ask.pools:
-        choices.append(("help.any-node-pool", "", replace(ask, pools=())))
+    choices: list[tuple[str, str, Request]] = []
+    for wish in request.filters:
+        rest = tuple(other for other in request.filters if other != wish)
+        choices.append(("help.without-filter", str(wish), replace(request, filters=rest)))
+    if request.pools:
+        choices.append(("help.any-node-pool", "", replace(request, pools=())))
     if len(choices) > 1:
-        choices.append(("help.any-device", "", replace(ask, filters=(), pools=())))
+        choices.append(("help.any-device", "", replace(request, filters=(), pools=())))
     found = False
     for code, left_out, other in choices:
         if (found and not other.filters and not other.pools) or not (shares := _granted(pool, other, decide)):
@@ -156,14 +160,14 @@ def _other_devices(pool: PoolView, ask: Ask, decide: Decide) -> Iterator[Help]:
         found = True
         said = say(code, filter=param.text(left_out), devices=_named(pool, shares))
         yield Help("other-device", said, other)
-    if ask.parked is not None or ask.parts or ask.milli is None:
+    if request.parked is not None or request.parts or request.milli is None:
         return
-    if not any((device.sharing == "open") == ask.isolated for device in pool.fleet.classes):
+    if not any((device.sharing == "open") == request.isolated for device in pool.fleet.classes):
         return
-    other = replace(ask, isolated=not ask.isolated)
+    other = replace(request, isolated=not request.isolated)
     shares = _granted(pool, other, decide)
     if shares:
-        code = "help.not-isolated" if ask.isolated else "help.isolated"
+        code = "help.not-isolated" if request.isolated else "help.isolated"
         yield Help("isolation", say(code, devices=_named(pool, shares)), other)
 
 
@@ -176,14 +180,14 @@ def _named(pool: PoolView, shares: tuple[PlacedShare, ...]) -> Sentence:
     return say("devices.more", first=first, count=param.count(len(shares) - 1)) if len(shares) > 1 else first
 
 
-def _release(pool: PoolView, ask: Ask, decision: Decision, decide: Decide) -> Iterator[Help]:
+def _release(pool: PoolView, request: Request, decision: Decision, decide: Decide) -> Iterator[Help]:
     """The user's own leases whose end would do: the smallest one, or the smallest ones together."""
     if decision.outcome is Outcome.REFUSE:
         return  # no room that comes free helps what no room could serve
-    own = _own_leases(pool, ask, decision)
+    own = _own_leases(pool, request, decision)
 
     def would_do(names: tuple[str, ...]) -> bool:
-        return decide(pool.without(names), ask).outcome is Outcome.GRANT
+        return decide(pool.without(names), request).outcome is Outcome.GRANT
 
     smallest = tuple(sorted(own, key=lambda name: (own[name], name)))
     if not smallest or not would_do(smallest):
@@ -196,16 +200,16 @@ def _release(pool: PoolView, ask: Ask, decision: Decision, decide: Decide) -> It
     yield Help("release", said, release_milli=size, releases=names)
 
 
-def _own_leases(pool: PoolView, ask: Ask, decision: Decision) -> dict[str, int]:
+def _own_leases(pool: PoolView, request: Request, decision: Decision) -> dict[str, int]:
     """Milli of leases of the asking user: those on the devices that are waited for first, then the smallest; only so many."""
     fleet = pool.fleet
-    mine = fleet.places_of(users=(ask.user,))
+    mine = fleet.places_of(users=(request.user,))
     wanted = [place for name in decision.wants if (place := fleet.positions.get(name)) in mine]
     own: dict[str, int] = {}
     for place in (*wanted, *sorted(mine.difference(wanted))[:_MOST_PLACES]):
         found: dict[str, int] = {}
         for held in pool.devices[place].held:
-            if held.lease_id and held.user == ask.user:
+            if held.lease_id and held.user == request.user:
                 found[held.lease_id] = found.get(held.lease_id, 0) + held.milli
         for name in sorted(found, key=lambda name: (found[name], name)):
             if name in own or len(own) < _MOST_LEASES:
@@ -213,15 +217,16 @@ def _own_leases(pool: PoolView, ask: Ask, decision: Decision) -> dict[str, int]:
     return own
 
 
-def _administrator(pool: PoolView, ask: Ask, decision: Decision) -> Iterator[Help]:
-    quota = pool.quota_of(ask.user)
+def _administrator(pool: PoolView, request: Request, decision: Decision) -> Iterator[Help]:
+    quota = pool.quota_of(request.user)
     if decision.reason == "quota" and quota.milli is not None:
         yield Help(
-            "ask-admin", say("help.raise-quota", user=param.user(ask.user), limit=param.milli(quota.milli))
+            "ask-admin",
+            say("help.raise-quota", user=param.user(request.user), limit=param.milli(quota.milli)),
         )
     elif decision.reason == "quota":
         most = param.count(quota.shares or 0)
-        yield Help("ask-admin", say("help.raise-shares", user=param.user(ask.user), limit=most))
+        yield Help("ask-admin", say("help.raise-shares", user=param.user(request.user), limit=most))
     if decision.reason != "no-node":
         return
     if not pool.devices:
@@ -231,16 +236,16 @@ def _administrator(pool: PoolView, ask: Ask, decision: Decision) -> Iterator[Hel
         yield Help("ask-admin", say("help.undrain", nodes=[param.node(name) for name in drained[:4]]))
 
 
-def _facts(pool: PoolView, ask: Ask, decision: Decision) -> dict[str, int | str]:
+def _facts(pool: PoolView, request: Request, decision: Decision) -> dict[str, int | str]:
     """The numbers that the sentence speaks of, by name."""
-    facts: dict[str, int | str] = {"count": ask.count, "devices": len(pool.devices)}
-    if ask.milli is not None:
-        facts["asked_milli"] = ask.milli
-    if ask.mib is not None:
-        facts["asked_mib"] = ask.mib
-    quota = pool.quota_of(ask.user)
+    facts: dict[str, int | str] = {"count": request.count, "devices": len(pool.devices)}
+    if request.milli is not None:
+        facts["asked_milli"] = request.milli
+    if request.mib is not None:
+        facts["asked_mib"] = request.mib
+    quota = pool.quota_of(request.user)
     if quota.milli is not None or quota.shares is not None:
-        facts["held_milli"], facts["held_shares"] = pool.held_by(ask.user)
+        facts["held_milli"], facts["held_shares"] = pool.held_by(request.user)
     if quota.milli is not None:
         facts["quota_milli"] = quota.milli
     if quota.shares is not None:

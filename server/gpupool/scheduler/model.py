@@ -122,7 +122,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """The session that an ask resumes.
+    """The session that a request resumes.
 
     Attributes:
         session_id: its id.
@@ -157,7 +157,7 @@ class Parked:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Request:
     """A wish for ``count`` even shares on distinct devices.
 
     Exactly one of ``milli`` (1..1000) and ``mib`` (1..) is set; the other is derived per device.
@@ -186,12 +186,12 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Help:
-    """Something that would help an ask that waits or was refused.
+    """Something that would help a request that waits or was refused.
 
     Attributes:
         action: ``smaller``, ``fewer``, ``nodes``, ``other-device``, ``release``, ``wait``, ``ask-admin``, …
         said: for people, with numbers.
-        ask: the ask that would be granted now; None: it is not a matter of asking otherwise.
+        request: the request that would be granted now; None: it is not a matter of asking otherwise.
         release_milli: milli-GPU of the asking user's own (or project's) leases that would have to end.
         seconds: how long to wait; None: not known.
         releases: those leases; all of a gang are named.
@@ -199,7 +199,7 @@ class Help:
 
     action: str
     said: Sentence
-    ask: Ask | None = None
+    request: Request | None = None
     release_milli: int = 0
     seconds: float | None = None
     releases: tuple[str, ...] = ()
@@ -226,7 +226,7 @@ class PoolView:
     Attributes:
         devices: all known devices, unhealthy ones too.
         quotas: per user; ``"*"`` is for users without a row of their own.
-        reserved: devices kept free for asks that wait ahead of this one.
+        reserved: devices kept free for requests that wait ahead of this one.
         host_room: MiB that a node still has for memory of parked sessions.
     """
 
@@ -256,7 +256,7 @@ class PoolView:
     # ---- what if
 
     def reserving(self, devices: Iterable[str]) -> PoolView:
-        """The pool when these devices, and no others, are kept free for asks that wait ahead."""
+        """The pool when these devices, and no others, are kept free for requests that wait ahead."""
         reserved = frozenset(devices)
         return self if reserved == self.reserved else replace(self, reserved=reserved)
 
@@ -318,6 +318,8 @@ def _worked_out(devices: Sequence[DeviceView]) -> Snapshot:
 
 
 class Outcome(Enum):
+    """REFUSE: waiting cannot help; QUEUE: it can."""
+
     GRANT = "grant"
     QUEUE = "queue"
     REFUSE = "refuse"
@@ -332,8 +334,8 @@ class Decision:
         said: one sentence with numbers and what would help.
         shares: what is granted; one per device, in the order of the session's ordinals. Those of one node stand
             together.
-        wants: for QUEUE with reason ``full``: the devices on which the ask will most likely
-            fit first; kept free of later asks so that small ones cannot starve it.
+        wants: for QUEUE with reason ``full``: the devices on which the request will most likely
+            fit first; kept free of later requests so that small ones cannot starve it.
         evict: for QUEUE: parked sessions whose memory must leave its devices to make room, those that are
             leaving already included. Not empty: room is on its way, so waiting is a matter of a moment.
         to_disk: those of them that go to disk, because host memory has no room for all.

@@ -1,6 +1,6 @@
-"""Which leases must end so that an ask fits: the least milli-GPU, and among equals who came last and matters least.
+"""Which leases must end so that a request fits: the least milli-GPU, and among equals who came last and matters least.
 
-Pure: who may be taken back at all, and for whom, is asked of the caller (`Search.allowed`), and whether an ask fits is
+Pure: who may be taken back at all, and for whom, is asked of the caller (`Search.allowed`), and whether a request fits is
 asked of the scheduler itself (`Search.fits`), so what is found here is what `decide` will grant afterwards. A session
 whose lease ends keeps its memory: where that can leave the device, room is made by it; where it cannot, only the
 compute of the lease becomes free.
@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from gpupool.scheduler.eligible import admits
-from gpupool.scheduler.model import Ask, Decision, DeviceView, Held, Outcome, PlacedShare, PoolView
+from gpupool.scheduler.model import Decision, DeviceView, Held, Outcome, PlacedShare, PoolView, Request
 from gpupool.scheduler.sizes import place_on
 from gpupool.shares import Share
 
 #: Up to this many leases on a device every choice is tried; beyond, a good one is found.
 _EXACT = 8
-#: So many places are tried in full before an ask is told that nobody can make room for it.
+#: So many places are tried in full before a request is told that nobody can make room for it.
 _TRIES = 24
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A lease that could end for another's ask.
+    """A lease that could end for another's request.
 
     Attributes:
         lease_ids: its parts; the first names it.
@@ -63,7 +63,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Leases that are to end, and what the scheduler says of the ask then (granted, or when memory has left)."""
+    """Leases that are to end, and what the scheduler says of the request then (granted, or when memory has left)."""
 
     victims: tuple[Candidate, ...]
     decision: Decision
@@ -74,11 +74,11 @@ class Search:
     """What the search is done with.
 
     Attributes:
-        decide: the scheduler's word on the ask in a pool.
+        decide: the scheduler's word on the request in a pool.
         allowed: whether these leases together may be taken back for it.
     """
 
-    ask: Ask
+    request: Request
     decide: Callable[[PoolView], Decision]
     allowed: Callable[[Sequence[Candidate]], bool]
 
@@ -96,17 +96,17 @@ def after(view: PoolView, gone: Iterable[Candidate]) -> PoolView:
 
 
 def serves(decision: Decision) -> bool:
-    """Whether an ask has its place, now or as soon as memory of parked sessions has left."""
+    """Whether a request has its place, now or as soon as memory of parked sessions has left."""
     return decision.outcome is Outcome.GRANT or bool(decision.evict)
 
 
 def places(decision: Decision) -> tuple[str, ...]:
-    """The devices that the ask will be on."""
+    """The devices that the request will be on."""
     return tuple(share.device_id for share in decision.shares) or decision.wants
 
 
 def plan(view: PoolView, search: Search, candidates: Sequence[Candidate]) -> Plan | None:
-    """The leases that have to end for an ask that does not fit into `view`; None: no choice of them makes room."""
+    """The leases that have to end for a request that does not fit into `view`; None: no choice of them makes room."""
     for tried, victims in enumerate(_choices(view, search, candidates)):
         if tried == _TRIES:
             return None
@@ -149,8 +149,8 @@ def _choices(
     view: PoolView, search: Search, candidates: Sequence[Candidate]
 ) -> Iterator[tuple[Candidate, ...]]:
     """Sets of leases that make room by the numbers, the cheapest first."""
-    ask = search.ask
-    share = Share(milli=ask.milli, mib=ask.mib)
+    request = search.request
+    share = Share(milli=request.milli, mib=request.mib)
     holders: dict[str, list[Candidate]] = {}
     for candidate in sorted(candidates, key=lambda c: (c.rank, c.id)):
         for held in candidate.shares:
@@ -160,32 +160,32 @@ def _choices(
         for device in view.devices
         if device.healthy
         and device.id not in view.reserved
-        and admits(device, ask)
+        and admits(device, request)
         and (placed := place_on(device, share)) is not None
     ]
     found: list[tuple[Candidate, ...]] = []
-    for group in _groups(open_to, ask):
-        chosen = _cheapest(group, ask.count, holders, search)
+    for group in _groups(open_to, request):
+        chosen = _cheapest(group, request.count, holders, search)
         if chosen:
             found.append(chosen)
     yield from dict.fromkeys(sorted(found, key=_cost))
 
 
 def _groups(
-    open_to: Sequence[tuple[DeviceView, PlacedShare]], ask: Ask
+    open_to: Sequence[tuple[DeviceView, PlacedShare]], request: Request
 ) -> Iterator[list[tuple[DeviceView, PlacedShare]]]:
-    """Devices of which the ask needs `count`: each by itself, those of a node, those of the pool."""
-    if ask.count == 1 and not ask.parts:
+    """Devices of which the request needs `count`: each by itself, those of a node, those of the pool."""
+    if request.count == 1 and not request.parts:
         yield from ([row] for row in open_to)
         return
     nodes: dict[str, list[tuple[DeviceView, PlacedShare]]] = {}
     for device, placed in open_to:
         nodes.setdefault(device.node, []).append((device, placed))
-    if ask.parked is not None:
-        own = [row for row in open_to if row[0].id in ask.parked.devices]
+    if request.parked is not None:
+        own = [row for row in open_to if row[0].id in request.parked.devices]
         yield own
     yield from nodes.values()
-    if ask.nodes != "one":
+    if request.nodes != "one":
         for kind in sorted({device.kind for device, _ in open_to}):
             yield [row for row in open_to if row[0].kind == kind]
 

@@ -1,4 +1,4 @@
-"""Room for an ask that fits nowhere, by leases that go on somewhere else first (`scheduler/placement/consolidate.py`).
+"""Room for a request that fits nowhere, by leases that go on somewhere else first (`scheduler/placement/consolidate.py`).
 
 At most two leases move, each a part of one device. Each has its place before anything is moved, on a device of the same make, and
 what its session keeps finds room in the host memory of its node, through which it goes.
@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from gpupool.scheduler.fleet import Candidates, Fleet, only
-from gpupool.scheduler.model import Ask, PlacedShare, PoolView
-from gpupool.scheduler.placement import Consolidation, Placement, Request, Residents
+from gpupool.scheduler.model import PlacedShare, PoolView, Request
+from gpupool.scheduler.placement import Consolidation, Demand, Placement, Residents
 from gpupool.scheduler.placement.consolidate import MOST_MOVES
 from gpupool.scheduler.placement.policy import Mask
 from gpupool.shares import Share
@@ -43,23 +43,26 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """What has to move, and where the ask lies then."""
+    """What has to move, and where the request lies then."""
 
     moved: tuple[Moved, ...]
     shares: tuple[PlacedShare, ...]
 
 
 def relocation(
-    pool: PoolView, ask: Ask, movable: Mapping[str, Movable], most_moves: int = MOST_MOVES
+    pool: PoolView, request: Request, movable: Mapping[str, Movable], most_moves: int = MOST_MOVES
 ) -> Moves | None:
-    """The fewest moves that make room for ``ask`` in ``pool``; None: there are none, or it is not one new share.
+    """The fewest moves that make room for ``request`` in ``pool``; None: there are none, or it is not one new share.
 
     Args:
+        pool: the pool at one moment.
+        request: what room is sought for.
         movable: leases by id. Which of them may be asked at all is the caller's to say.
+        most_moves: how many may move, at most.
     """
-    if ask.count != 1 or ask.parked is not None or ask.parts or not movable or not pool.devices:
+    if request.count != 1 or request.parked is not None or request.parts or not movable or not pool.devices:
         return None
-    share = Share(milli=ask.milli, mib=ask.mib)
+    share = Share(milli=request.milli, mib=request.mib)
     fleet = pool.fleet
     residents = Residents()
     names: dict[int, str] = {}
@@ -68,11 +71,11 @@ def relocation(
         if number is not None:
             names[number] = lease_id
     search = Consolidation(fleet.cluster, fleet.policy, residents)
-    for node_pool in ask.pools or (None,):
-        candidates = fleet.candidates(ask, share, node_pool)
-        request = fleet.request(candidates, share, 1)
+    for node_pool in request.pools or (None,):
+        candidates = fleet.candidates(request, share, node_pool)
+        demand = fleet.demand(candidates, share, 1)
         for most in range(1, most_moves + 1):
-            found = search.room_for(request, most, candidates.rows)
+            found = search.room_for(demand, most, candidates.rows)
             if found is None:
                 continue
             moved = tuple(
@@ -94,10 +97,10 @@ def _add(pool: PoolView, residents: Residents, lease: Movable) -> int | None:
         return None
     row, column = fleet.where(device.id)
     models = frozenset({str(fleet.class_of[row, column])})
-    request = Request(lease.share.milli, models=models)
+    demand = Demand(lease.share.milli, models=models)
     share = (lease.share.milli, lease.share.mib)
     among: Mask | None = only(fleet, device.node) if lease.bound else None
-    return residents.add(Placement(request, row, (column,), (share,)), among)
+    return residents.add(Placement(demand, row, (column,), (share,)), among)
 
 
 def _go_through_host(pool: PoolView, movable: Mapping[str, Movable], lease_ids: Collection[str]) -> bool:

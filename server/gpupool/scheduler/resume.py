@@ -23,7 +23,7 @@ from gpupool.scheduler.eligible import admits, excluded_by
 from gpupool.scheduler.evict import Eviction, make_room
 from gpupool.scheduler.fit import Room, rooms, wait_for_eviction, within_quota
 from gpupool.scheduler.fleet import Candidates, only
-from gpupool.scheduler.model import Ask, Decision, DeviceView, Outcome, Parked, PlacedShare, PoolView
+from gpupool.scheduler.model import Decision, DeviceView, Outcome, Parked, PlacedShare, PoolView, Request
 from gpupool.scheduler.placement.policy import Mask
 from gpupool.scheduler.sizes import fits, place_on
 from gpupool.sentences import clauses
@@ -36,10 +36,10 @@ SENDING_COST = 4
 Way = tuple[int, int, Decision]
 
 
-def decide_resume(pool: PoolView, ask: Ask, parked: Parked, share: Share) -> Decision:
+def decide_resume(pool: PoolView, request: Request, parked: Parked, share: Share) -> Decision:
     """Grants on the devices where the session goes on, or queues until there is room."""
-    if ask.count != len(parked.devices):
-        text = explain.pinned_count(ask.count, parked.devices)
+    if request.count != len(parked.devices):
+        text = explain.pinned_count(request.count, parked.devices)
         return Decision(Outcome.REFUSE, "bad-share", text)
     own = [device for name in parked.devices if (device := pool.device(name)) is not None]
     if len(own) < len(parked.devices):
@@ -55,23 +55,23 @@ def decide_resume(pool: PoolView, ask: Ask, parked: Parked, share: Share) -> Dec
             text = explain.below_kept(share, placed.mib, parked.kept_on(index), device)
             return Decision(Outcome.REFUSE, "bad-share", text)
         shares.append(placed)
-    refusal = _above_own_quota(pool, ask, shares)
+    refusal = _above_own_quota(pool, request, shares)
     if refusal is not None:
         return refusal
-    like = _like(pool, ask, parked, share, own)
+    like = _like(pool, request, parked, share, own)
     ways = [
-        *_where_it_is(pool, ask, own, tuple(shares)),
-        *_in_its_node(pool, ask, parked, share, like),
-        *_in_another_node(pool, ask, parked, share, like),
+        *_where_it_is(pool, request, own, tuple(shares)),
+        *_in_its_node(pool, request, parked, share, like),
+        *_in_another_node(pool, request, parked, share, like),
     ]
     if ways:
         return min(ways, key=lambda way: way[:2])[2]
     sick = [device for device in own if not device.healthy]
     if sick:
         return Decision(Outcome.QUEUE, "no-node", explain.unhealthy(sick))
-    barred = next((device for device in own if not admits(device, ask)), None)
+    barred = next((device for device in own if not admits(device, request)), None)
     if barred is not None:
-        return Decision(Outcome.QUEUE, "full", explain.pinned_barred(barred, excluded_by(barred, ask)))
+        return Decision(Outcome.QUEUE, "full", explain.pinned_barred(barred, excluded_by(barred, request)))
     full = next(
         d for d, placed in zip(own, shares, strict=True) if d.id in pool.reserved or not fits(d, placed)
     )
@@ -79,50 +79,54 @@ def decide_resume(pool: PoolView, ask: Ask, parked: Parked, share: Share) -> Dec
     return Decision(Outcome.QUEUE, "full", text, wants=parked.devices)
 
 
-def _above_own_quota(pool: PoolView, ask: Ask, shares: Sequence[PlacedShare]) -> Decision | None:
-    quota = pool.quota_of(ask.user)
+def _above_own_quota(pool: PoolView, request: Request, shares: Sequence[PlacedShare]) -> Decision | None:
+    quota = pool.quota_of(request.user)
     if quota.shares is not None and len(shares) > quota.shares:
-        text = explain.shares_quota_never(ask.user, len(shares), quota.shares)
+        text = explain.shares_quota_never(request.user, len(shares), quota.shares)
         return Decision(Outcome.REFUSE, "quota", text)
     milli = sum(placed.milli for placed in shares)
     if quota.milli is None or milli <= quota.milli:
         return None
-    return Decision(Outcome.REFUSE, "quota", explain.quota_never(ask.user, milli, quota.milli))
+    return Decision(Outcome.REFUSE, "quota", explain.quota_never(request.user, milli, quota.milli))
 
 
 def _where_it_is(
-    pool: PoolView, ask: Ask, own: Sequence[DeviceView], shares: tuple[PlacedShare, ...]
+    pool: PoolView, request: Request, own: Sequence[DeviceView], shares: tuple[PlacedShare, ...]
 ) -> Iterator[Way]:
-    if any(device.id in pool.reserved or not admits(device, ask) for device in own):
+    if any(device.id in pool.reserved or not admits(device, request) for device in own):
         return
     wanted = list(zip(own, shares, strict=True))
     if all(fits(device, placed) for device, placed in wanted):
-        yield 0, 0, within_quota(pool, ask, shares)
+        yield 0, 0, within_quota(pool, request, shares)
         return
     eviction = make_room(wanted, pool.host_room.get(own[0].node, 0))
     if eviction is not None:
-        yield eviction.mib, 0, wait_for_eviction(pool, ask, (eviction, shares))
+        yield eviction.mib, 0, wait_for_eviction(pool, request, (eviction, shares))
 
 
-def _in_its_node(pool: PoolView, ask: Ask, parked: Parked, share: Share, like: Candidates) -> Iterator[Way]:
+def _in_its_node(
+    pool: PoolView, request: Request, parked: Parked, share: Share, like: Candidates
+) -> Iterator[Way]:
     row = only(pool.fleet, parked.node)
-    found = _at_kept_place(pool, parked, share, like, row) or pool.fleet.place(like, share, ask.count, row)
+    found = _at_kept_place(pool, parked, share, like, row) or pool.fleet.place(
+        like, share, request.count, row
+    )
     if parked.place != "device":
         if found is not None:
-            yield 0, 1, within_quota(pool, ask, found)
+            yield 0, 1, within_quota(pool, request, found)
             return
-        for room in rooms(pool, like, share, ask.count, row):
-            yield room[0].mib, 1, wait_for_eviction(pool, ask, room)
+        for room in rooms(pool, like, share, request.count, row):
+            yield room[0].mib, 1, wait_for_eviction(pool, request, room)
     elif not parked.stays and parked.mib <= pool.host_room.get(parked.node, 0):
-        place = (Eviction(), found) if found else _beside_its_own(pool, ask, parked, share, like)
+        place = (Eviction(), found) if found else _beside_its_own(pool, request, parked, share, like)
         if place is not None:
-            yield parked.mib + place[0].mib, 1, _change_device(pool, ask, parked, place)
+            yield parked.mib + place[0].mib, 1, _change_device(pool, request, parked, place)
 
 
 def _at_kept_place(
     pool: PoolView, parked: Parked, share: Share, like: Candidates, rows: Mask
 ) -> tuple[PlacedShare, ...] | None:
-    """Where room was kept for it when it was moved away for another ask, if that is on one of these nodes."""
+    """Where room was kept for it when it was moved away for another request, if that is on one of these nodes."""
     fleet = pool.fleet
     shares = []
     for name in parked.kept_place:
@@ -137,17 +141,19 @@ def _at_kept_place(
     return tuple(shares) or None
 
 
-def _beside_its_own(pool: PoolView, ask: Ask, parked: Parked, share: Share, like: Candidates) -> Room | None:
+def _beside_its_own(
+    pool: PoolView, request: Request, parked: Parked, share: Share, like: Candidates
+) -> Room | None:
     """Others' memory that leaves so that the session can change its device: both go to one host memory."""
     left = pool.host_room[parked.node] - parked.mib
     rest = pool.with_host_room({**pool.host_room, parked.node: left})
-    return next(rooms(rest, like, share, ask.count, only(pool.fleet, parked.node)), None)
+    return next(rooms(rest, like, share, request.count, only(pool.fleet, parked.node)), None)
 
 
-def _change_device(pool: PoolView, ask: Ask, parked: Parked, room: Room) -> Decision:
+def _change_device(pool: PoolView, request: Request, parked: Parked, room: Room) -> Decision:
     """Queues until the session's memory, and whatever is in its way, has left for the host."""
     eviction, shares = room
-    allowed = within_quota(pool, ask, shares)
+    allowed = within_quota(pool, request, shares)
     if allowed.outcome is not Outcome.GRANT:
         return allowed
     text = explain.changing_device(parked, shares)
@@ -159,7 +165,7 @@ def _change_device(pool: PoolView, ask: Ask, parked: Parked, room: Room) -> Deci
 
 
 def _in_another_node(
-    pool: PoolView, ask: Ask, parked: Parked, share: Share, like: Candidates
+    pool: PoolView, request: Request, parked: Parked, share: Share, like: Candidates
 ) -> Iterator[Way]:
     fleet = pool.fleet
     own = fleet.on_row(fleet.rows[parked.node])
@@ -171,18 +177,22 @@ def _in_another_node(
     for node in {parked.node, *parked.avoid}:
         if node in fleet.rows:
             others[fleet.rows[node]] = False
-    found = _at_kept_place(pool, parked, share, like, others) or fleet.place(like, share, ask.count, others)
+    found = _at_kept_place(pool, parked, share, like, others) or fleet.place(
+        like, share, request.count, others
+    )
     if found is not None:
-        allowed = within_quota(pool, ask, found)
+        allowed = within_quota(pool, request, found)
         if allowed.outcome is Outcome.GRANT:
             allowed = replace(allowed, said=explain.moving(parked, found))
         yield cost, 2, allowed
         return
-    for room in rooms(pool, like, share, ask.count, others):
-        yield cost + room[0].mib, 3, wait_for_eviction(pool, ask, room)
+    for room in rooms(pool, like, share, request.count, others):
+        yield cost + room[0].mib, 3, wait_for_eviction(pool, request, room)
 
 
-def _like(pool: PoolView, ask: Ask, parked: Parked, share: Share, own: Sequence[DeviceView]) -> Candidates:
+def _like(
+    pool: PoolView, request: Request, parked: Parked, share: Share, own: Sequence[DeviceView]
+) -> Candidates:
     """Devices that memory of this session can live on: of one kind with its own, and large enough."""
     fleet = pool.fleet
     kinds = {device.kind for device in own}
@@ -192,4 +202,4 @@ def _like(pool: PoolView, ask: Ask, parked: Parked, share: Share, own: Sequence[
         for number, device in enumerate(fleet.classes)
         if kinds == {device.kind} and (placed := place_on(device, share)) is not None and placed.mib >= most
     )
-    return fleet.candidates(ask, share, like=frozenset(classes))
+    return fleet.candidates(request, share, like=frozenset(classes))

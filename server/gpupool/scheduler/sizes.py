@@ -25,4 +25,5 @@ def place_on(device: DeviceView, share: Share) -> PlacedShare | None:
 
 
 def fits(device: DeviceView, placed: PlacedShare) -> bool:
+    """Whether there is room for it now, on a device that serves."""
     return device.healthy and placed.milli <= device.free_milli and placed.mib <= device.free_mib

@@ -26,7 +26,7 @@ class History:
     """What a ledger knows.
 
     Attributes:
-        trace: a task for each lease, from its ask on; of a resized lease the first size counts.
+        trace: a task for each lease, from its request on; of a resized lease the first size counts.
         nodes: the nodes with the devices that they have now.
         still_held: leases that had not ended; they count as if they had at the ledger's last moment.
     """

@@ -48,7 +48,7 @@ class Rules:
 
     Attributes:
         policy: the placement policy.
-        consolidate: which leases go on elsewhere for an ask that fits nowhere. Nobody is idle in a replay.
+        consolidate: which leases go on elsewhere for a request that fits nowhere. Nobody is idle in a replay.
         hints: every holder says how long it will take, as with ``--for``.
         patience: seconds after which a waiting holder gives up; None: never.
         tick: seconds of virtual time between two looks at the timers while somebody waits.
@@ -88,7 +88,7 @@ class Fate:
     lease_id: str = ""
     session_id: str = ""
     since: float = 0.0
-    asks: int = 0
+    requests: int = 0
 
 
 class Replay:
@@ -165,9 +165,9 @@ class Replay:
 
     def _ask(self, fate: Fate) -> None:
         task = fate.task
-        fate.asks += 1
+        fate.requests += 1
         fate.since = self._now
-        key = f"{task.name}#{fate.asks}"
+        key = f"{task.name}#{fate.requests}"
         self._waiting[key_of(task.user, key)] = fate
         self._handle(
             events.Requested(

@@ -69,7 +69,7 @@ def report(figures: dict[str, Any]) -> str:
     """The figures for people."""
     left_out = "".join(f"; left out: {number} {why}" for why, number in figures["left_out"].items())
     lines = [
-        f"{figures['tasks']} asks within {replay_figures.span(figures['seconds'])} on {figures['devices']} devices of "
+        f"{figures['tasks']} requests within {replay_figures.span(figures['seconds'])} on {figures['devices']} devices of "
         f"{figures['nodes']} nodes, policy {figures['policy']}{left_out}",
         f"allocated {figures['allocated_percent']:.1f} % of the devices on average, in use "
         f"{figures['devices_in_use_percent']:.1f} %",
@@ -78,7 +78,7 @@ def report(figures: dict[str, Any]) -> str:
         lines.append(f"projects made for this: {', '.join(figures['projects_made'])}")
     lines += [
         "",
-        f"{'':20}{'asks':>7}{'waited':>8}{'p50':>9}{'p99':>9}{'longest':>9}{'mean':>9}{'refused':>9}{'taken back':>12}",
+        f"{'':19}{'requests':>8}{'waited':>8}{'p50':>9}{'p99':>9}{'longest':>9}{'mean':>9}{'refused':>9}{'taken back':>12}",
     ]
     rows = [("all", figures), *figures["groups"].items()]
     for name, row in rows:

@@ -36,7 +36,7 @@ from gpupool.client.program.session import ProgramSession, Wanted
 from gpupool.client.program.view import pool_view, session_view
 from gpupool.client.refused_memory import RefusedMemory, larger_share
 from gpupool.client.session.shell import AttachRefusedError
-from gpupool.client.types import Ask, QueuePlace
+from gpupool.client.types import LeaseRequest, QueuePlace
 from gpupool.request.forms import of_body
 from gpupool.request.option import RequestError
 from gpupool.shares import Share, ShareError
@@ -167,7 +167,7 @@ class Keeper:
     def _wanted(self, body: dict[str, Any]) -> Wanted:
         request = of_body(body)
         return Wanted(
-            Ask.of(request, label=self._label),
+            LeaseRequest.of(request, label=self._label),
             scope=str(body.get("scope") or ""),
             hold=request.hold,
             wait_seconds=request.patience,
@@ -243,6 +243,7 @@ def _directory() -> Any:
 
 
 def main() -> None:
+    """Serves the process that started it, until its pipe ends; the argument is the label."""
     label = sys.argv[1] if len(sys.argv) > 1 else "python"
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(serve(label))

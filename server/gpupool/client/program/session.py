@@ -25,14 +25,14 @@ from gpupool.client.session.renewed_lease import RenewedLease
 from gpupool.client.session.session import AttachRefusedError, HolderSession
 from gpupool.client.session.state import HOLDING, Session
 from gpupool.client.session.words import PROGRAM_WORDS, Words
-from gpupool.client.types import Ask, Grant, GrantedShare, LeaseStatus, QueuePlace, Usage
+from gpupool.client.types import Grant, GrantedShare, LeaseRequest, LeaseStatus, QueuePlace, Usage
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What one scope or the hold asks for. ``wait_seconds`` None waits without limit."""
 
-    ask: Ask
+    request: LeaseRequest
     scope: str = ""
     hold: bool = False
     wait_seconds: float | None = None
@@ -102,7 +102,7 @@ class ProgramSession(HolderSession):
     # --- what the program does ------------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """Writes the session file before the first ask: compilers must know beforehand what kind of GPU it will be.
+        """Writes the session file before the first request: compilers must know beforehand what kind of GPU it will be.
 
         Raises:
             GpupoolError: the pool does not answer.
@@ -121,7 +121,7 @@ class ProgramSession(HolderSession):
             AttachRefusedError: no share was given; says why.
         """
         await self.ask(
-            replace(wanted.ask, holder=self.holder),
+            replace(wanted.request, holder=self.holder),
             by=by,
             scope=wanted.scope or None,
             hold=wanted.hold,
@@ -137,11 +137,11 @@ class ProgramSession(HolderSession):
 
         async def attach() -> None:
             assert wanted is not None
-            ask, last = wanted.ask, self.record.ask
+            request, last = wanted.request, self.record.request
             if as_before and last is not None:
-                ask = replace(ask, share=last.share, count=last.count)
-            fresh = replace(ask, idempotency_key=secrets.token_hex(16))
-            await self.attach(replace(wanted, ask=fresh, hold=True), by="auto")
+                request = replace(request, share=last.share, count=last.count)
+            fresh = replace(request, idempotency_key=secrets.token_hex(16))
+            await self.attach(replace(wanted, request=fresh, hold=True), by="auto")
 
         self.files.hear(attach if wanted is not None else None, self.publish, str)
         self.publish()

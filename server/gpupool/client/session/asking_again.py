@@ -10,7 +10,7 @@ from typing import Final
 from gpupool.client.errors import PoolRefusedError, PoolUnavailableError
 from gpupool.client.session.events import Granted, Refused
 from gpupool.client.session.port import Pool
-from gpupool.client.types import Ask, Grant, QueuePlace
+from gpupool.client.types import Grant, LeaseRequest, QueuePlace
 
 #: Between two attempts while the pool does not answer, seconds.
 AGAIN_SECONDS: Final = 2.0
@@ -18,7 +18,7 @@ AGAIN_SECONDS: Final = 2.0
 
 async def ask_again(
     pool: Pool,
-    ask: Ask,
+    request: LeaseRequest,
     wait_seconds: float | None,
     *,
     wanted: Callable[[], bool],
@@ -28,17 +28,20 @@ async def ask_again(
     """What came of it; None: it was withdrawn.
 
     Args:
+        pool: whom to ask.
+        request: the same at each attempt, so that it keeps its key.
         wait_seconds: for how long; None without limit.
         wanted: whether it still is, asked before each attempt.
+        on_queued: told each place in the queue.
         on_request: told the request under way, which may be cancelled, and None after it.
     """
     until = None if wait_seconds is None else time.monotonic() + wait_seconds
     while wanted():
         left = None if until is None else max(0.0, until - time.monotonic())
-        request = asyncio.ensure_future(pool.request(ask, on_queued=on_queued, wait_seconds=left))
-        on_request(request)
+        answer = asyncio.ensure_future(pool.request(request, on_queued=on_queued, wait_seconds=left))
+        on_request(answer)
         try:
-            return Granted(await request)
+            return Granted(await answer)
         except PoolRefusedError as error:
             return Refused(error.reason, error.explanation)
         except PoolUnavailableError as error:

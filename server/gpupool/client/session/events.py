@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpupool.client.types import Ask, Grant, Notice, QueuePlace
+from gpupool.client.types import Grant, LeaseRequest, Notice, QueuePlace
 from gpupool.shares import Share
 
 # --- events -------------------------------------------------------------------------------
@@ -17,7 +17,7 @@ from gpupool.shares import Share
 class AttachWanted:
     """Somebody wants shares. ``scope`` names what runs with them; ``hold`` asks to keep them after it."""
 
-    ask: Ask
+    request: LeaseRequest
     by: str
     scope: str | None = None
     hold: bool = False
@@ -32,11 +32,15 @@ class ResizeWanted:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
+    """The request waits, or its place has changed."""
+
     place: QueuePlace
 
 
 @dataclass(frozen=True, slots=True)
 class Granted:
+    """The lease is there, and its worker serves."""
+
     grant: Grant
 
 
@@ -50,6 +54,8 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Resized:
+    """The live lease has another size now."""
+
     grant: Grant
 
 
@@ -61,7 +67,7 @@ class ResizeRefused:
 
 
 @dataclass(frozen=True, slots=True)
-class AskCancelled:
+class RequestCancelled:
     """The one who asked does not wait any longer."""
 
 
@@ -154,7 +160,7 @@ Event = (
     | Refused
     | Resized
     | ResizeRefused
-    | AskCancelled
+    | RequestCancelled
     | ScopeLeft
     | DetachWanted
     | Warned
@@ -173,11 +179,15 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class RequestLease:
-    ask: Ask
+    """Ask the pool for a lease."""
+
+    request: LeaseRequest
 
 
 @dataclass(frozen=True, slots=True)
 class ResizeLease:
+    """Ask the pool for another size of the live lease."""
+
     lease_id: str
     share: Share
 
@@ -189,12 +199,16 @@ class CancelRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseLease:
+    """Give the lease back; the session parks."""
+
     lease_id: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class CloseSession:
+    """End the session: its GPU memory is lost."""
+
     session_id: str
     reason: str
 
@@ -211,7 +225,7 @@ class Reject:
 class AskAgain:
     """Ask for a lease that was taken back; nobody waits for the answer but the process's own calls."""
 
-    ask: Ask
+    request: LeaseRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ class SessionFiles:
         """From now on calls that find no GPU attached have ``attach`` run for them, and wait; None: they fail.
 
         Args:
+            attach: gets a GPU; None: calls fail without one.
             publish: has :meth:`write` called.
             explain: the sentence of what ``attach`` raised.
         """

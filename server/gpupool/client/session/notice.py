@@ -19,16 +19,18 @@ from gpupool.client.session.events import (
     Publish,
 )
 from gpupool.client.session.record import Asking, Session, State
-from gpupool.client.types import Ask, QueuePlace
+from gpupool.client.types import LeaseRequest, QueuePlace
 
 Step = tuple[Session, tuple[Instruction, ...]]
 
 
 def as_used(session: Session) -> Session:
+    """Whatever warned of idleness is over."""
     return replace(session, state=State.ATTACHED, countdown=None)
 
 
 def notice_told(session: Session, event: NoticeTold) -> Step:
+    """A notice was given, has changed or was withdrawn; one of another lease is ignored."""
     if session.lease is None or session.lease.lease_id != event.lease_id:
         return session, ()
     notice = event.notice
@@ -51,6 +53,7 @@ def notice_told(session: Session, event: NoticeTold) -> Step:
 
 
 def last_moments(session: Session, event: LastMoments) -> Step:
+    """The time of a notice is nearly over: a session that comes back hands its GPU over by itself."""
     lease, notice = session.lease, session.notice
     if lease is None or lease.lease_id != event.lease_id or notice is None or session.resting:
         return session, ()
@@ -61,10 +64,10 @@ def last_moments(session: Session, event: LastMoments) -> Step:
 
 def returns(session: Session, event: LeaseEnded) -> Step:
     """Who held it holds it again as soon as it is its turn; calls wait meanwhile."""
-    assert session.ask is not None
+    assert session.request is not None
     assert session.lease is not None
-    ask = replace(
-        with_what_is_left(session.ask, event.held_seconds),
+    request = replace(
+        with_what_is_left(session.request, event.held_seconds),
         session_id=session.session_id or "",
         idempotency_key=f"{session.lease.lease_id}-again",
     )
@@ -72,7 +75,7 @@ def returns(session: Session, event: LeaseEnded) -> Step:
         session,
         state=State.QUEUED,
         lease=None,
-        asking=Asking(ask, None, session.by or "magic", hold=False, again=True),
+        asking=Asking(request, None, session.by or "magic", hold=False, again=True),
         queue=QueuePlace(0, "It was taken back just now.", None),
         countdown=None,
         reason=event.reason,
@@ -80,11 +83,11 @@ def returns(session: Session, event: LeaseEnded) -> Step:
         notice=None,
         resting=False,
     )
-    return waiting, (Publish(), AskAgain(ask))
+    return waiting, (Publish(), AskAgain(request))
 
 
-def with_what_is_left(ask: Ask, used_seconds: float) -> Ask:
+def with_what_is_left(request: LeaseRequest, used_seconds: float) -> LeaseRequest:
     """The same request, for the rest of the time that it asked for."""
-    if not ask.duration_seconds:
-        return ask
-    return replace(ask, duration_seconds=max(1.0, ask.duration_seconds - used_seconds))
+    if not request.duration_seconds:
+        return request
+    return replace(request, duration_seconds=max(1.0, request.duration_seconds - used_seconds))

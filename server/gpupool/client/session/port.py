@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from gpupool.client.types import Ask, Grant, Lease, LeaseStatus, QueuePlace, SessionInfo
+from gpupool.client.types import Grant, Lease, LeaseRequest, LeaseStatus, QueuePlace, SessionInfo
 from gpupool.shares import Share
 
 #: States of a session at the pool in which its memory can be reached again.
@@ -17,7 +17,7 @@ class Pool(Protocol):
 
     async def request(
         self,
-        ask: Ask,
+        request: LeaseRequest,
         *,
         on_queued: Callable[[QueuePlace], None] | None = None,
         wait_seconds: float | None = None,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gpupool.client.session.words import PROGRAM_WORDS, Words
-from gpupool.client.types import Ask, Grant, Notice, QueuePlace
+from gpupool.client.types import Grant, LeaseRequest, Notice, QueuePlace
 from gpupool.shares import Share
 
 
@@ -41,7 +41,7 @@ class Asking:
     ``again``: for a lease that was taken back for others, with the holders that it had.
     """
 
-    ask: Ask
+    request: LeaseRequest
     scope: str | None
     by: str
     hold: bool
@@ -55,7 +55,7 @@ class Session:
 
     Attributes:
         strict: its compute share is a hard cap, as its first attach asked.
-        ask: what the lease was asked for with.
+        request: what the lease was asked for with.
         notice: the pool will take the lease back; ``resting``: in a moment, so calls wait already.
         returns: whether a lease that is taken back for others is asked for again by itself.
         words: how its holder is told what happens to it.
@@ -72,7 +72,7 @@ class Session:
     countdown: int | None = None
     reason: str | None = None
     message: str | None = None
-    ask: Ask | None = None
+    request: LeaseRequest | None = None
     notice: Notice | None = None
     resting: bool = False
     returns: bool = True

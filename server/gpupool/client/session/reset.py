@@ -32,7 +32,7 @@ def as_reset(session: Session) -> Session:
     return Session(
         reason="reset",
         message=session.words.reset,
-        ask=session.ask,
+        request=session.request,
         returns=session.returns,
         words=session.words,
     )

@@ -17,7 +17,7 @@ from gpupool.client.session import events as events
 from gpupool.client.session.giving_back import give_back
 from gpupool.client.session.shell import RELEASE_SECONDS, AttachRefusedError, SessionShell
 from gpupool.client.session.state import Session, State
-from gpupool.client.types import Ask, Notice, QueuePlace
+from gpupool.client.types import LeaseRequest, Notice, QueuePlace
 from gpupool.shares import Share
 
 __all__ = ["AttachRefusedError", "HolderSession"]
@@ -33,7 +33,7 @@ class HolderSession(SessionShell):
 
     async def ask(
         self,
-        ask: Ask,
+        request: LeaseRequest,
         *,
         by: str,
         scope: str | None = None,
@@ -58,7 +58,7 @@ class HolderSession(SessionShell):
                     await self._confirm_lease()
                 if self.record.returning:
                     continue
-                event = events.AttachWanted(ask, by=by, scope=scope, hold=hold)
+                event = events.AttachWanted(request, by=by, scope=scope, hold=hold)
                 await self._apply(event, wait_seconds=wait_seconds, on_queued=on_queued)
                 record = self.record
                 break
@@ -116,7 +116,7 @@ class HolderSession(SessionShell):
 
     async def cancel_request(self) -> Session:
         """Leaves the queue."""
-        await self._apply(events.AskCancelled())
+        await self._apply(events.RequestCancelled())
         return self.record
 
     async def resize(self, share: Share) -> Session:

@@ -27,7 +27,7 @@ from gpupool.client.session.port import SESSION_LIVES, Pool
 from gpupool.client.session.renewed_lease import RenewedLease
 from gpupool.client.session.state import HOLDING, Session
 from gpupool.client.session.words import Words
-from gpupool.client.types import Ask, Grant, Notice, QueuePlace
+from gpupool.client.types import Grant, LeaseRequest, Notice, QueuePlace
 from gpupool.shares import Share
 
 logger = logging.getLogger(__name__)
@@ -129,8 +129,8 @@ class SessionShell:
             match instruction:
                 case events.Publish():
                     self.publish()
-                case events.RequestLease(ask):
-                    await self._ask(ask, wait_seconds, on_queued)
+                case events.RequestLease(request):
+                    await self._ask(request, wait_seconds, on_queued)
                 case events.ResizeLease(lease_id, share):
                     await self._change_size(lease_id, share, shrink=isinstance(event, events.ScopeLeft))
                 case events.CancelRequest():
@@ -141,32 +141,35 @@ class SessionShell:
                 case events.CloseSession(session_id, reason):
                     self._closing.add(session_id)
                     await self._give_back(self._close_session, session_id, reason)
-                case events.AskAgain(ask):
-                    self._returning = self._background.spawn(self._return(ask))
+                case events.AskAgain(request):
+                    self._returning = self._background.spawn(self._return(request))
                 case events.HandOver(lease_id, notice):
                     self._handing_over = self._background.spawn(self._hand_over(lease_id, notice))
                 case events.Reject(reason, message):
                     raise AttachRefusedError(reason, message)
 
     async def _ask(
-        self, ask: Ask, wait_seconds: float | None, on_queued: Callable[[QueuePlace], None] | None
+        self,
+        request: LeaseRequest,
+        wait_seconds: float | None,
+        on_queued: Callable[[QueuePlace], None] | None,
     ) -> None:
-        request = asyncio.ensure_future(
-            self._pool.request(ask, on_queued=self._queued, wait_seconds=wait_seconds)
+        answer = asyncio.ensure_future(
+            self._pool.request(request, on_queued=self._queued, wait_seconds=wait_seconds)
         )
-        self._request = request
+        self._request = answer
         if on_queued is not None:
             self._listeners.add(on_queued)
         try:
-            grant = await request
+            grant = await answer
         except (PoolRefusedError, PoolUnavailableError) as error:
             await self._refused(error, wait_seconds, on_queued)
             return
         except asyncio.CancelledError:
             withdrawn = not is_cancelled()
-            await self._apply(events.AskCancelled())
-            if request.done() and not request.cancelled() and request.exception() is None:
-                self._background.spawn(self._release_unwanted(request.result()))
+            await self._apply(events.RequestCancelled())
+            if answer.done() and not answer.cancelled() and answer.exception() is None:
+                self._background.spawn(self._release_unwanted(answer.result()))
             self._background.spawn(self._release_strays())
             if withdrawn:
                 raise AttachRefusedError("cancelled", "The request for a GPU was withdrawn.") from None
@@ -190,11 +193,11 @@ class SessionShell:
             for listener in list(self._listeners):
                 listener(place)
 
-    async def _return(self, ask: Ask) -> None:
+    async def _return(self, request: LeaseRequest) -> None:
         """Waits for a lease that was taken back for others."""
         event = await ask_again(
             self._pool,
-            ask,
+            request,
             self._return_seconds,
             wanted=lambda: self.record.returning,
             on_queued=self._queued,
@@ -222,7 +225,7 @@ class SessionShell:
         on_queued: Callable[[QueuePlace], None] | None,
     ) -> None:
         reason = error.reason if isinstance(error, PoolRefusedError) else "pool-down"
-        retried = self.record.asking is not None and self.record.asking.ask.session_id
+        retried = self.record.asking is not None and self.record.asking.request.session_id
         refused = events.Refused(reason, str(error))
         await self._apply(refused, wait_seconds=wait_seconds, on_queued=on_queued)
         if reason == "unknown-session" and retried:

@@ -17,7 +17,6 @@ from dataclasses import replace
 from gpupool.client.granted_size import exceeds, fits
 from gpupool.client.reasons import comes_back
 from gpupool.client.session.events import (
-    AskCancelled,
     AttachWanted,
     CancelRequest,
     CloseSession,
@@ -34,6 +33,7 @@ from gpupool.client.session.events import (
     Refused,
     Reject,
     ReleaseLease,
+    RequestCancelled,
     RequestLease,
     ResetWanted,
     Resized,
@@ -51,7 +51,7 @@ from gpupool.client.session.record import Asking, Hold
 from gpupool.client.session.record import Session as Session
 from gpupool.client.session.record import State as State
 from gpupool.client.session.reset import as_reset, reset_wanted
-from gpupool.client.types import Ask
+from gpupool.client.types import LeaseRequest
 
 Step = tuple[Session, tuple[Instruction, ...]]
 
@@ -83,21 +83,21 @@ def _resting(session: Session) -> State:
 def _attach_wanted(session: Session, event: AttachWanted) -> Step:
     if session.asking is not None:
         return session, (Reject("pending", session.words.pending),)
-    if event.ask.strict and session.session_id and not session.strict:
+    if event.request.strict and session.session_id and not session.strict:
         return session, (Reject("not-strict", session.words.not_strict),)
-    asking = Asking(event.ask, event.scope, event.by, event.hold)
+    asking = Asking(event.request, event.scope, event.by, event.hold)
     lease = session.lease
     if lease is None:
-        ask = replace(event.ask, session_id=session.session_id or "")
-        return replace(session, asking=replace(asking, ask=ask)), (RequestLease(ask),)
-    if event.ask.count != len(lease.shares) and event.ask.count != 1:
-        message = session.words.another_count(len(lease.shares), event.ask.count)
+        request = replace(event.request, session_id=session.session_id or "")
+        return replace(session, asking=replace(asking, request=request)), (RequestLease(request),)
+    if event.request.count != len(lease.shares) and event.request.count != 1:
+        message = session.words.another_count(len(lease.shares), event.request.count)
         return session, (Reject("in-use", message),)
-    if fits(event.ask.share, lease):
+    if fits(event.request.share, lease):
         used = session if session.notice is not None else as_used(session)
         return _with_holder(used, asking), (Publish(),)
     asking = replace(asking, resize=True)
-    return replace(session, asking=asking), (ResizeLease(lease.lease_id, event.ask.share),)
+    return replace(session, asking=asking), (ResizeLease(lease.lease_id, event.request.share),)
 
 
 def _resize_wanted(session: Session, event: ResizeWanted) -> Step:
@@ -107,7 +107,7 @@ def _resize_wanted(session: Session, event: ResizeWanted) -> Step:
         return session, (Reject("not-attached", session.words.not_attached),)
     hold = session.hold
     by = hold.by if hold is not None else "magic"
-    asking = Asking(Ask(event.share), None, by, hold=hold is not None, resize=True)
+    asking = Asking(LeaseRequest(event.share), None, by, hold=hold is not None, resize=True)
     return replace(session, asking=asking), (ResizeLease(session.lease.lease_id, event.share),)
 
 
@@ -115,7 +115,7 @@ def _with_holder(session: Session, asking: Asking) -> Session:
     if asking.scope is not None:
         session = replace(session, scopes=session.scopes | {asking.scope})
     if asking.hold:
-        session = replace(session, hold=Hold(asking.by, asking.ask.share))
+        session = replace(session, hold=Hold(asking.by, asking.request.share))
     return session
 
 
@@ -150,9 +150,9 @@ def _granted(session: Session, event: Granted) -> Step:
         _with_holder(session, session.asking),
         state=State.ATTACHED,
         session_id=event.grant.session_id,
-        strict=session.asking.ask.strict if fresh else session.strict,
+        strict=session.asking.request.strict if fresh else session.strict,
         lease=event.grant,
-        ask=session.asking.ask,
+        request=session.asking.request,
         asking=None,
         queue=None,
         countdown=None,
@@ -171,10 +171,12 @@ def _refused(session: Session, event: Refused) -> Step:
     if event.reason == "unknown-session" and asking.again:
         # What the program has on the device is gone: another session is no way to go on for it.
         return replace(_lost(session), asking=None, queue=None), (Publish(),)
-    if event.reason == "unknown-session" and asking.ask.session_id:
+    if event.reason == "unknown-session" and asking.request.session_id:
         # The pool forgot the parked session; a new one can still be had.
-        ask = replace(asking.ask, session_id="", idempotency_key=asking.ask.idempotency_key + "-new")
-        return replace(session, asking=replace(asking, ask=ask)), (RequestLease(ask),)
+        request = replace(
+            asking.request, session_id="", idempotency_key=asking.request.idempotency_key + "-new"
+        )
+        return replace(session, asking=replace(asking, request=request)), (RequestLease(request),)
     rest = replace(
         _without_holders(session) if asking.again else session,
         state=_resting(session),
@@ -203,8 +205,8 @@ def _resized(session: Session, event: Resized) -> Step:
     grown = replace(session, lease=event.grant, asking=None, state=State.ATTACHED, countdown=None)
     if session.notice is not None:
         grown = replace(grown, state=session.state, countdown=session.countdown)
-    if asking is not None and grown.ask is not None:
-        grown = replace(grown, ask=replace(grown.ask, share=asking.ask.share))
+    if asking is not None and grown.request is not None:
+        grown = replace(grown, request=replace(grown.request, share=asking.request.share))
     if asking is not None:
         grown = _with_holder(grown, asking)
     return _settled(grown)
@@ -216,7 +218,7 @@ def _resize_refused(session: Session, event: ResizeRefused) -> Step:
     return _settled(replace(session, asking=None))
 
 
-def _ask_cancelled(session: Session, _event: AskCancelled) -> Step:
+def _request_cancelled(session: Session, _event: RequestCancelled) -> Step:
     if session.asking is None:
         return session, ()
     if session.lease is not None:
@@ -238,7 +240,7 @@ def _scope_left(session: Session, event: ScopeLeft) -> Step:
     left = replace(session, scopes=session.scopes - {event.scope})
     if left.returning and not left.held:
         # The cell that waited for its share has given up.
-        return _ask_cancelled(left, AskCancelled())
+        return _request_cancelled(left, RequestCancelled())
     if left.held or left.asking is not None:
         # With a request under way its answer decides: another cell may be about to join.
         return _shrink_to_hold(left)
@@ -257,13 +259,13 @@ def _shrink_to_hold(session: Session) -> Step:
     lease, hold = session.lease, session.hold
     if lease is None or hold is None or session.scopes or session.asking or not exceeds(lease, hold.share):
         return session, (Publish(),)
-    asking = Asking(Ask(hold.share), None, hold.by, hold=True, resize=True)
+    asking = Asking(LeaseRequest(hold.share), None, hold.by, hold=True, resize=True)
     return replace(session, asking=asking), (ResizeLease(lease.lease_id, hold.share), Publish())
 
 
 def _detach_wanted(session: Session, event: DetachWanted) -> Step:
     if session.asking is not None and session.lease is None:
-        return _ask_cancelled(session, AskCancelled())
+        return _request_cancelled(session, RequestCancelled())
     if session.lease is None:
         return session, ()
     dropped = replace(session, hold=None, scopes=frozenset() if event.force else session.scopes)
@@ -367,7 +369,7 @@ _HANDLERS: dict[type, Callable[..., Step]] = {
     Refused: _refused,
     Resized: _resized,
     ResizeRefused: _resize_refused,
-    AskCancelled: _ask_cancelled,
+    RequestCancelled: _request_cancelled,
     ScopeLeft: _scope_left,
     DetachWanted: _detach_wanted,
     Warned: _warned,

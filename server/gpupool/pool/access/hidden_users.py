@@ -1,7 +1,7 @@
 """Answers without other users' names, for pools whose users are not to know of each other (`gpupool serve --hide-users`).
 
 All answers to such a caller pass here (`auth`), whatever service made them. Users are named in fields called ``user``, in
-the ids of asks, and in the data of lines of the journal; in sentences each is a parameter of its own kind, so nothing is
+the ids of requests, and in the data of lines of the journal; in sentences each is a parameter of its own kind, so nothing is
 looked for in prose.
 """
 
@@ -11,12 +11,12 @@ import json
 from typing import Any, Final
 
 #: Where a name is the beginning of an id.
-_ASK_ID: Final = "gpupool.v1.QueueEntry.id"
+_REQUEST_ID: Final = "gpupool.v1.QueueEntry.id"
 #: JSON, of which some fields tell of others.
 _DATA: Final = "gpupool.v1.JournalLine.data_json"
 #: Texts that are or begin with a name, in facts and in the data of lines.
 _NAMES: Final = frozenset({"user", "by", "for_user"})
-#: What else tells one of others' asks from another.
+#: What else tells one of others' requests from another.
 _OF_OTHERS: Final = frozenset({"for_key"})
 
 
@@ -34,7 +34,7 @@ def hide(message: Any, viewer: str) -> None:
                 hide(part, viewer)
         elif field.name == "user":
             setattr(message, field.name, value if value == viewer else "")
-        elif field.full_name == _ASK_ID:
+        elif field.full_name == _REQUEST_ID:
             setattr(message, field.name, value if value.startswith(f"{viewer}\n") else "")
         elif field.full_name == _DATA:
             setattr(message, field.name, json.dumps(_of_own(json.loads(value), viewer), sort_keys=True))

@@ -70,6 +70,7 @@ class Short:
 
 
 def digest_of(token: str) -> bytes:
+    """What stands for a token in memory, so that the token itself does not."""
     return hashlib.sha256(token.encode()).digest()
 
 

@@ -39,6 +39,8 @@ class TokenInfo:
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
+    """A token that was just made: the only moment at which its secret can be read."""
+
     info: TokenInfo
     secret: str = field(repr=False)
 

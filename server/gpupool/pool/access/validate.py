@@ -49,7 +49,7 @@ def size(milli: int, mib: int) -> tuple[int | None, int | None]:
 
 
 def request(message: pb.RequestLease, user: str, now: float, groups: tuple[str, ...] = ()) -> Requested:
-    """The ask as an event. `groups`: of the user.
+    """The request as an event. `groups`: of the user.
 
     Raises:
         BadInputError: a field is out of bounds.
@@ -115,6 +115,11 @@ def is_person(value: str) -> bool:
 
 
 def reason(value: str, default: str) -> str:
+    """A reason that a client may give, or the default.
+
+    Raises:
+        BadInputError: it is none of `REASONS`.
+    """
     if not value:
         return default
     if value not in REASONS:
@@ -123,18 +128,33 @@ def reason(value: str, default: str) -> str:
 
 
 def node_name(value: str) -> str:
+    """The name, if it is one.
+
+    Raises:
+        BadInputError: it is none.
+    """
     if not is_name(value):
         raise BadInputError(f"{value[:40]!r} is no node name: {NAME_RULE}")
     return value
 
 
 def node_pool(value: str) -> str:
+    """The name, if it is one.
+
+    Raises:
+        BadInputError: it is none.
+    """
     if not is_name(value):
         raise BadInputError(f"{value[:40]!r} is no name of a node pool: {NAME_RULE}")
     return value
 
 
 def sharing(value: str) -> str:
+    """One of `SHARING`; empty: the first of them.
+
+    Raises:
+        BadInputError: it is none of them.
+    """
     if value and value not in SHARING:
         raise BadInputError(f"sharing {value[:40]!r} is none of {', '.join(SHARING)}")
     return value or SHARING[0]

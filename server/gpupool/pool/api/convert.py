@@ -14,7 +14,7 @@ from gpupool.model.instructions import (
     StartWorker,
     StopWorker,
 )
-from gpupool.model.state import AskRecord, LeaseRecord, SessionRecord, State, Usage
+from gpupool.model.state import LeaseRecord, RequestRecord, SessionRecord, State, Usage
 from gpupool.pool.api import explanations
 from gpupool.pool.leases import budget_rules, gang_view
 from gpupool.pool.lifecycle.shell import NodeMessage
@@ -301,28 +301,30 @@ def session_list(state: State, now: float, viewer: str | None) -> pb.SessionList
 
 def queue_list(state: State, clock: Clock, viewer: str | None) -> pb.QueueList:
     answer = pb.QueueList()
-    for ask in sorted(state.asks.values(), key=lambda a: (a.place, a.number)):
-        label, holder = _visible(ask, viewer)
+    for request in sorted(state.requests.values(), key=lambda a: (a.place, a.number)):
+        label, holder = _visible(request, viewer)
         answer.entries.append(
             pb.QueueEntry(
-                place=ask.place,
-                user=ask.user,
+                place=request.place,
+                user=request.user,
                 label=label,
                 holder=holder,
-                milli=ask.milli or 0,
-                mib=ask.mib or 0,
-                count=ask.count,
-                said=to_message(ask.said),
-                eta_seconds=-1.0 if ask.eta is None else ask.eta,
-                since_unix=clock.to_unix(ask.since),
-                nodes=ask.nodes,
-                id=ask.id,
-                project=ask.project,
-                kind=ask.kind,
-                priority=ask.priority,
-                filters=[str(condition) for condition in ask.filters],
-                explanation=explanations.of_ask(ask, state) if viewer in (None, ask.user) else None,
-                wants=ask.wants,
+                milli=request.milli or 0,
+                mib=request.mib or 0,
+                count=request.count,
+                said=to_message(request.said),
+                eta_seconds=-1.0 if request.eta is None else request.eta,
+                since_unix=clock.to_unix(request.since),
+                nodes=request.nodes,
+                id=request.id,
+                project=request.project,
+                kind=request.kind,
+                priority=request.priority,
+                filters=[str(condition) for condition in request.filters],
+                explanation=explanations.of_request(request, state)
+                if viewer in (None, request.user)
+                else None,
+                wants=request.wants,
             )
         )
     return answer
@@ -339,7 +341,7 @@ def _activity(session: SessionRecord, lease: LeaseRecord | None) -> str:
     return "" if session.place == "device" else "resuming"
 
 
-def _visible(record: LeaseRecord | AskRecord, viewer: str | None) -> tuple[str, str]:
+def _visible(record: LeaseRecord | RequestRecord, viewer: str | None) -> tuple[str, str]:
     """A notebook's name is its owner's business."""
     return (record.label, record.holder) if viewer in (None, record.user) else ("", "")
 

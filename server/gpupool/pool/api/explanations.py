@@ -1,11 +1,11 @@
-"""Why an ask waits or was refused, and what a lease may expect, as messages: the same for the command line and the sidebar."""
+"""Why a request waits or was refused, and what a lease may expect, as messages: the same for the command line and the sidebar."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from gpupool.model.instructions import TellRefused
-from gpupool.model.state import DEFAULT_PROJECT, PRIORITIES, AskRecord, LeaseRecord, State
+from gpupool.model.state import DEFAULT_PROJECT, PRIORITIES, LeaseRecord, RequestRecord, State
 from gpupool.pool.leases import gang_view
 from gpupool.pool.model.consolidation import Consolidation
 from gpupool.pool.model.timers import Timers
@@ -14,41 +14,42 @@ from gpupool.proto.sentences import to_message
 from gpupool.request.forms import message_fields
 from gpupool.request.gpu_request import GpuRequest
 from gpupool.scheduler import explain
-from gpupool.scheduler.model import Ask, Decision, Help, PlacedShare
+from gpupool.scheduler.model import Decision, Help, PlacedShare, Request
 from gpupool.sentences import Sentence, clauses, param, say
 from gpupool.shares import Share
 
 
 def of_decision(
-    decision: Decision, ask: AskRecord, state: State, *, place: int = 0, eta: float | None = None
+    decision: Decision, request: RequestRecord, state: State, *, place: int = 0, eta: float | None = None
 ) -> pb.Explanation:
-    """What the scheduler said of an ask. Advice about leases is given to those only whose they are."""
-    helps = [help for help in decision.helps if _is_for(help, ask.user, state)]
+    """What the scheduler said of a request. Advice about leases is given to those only whose they are."""
+    helps = [help for help in decision.helps if _is_for(help, request.user, state)]
     return pb.Explanation(
         reason=decision.reason,
         said=to_message(decision.said),
         facts={name: str(value) for name, value in decision.facts.items()},
         helps=[
-            pb.Help(action=h.action, said=to_message(h.said), request=_request(h.ask, ask)) for h in helps
+            pb.Help(action=h.action, said=to_message(h.said), request=_request(h.request, request))
+            for h in helps
         ],
-        project=ask.project,
+        project=request.project,
         place=place,
         eta_seconds=-1.0 if eta is None else eta,
     )
 
 
-def of_ask(ask: AskRecord, state: State) -> pb.Explanation | None:
+def of_request(request: RequestRecord, state: State) -> pb.Explanation | None:
     """Why it waits; None: it has not been looked at yet."""
-    if ask.decision is None:
+    if request.decision is None:
         return None
-    return of_decision(ask.decision, ask, state, place=ask.place, eta=ask.eta)
+    return of_decision(request.decision, request, state, place=request.place, eta=request.eta)
 
 
 def of_refusal(told: TellRefused, state: State) -> pb.Explanation:
-    """Why an ask was refused; of who gave up waiting, why it waited to the end."""
-    if told.ask is None or told.decision is None:
+    """Why a request was refused; of who gave up waiting, why it waited to the end."""
+    if told.request is None or told.decision is None:
         return of_sentence(told.reason, told.said)
-    said = of_decision(told.decision, told.ask, state)
+    said = of_decision(told.decision, told.request, state)
     said.reason = told.reason
     said.said.CopyFrom(to_message(told.said))
     return said
@@ -72,9 +73,13 @@ def of_lease(
     """What its holder may expect.
 
     Args:
+        lease: the lease; of a gang, its first.
+        state: the pool as it is.
+        timers: how long everything lasts.
+        now: the pool's boot-time clock, seconds.
         protected: as things stand it is not taken back for others.
         min_run: seconds that it is left alone in any case.
-        consolidate: who goes on elsewhere for asks that fit nowhere.
+        consolidate: who goes on elsewhere for requests that fit nowhere.
     """
     parts = state.lease_parts(lease)
     shares = gang_view.shares(parts)
@@ -125,24 +130,24 @@ def _protected(lease: LeaseRecord, shares: Sequence[PlacedShare], consolidate: C
 
 
 def _is_for(help: Help, user: str, state: State) -> bool:
-    """Asks of several users that are alike are decided once; their own leases are not alike."""
+    """Requests of several users that are alike are decided once; their own leases are not alike."""
     return all((lease := state.leases.get(name)) is not None and lease.user == user for name in help.releases)
 
 
-def _request(other: Ask | None, ask: AskRecord) -> pb.RequestLease | None:
-    """What would be granted now, with the terms of the ask that was not."""
+def _request(other: Request | None, request: RequestRecord) -> pb.RequestLease | None:
+    """What would be granted now, with the terms of the request that was not."""
     if other is None or other.parked is not None or other.parts:
         return None
-    request = GpuRequest(
+    granted = GpuRequest(
         Share(other.milli, other.mib),
         count=other.count,
         nodes=other.nodes if other.count > 1 else "auto",
-        strict=ask.strict,
-        project="" if ask.project == DEFAULT_PROJECT else ask.project,
-        kind=ask.kind,
-        priority=0 if ask.priority == PRIORITIES[ask.kind] else ask.priority,
+        strict=request.strict,
+        project="" if request.project == DEFAULT_PROJECT else request.project,
+        kind=request.kind,
+        priority=0 if request.priority == PRIORITIES[request.kind] else request.priority,
         filters=tuple(str(wish) for wish in other.filters),
         pools=other.pools,
         no_isolation=not other.isolated,
     )
-    return pb.RequestLease(**message_fields(request, pb.RequestLease.DESCRIPTOR.fields_by_name))
+    return pb.RequestLease(**message_fields(granted, pb.RequestLease.DESCRIPTOR.fields_by_name))

@@ -1,4 +1,4 @@
-"""The `Explanations` service: why an ask waits, what a lease may expect, what would be said to an ask that is not made."""
+"""The `Explanations` service: why a request waits, what a lease may expect, what would be said to a request that is not made."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ class ExplanationsService(pool_pb2_grpc.ExplanationsServicer):
 
     async def Explain(self, request: pb.ExplainRequest, context: Any) -> pb.ExplainAnswer:
         match request.WhichOneof("about"):
-            case "ask_id":
-                return await self._ask(request.ask_id, context)
+            case "request_id":
+                return await self._request(request.request_id, context)
             case "lease_id":
                 return await self._lease(request.lease_id, context)
             case "wish":
                 return await self._wish(request.wish, context)
             case _:
-                text = "nothing is asked about; name an ask, a lease or a wish"
+                text = "nothing is asked about; name a request, a lease or a wish"
                 await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", text)
 
-    async def _ask(self, name: str, context: Any) -> pb.ExplainAnswer:
-        ask = self._pool.state.asks.get(name)
-        if ask is None:
-            text = f"no ask {name.rpartition(chr(10))[2][:64]!r} waits; it was granted, refused or given up, or never made"
-            await refuse(context, grpc.StatusCode.NOT_FOUND, "unknown-ask", text)
-        await self._require_own(ask.user, "ask", context)
-        said = explanations.of_ask(ask, self._pool.state)
+    async def _request(self, name: str, context: Any) -> pb.ExplainAnswer:
+        request = self._pool.state.requests.get(name)
+        if request is None:
+            text = f"no request {name.rpartition(chr(10))[2][:64]!r} waits; it was granted, refused or given up, or never made"
+            await refuse(context, grpc.StatusCode.NOT_FOUND, "unknown-request", text)
+        await self._require_own(request.user, "request", context)
+        said = explanations.of_request(request, self._pool.state)
         return pb.ExplainAnswer(explanation=said or explanations.of_sentence("full", say("arrived")))
 
     async def _lease(self, name: str, context: Any) -> pb.ExplainAnswer:
@@ -75,7 +75,7 @@ class ExplanationsService(pool_pb2_grpc.ExplanationsServicer):
         pool = self._pool
         message = pb.RequestLease()
         message.CopyFrom(wish)
-        message.idempotency_key = f"explain-{secrets.token_hex(8)}"  # of no ask that has been made
+        message.idempotency_key = f"explain-{secrets.token_hex(8)}"  # of no request that has been made
         user = wish.on_behalf_of or current_identity().name
         session = pool.state.sessions.get(wish.session_id)
         if session is not None and not wish.on_behalf_of and current_identity().is_admin:
@@ -91,12 +91,14 @@ class ExplanationsService(pool_pb2_grpc.ExplanationsServicer):
         if found.outcome is Outcome.GRANT:
             said = explanations.of_sentence("", say("would-grant"), wish.project)
             return pb.ExplainAnswer(granted=True, explanation=said, shares=convert.shares(found.shares))
-        ask = found.ask
-        if ask is None or found.decision is None:
+        request = found.request
+        if request is None or found.decision is None:
             return pb.ExplainAnswer(
                 explanation=explanations.of_sentence(found.reason, found.said, wish.project)
             )
-        said = explanations.of_decision(found.decision, ask, self._pool.state, place=ask.place, eta=ask.eta)
+        said = explanations.of_decision(
+            found.decision, request, self._pool.state, place=request.place, eta=request.eta
+        )
         return pb.ExplainAnswer(explanation=said)
 
     async def _require_own(self, user: str, what: str, context: Any) -> None:

@@ -69,8 +69,8 @@ class PoolService(pool_pb2_grpc.PoolServicer):
                     await refuse_revoked(context)
                 if isinstance(told, TellQueued):
                     eta = -1.0 if told.eta is None else told.eta
-                    ask = self._pool.state.asks.get(key_of(user, event.key))
-                    why = explanations.of_ask(ask, self._pool.state) if ask is not None else None
+                    waiting = self._pool.state.requests.get(key_of(user, event.key))
+                    why = None if waiting is None else explanations.of_request(waiting, self._pool.state)
                     place = pb.QueuePlace(
                         place=told.place, said=to_message(told.said), eta_seconds=eta, explanation=why
                     )
@@ -94,7 +94,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
                 yield answer
         finally:
             if self._pool.leave(user, event.key, mailbox) and not answered and not self._pool.closing:
-                self._forget_ask(user, event.key)
+                self._forget_request(user, event.key)
 
     async def Renew(self, request: pb.RenewLeases, context: Any) -> pb.RenewedLeases:
         identity = current_identity()
@@ -188,7 +188,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
     # ---- helpers
 
     async def _user_of(self, request: pb.RequestLease, context: Any) -> str:
-        """The user that an ask is for: the caller, or whom an admin names."""
+        """The user that a request is for: the caller, or whom an admin names."""
         identity = current_identity()
         session = self._pool.state.sessions.get(request.session_id)
         if request.on_behalf_of:
@@ -230,8 +230,8 @@ class PoolService(pool_pb2_grpc.PoolServicer):
         if all(node is not None and node.connection is not None for node in nodes):
             await self._pool.wait_ended(lease_id, RELEASE_SECONDS)
 
-    def _forget_ask(self, user: str, key: str) -> None:
-        """Should that fail, the ask ends by its own time limit."""
+    def _forget_request(self, user: str, key: str) -> None:
+        """Should that fail, the request ends by its own time limit."""
         self._pool.apply_soon(events.Cancelled(self._pool.clock.now(), user, key))
 
     def _is_own(self, identity: Identity, lease_id: str) -> bool:

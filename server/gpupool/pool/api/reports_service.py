@@ -180,6 +180,7 @@ def _or_unknown(value: float | None) -> float:
 
 
 def journal_line(row: Any) -> pb.JournalLine:
+    """A row of the journal as a message."""
     return pb.JournalLine(
         number=row.number,
         at_unix=row.at_unix,

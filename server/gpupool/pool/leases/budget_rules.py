@@ -19,7 +19,7 @@ from gpupool.sentences import NOTHING, Sentence, clauses, param, say
 
 #: Milli-GPU-milliseconds of a GPU-second.
 _MILLI_MS = 1_000_000
-#: Why leases end here. Not ``quota``: that is why an ask is refused.
+#: Why leases end here. Not ``quota``: that is why a request is refused.
 REASON: Final = "budget"
 #: An end that moves by less is not told anew, seconds.
 _WORTH_TELLING = 0.5
@@ -66,8 +66,9 @@ def refused(step: Step, user: str, milli: int, duration: float) -> Decision | No
 
 
 def ends(state: State, now: float) -> dict[str, float]:
-    """When the leases of a user end because the budget is used up, as things stand, by user; who is not named has
-    enough for the present window.
+    """When the leases of a user end because the budget is used up, as things stand, by user.
+
+    A user who is not named has enough for the present window.
     """
     if all(record.gpu_seconds is None for record in state.limits.values()):
         return {}

@@ -18,7 +18,7 @@ from itertools import groupby
 from typing import TypeVar
 
 from gpupool.model.instructions import TellRefused
-from gpupool.model.state import AskRecord, LeaseRecord, SessionRecord, node_of_device
+from gpupool.model.state import LeaseRecord, RequestRecord, SessionRecord, node_of_device
 from gpupool.pool.leases import lease_rules
 from gpupool.pool.model.step import Step
 from gpupool.scheduler.model import Decision
@@ -27,21 +27,21 @@ from gpupool.sentences import plain
 Part = TypeVar("Part", LeaseRecord, SessionRecord)
 
 
-def grant(step: Step, ask: AskRecord, decision: Decision) -> None:
+def grant(step: Step, request: RequestRecord, decision: Decision) -> None:
     """Turns a decision into a lease, or into one for each node."""
     state = step.state
-    del state.asks[ask.id]
-    session = state.sessions.get(ask.session_id) if ask.session_id else None
+    del state.requests[request.id]
+    session = state.sessions.get(request.session_id) if request.session_id else None
     parts = [tuple(shares) for _, shares in groupby(decision.shares, lambda s: node_of_device(s.device_id))]
     if len(parts) == 1:
-        lease_rules.grant(step, ask, parts[0], decision.said, session)
+        lease_rules.grant(step, request, parts[0], decision.said, session)
         return
     sessions: Sequence[SessionRecord | None] = [None] * len(parts)
     if session is not None:
         sessions = state.session_parts(session)
     first: LeaseRecord | None = None
     for part, (shares, one) in enumerate(zip(parts, sessions, strict=True)):
-        lease = lease_rules.grant(step, ask, shares, decision.said, one, part, first)
+        lease = lease_rules.grant(step, request, shares, decision.said, one, part, first)
         first = first or lease
 
 

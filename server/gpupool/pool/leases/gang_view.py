@@ -30,14 +30,17 @@ def lease_state(parts: Sequence[LeaseRecord]) -> str:
 
 
 def session_state(parts: Sequence[SessionRecord]) -> str:
+    """The worst of the parts' states."""
     return _first(_WORST_FIRST, [part.state for part in parts])
 
 
 def place(parts: Sequence[SessionRecord]) -> str:
+    """The place that is farthest from the device: where some part of the memory lies."""
     return _first(_FARTHEST_FIRST, [part.place for part in parts])
 
 
 def enforcement(parts: Sequence[SessionRecord]) -> str:
+    """The weakest of the parts: what may be relied on everywhere."""
     return _first(_WEAKEST_FIRST, [part.enforcement for part in parts])
 
 

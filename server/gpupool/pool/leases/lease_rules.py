@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from gpupool.model.instructions import TellGranted, TellRefused, TellResized
-from gpupool.model.state import AskRecord, LeaseRecord, LeftWorker, SessionRecord, key_of
+from gpupool.model.state import LeaseRecord, LeftWorker, RequestRecord, SessionRecord, key_of
 from gpupool.pool.model import messages
 from gpupool.pool.model.step import Step
 from gpupool.pool.model.view import kept_mib
@@ -19,7 +19,7 @@ _FOR_GOOD: Final = ("deadline", "budget", "reclaim", "preempt")
 
 def grant(
     step: Step,
-    ask: AskRecord,
+    request: RequestRecord,
     shares: tuple[PlacedShare, ...],
     said: Sentence,
     session: SessionRecord | None,
@@ -29,6 +29,10 @@ def grant(
     """Turns a decision, or what it says of one node, into a lease that waits for its worker.
 
     Args:
+        step: the step of the machine that this is part of.
+        request: the request that is served; it leaves the queue.
+        shares: what is granted on this node.
+        said: the sentence for the journal.
         session: the one that goes on; None: a new one.
         part: the place in a gang; None: it is the whole.
         first: the first part's lease, for the others.
@@ -36,22 +40,22 @@ def grant(
     state = step.state
     new_session = session is None
     lease_id = step.ids.lease()
-    key = ask.key if not part else f"{ask.key}\n{part}"  # no caller's key has a line break
+    key = request.key if not part else f"{request.key}\n{part}"  # no caller's key has a line break
     if session is None:
         name = step.ids.session()
         gang = "" if part is None else name
         session = SessionRecord(
             id=name,
-            user=ask.user,
-            label=ask.label,
-            holder=ask.holder,
+            user=request.user,
+            label=request.label,
+            holder=request.holder,
             node=state.devices[shares[0].device_id].node,
             device_ids=tuple(share.device_id for share in shares),
             token=step.ids.token(),
-            strict=ask.strict,
+            strict=request.strict,
             gang=gang if first is None else first.session_id,
             part=part or 0,
-            isolated=ask.isolated,
+            isolated=request.isolated,
         )
     session = replace(
         session,
@@ -59,16 +63,16 @@ def grant(
         reason="",
         epoch=session.epoch + 1,
         lease_id=lease_id,
-        label=ask.label or session.label,
-        holder=ask.holder or session.holder,
-        project=ask.project,
+        label=request.label or session.label,
+        holder=request.holder or session.holder,
+        project=request.project,
         kept_place=(),
         kept_until=0.0,
     )
     lease = LeaseRecord(
         id=lease_id,
         session_id=session.id,
-        user=ask.user,
+        user=request.user,
         key=key,
         label=session.label,
         holder=session.holder,
@@ -77,15 +81,15 @@ def grant(
         state="starting",
         granted_at=step.now,
         new_session=new_session,
-        reservation=ask.reservation,
-        ends_at=step.now + ask.duration if ask.duration > 0 else None,
+        reservation=request.reservation,
+        ends_at=step.now + request.duration if request.duration > 0 else None,
         covered_at=step.now,
         since=step.now,
         gang="" if part is None else (lease_id if first is None else first.id),
         part=part or 0,
-        project=ask.project,
-        kind=ask.kind,
-        priority=ask.priority,
+        project=request.project,
+        kind=request.kind,
+        priority=request.priority,
     )
     if starts_worker(session, lease):
         number = messages.start_worker(step, session, lease)
@@ -93,16 +97,16 @@ def grant(
         number = messages.apply_lease(step, session, lease.epoch, lease.shares)
     state.sessions[session.id] = session
     state.leases[lease_id] = replace(lease, confirm_request=number)
-    state.keys[key_of(ask.user, key)] = lease_id
+    state.keys[key_of(request.user, key)] = lease_id
     step.reschedule = True
     step.journal(
         "grant",
         said,
-        user=ask.user,
+        user=request.user,
         lease_id=lease_id,
         session_id=session.id,
         node=session.node,
-        data={"epoch": lease.epoch, "waited_seconds": round(step.now - ask.since, 3), "key": key},
+        data={"epoch": lease.epoch, "waited_seconds": round(step.now - request.since, 3), "key": key},
     )
     return state.leases[lease_id]
 
@@ -181,6 +185,9 @@ def start_failed(step: Step, lease: LeaseRecord, why: Sentence | str, *, confirm
     """A worker that was to take over a session did not come up: the session stays parked where it is.
 
     Args:
+        step: the step of the machine that this is part of.
+        lease: the lease that waited for the worker.
+        why: what went wrong.
         confirmed: there is no process of it. Otherwise its share stays taken until it is fenced for sure.
     """
     begin_release(step, lease, "release", why, refusal="worker-failed")
@@ -203,6 +210,10 @@ def begin_release(
     Returns False, and changes nothing but a wish to close, when the lease was over already.
 
     Args:
+        step: the step of the machine that this is part of.
+        lease: the lease, or one part of a gang.
+        reason: the id of why it ends.
+        why: the same for people.
         close: the session closes, too.
         refusal: the reason that a holder is told who still waits for this lease to start.
     """
@@ -230,7 +241,7 @@ def begin_release(
             session, state="closed", reason=reason, closed_at=step.now
         )
         messages.stop_worker(step, session.node, session.id, reason)
-        refuse_asks_of_session(step, session)
+        refuse_requests_of_session(step, session)
     else:
         home = state.nodes.get(session.node)
         lost = home is not None and home.lost
@@ -313,7 +324,7 @@ def close_session(step: Step, session: SessionRecord, reason: str) -> bool:
         session, state="closed", reason=reason, closed_at=step.now, parking=None
     )
     messages.stop_worker(step, session.node, session.id, reason)
-    refuse_asks_of_session(step, session)
+    refuse_requests_of_session(step, session)
     step.reschedule = True
     step.journal(
         "closed",
@@ -332,6 +343,10 @@ def worker_gone(
     """The session's state is lost with its worker.
 
     Args:
+        step: the step of the machine that this is part of.
+        session: whose worker it is.
+        reason: the id of why it is gone.
+        why: the same for people.
         confirmed: the agent saw the process end (or never begin). Otherwise the worker is only
             missing from a report, and its share stays taken until it is fenced for sure.
     """
@@ -344,7 +359,7 @@ def worker_gone(
             data={"reason": reason, "device_seconds": session.usage.device_seconds},
         )  # fmt: skip
     state.sessions[session.id] = replace(session, worker_gone=True, parking=None)
-    refuse_asks_of_session(step, session)
+    refuse_requests_of_session(step, session)
     step.reschedule = True
     if lease is None:
         return
@@ -359,9 +374,9 @@ def worker_gone(
         end(step, lease, why)
 
 
-def refuse_asks_of_session(step: Step, session: SessionRecord) -> None:
-    """Asks that wait to resume a session that has closed can never be granted."""
-    for ask in step.state.index.asks_of_session.of(session.id):
-        del step.state.asks[ask.id]
+def refuse_requests_of_session(step: Step, session: SessionRecord) -> None:
+    """Requests that wait to resume a session that has closed can never be granted."""
+    for request in step.state.index.requests_of_session.of(session.id):
+        del step.state.requests[request.id]
         said = say("session-is-closed", session=param.text(session.id), reason=param.text(session.reason))
-        step.do(TellRefused(ask.user, ask.key, "unknown-session", said))
+        step.do(TellRefused(request.user, request.key, "unknown-session", said))

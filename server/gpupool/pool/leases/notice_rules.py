@@ -1,10 +1,11 @@
-"""Notices: the word that a lease will end for another's ask, or because its node is emptied or its user has had enough,
-and that end itself.
+"""Notices: the word that a lease will end, and that end itself.
 
-A notice names the ask it is for. Every look at the queue (`queue_pass`, `taking_rules`) judges it again, by the same
-rules as when it was given: it is withdrawn when the ask has left, has found room elsewhere, or may not have it any
+It ends for another's request, or because its node is emptied or its user has had enough.
+
+A notice names the request it is for. Every look at the queue (`queue_pass`, `taking_rules`) judges it again, by the same
+rules as when it was given: it is withdrawn when the request has left, has found room elsewhere, or may not have it any
 more, and when one of the leases is not needed because another has ended by itself. So what is taken back in the end is
-taken back rightly, and never in vain. The room stays kept for the ask from the notice until it has it.
+taken back rightly, and never in vain. The room stays kept for the request from the notice until it has it.
 
 A session whose lease ended keeps its memory; its holder asks again and waits its turn.
 """
@@ -15,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from gpupool.model import events
-from gpupool.model.state import AskRecord, LeaseRecord, Notice
+from gpupool.model.state import LeaseRecord, Notice, RequestRecord
 from gpupool.pool.leases import lease_rules
 from gpupool.pool.model.step import Step
 from gpupool.pool.projects import standing_view
@@ -25,63 +26,77 @@ from gpupool.sentences import Sentence, clauses, param, say
 
 
 def owed(step: Step) -> dict[str, frozenset[str]]:
-    """Devices that are kept from everybody else for an ask, by its id, because room on them is being made for it.
+    """Devices that are kept from everybody else for a request, by its id, because room on them is being made for it.
 
-    From the notice, or the word that parked memory has to leave, until the ask has it: whoever comes before it in the
+    From the notice, or the word that parked memory has to leave, until the request has it: whoever comes before it in the
     order meanwhile has no part in that.
     """
-    return {ask.id: frozenset(ask.wants) for ask in step.state.index.owed.records()}
+    return {request.id: frozenset(request.wants) for request in step.state.index.owed.records()}
 
 
 def taken_for(step: Step) -> frozenset[str]:
     """Asks for which somebody else was told to go: what they are owed does not come by itself."""
     notices = (lease.notice for lease in step.state.index.noticed.records())
-    return frozenset(notice.for_ask for notice in notices if notice is not None)
+    return frozenset(notice.for_request for notice in notices if notice is not None)
 
 
 def give(
-    step: Step, parts: Sequence[LeaseRecord], ask: AskRecord, milli: int, until: float, standing: Standing
+    step: Step,
+    parts: Sequence[LeaseRecord],
+    request: RequestRecord,
+    milli: int,
+    until: float,
+    standing: Standing,
 ) -> None:
-    """Tells the holder of a lease that it ends for an ask.
+    """Tells the holder of a lease that it ends for a request.
 
     Args:
+        step: the step of the machine that this is part of.
+        parts: the lease; of a gang, all parts.
+        request: the request that gets the room.
         milli: what is asked.
+        until: when the lease ends, boot-time clock.
         standing: of the lease's project, this lease still included.
     """
     lease = parts[0]
-    if lease.project == ask.project:
+    if lease.project == request.project:
         reason = "preempt"
         why = say(
             "notice.preempt",
-            user=param.user(ask.user),
+            user=param.user(request.user),
             milli=param.milli(milli),
-            priority=param.count(ask.priority),
+            priority=param.count(request.priority),
             own=param.count(lease.priority),
         )
     else:
         reason = "reclaim"
         why = say(
             "notice.reclaim",
-            project=param.project(ask.project),
-            user=param.user(ask.user),
+            project=param.project(request.project),
+            user=param.user(request.user),
             milli=param.milli(milli),
             own=param.project(lease.project),
             held=param.milli(standing.allocated),
             deserved=param.milli(standing.deserved),
         )
-    _note(step, parts, Notice(reason, until, clauses(why, say("notice.parks")), ask.id))
+    _note(step, parts, Notice(reason, until, clauses(why, say("notice.parks")), request.id))
 
 
 def give_move(
-    step: Step, parts: Sequence[LeaseRecord], ask: AskRecord, milli: int, until: float, target: PlacedShare
+    step: Step,
+    parts: Sequence[LeaseRecord],
+    request: RequestRecord,
+    milli: int,
+    until: float,
+    target: PlacedShare,
 ) -> None:
-    """Tells the holder of a lease that it goes on elsewhere, so that an ask fits; said again only if that has changed."""
+    """Tells the holder of a lease that it goes on elsewhere, so that a request fits; said again only if that has changed."""
     known = parts[0].notice
-    if known is not None and known.for_ask == ask.id and known.target == (target,):
+    if known is not None and known.for_request == request.id and known.target == (target,):
         return
     goes_to = param.device(target.device_id)
-    why = say("notice.move", user=param.user(ask.user), milli=param.milli(milli), device=goes_to)
-    _note(step, parts, Notice("consolidate", until, clauses(why, say("notice.moves")), ask.id, (target,)))
+    why = say("notice.move", user=param.user(request.user), milli=param.milli(milli), device=goes_to)
+    _note(step, parts, Notice("consolidate", until, clauses(why, say("notice.moves")), request.id, (target,)))
 
 
 def give_end(step: Step, parts: Sequence[LeaseRecord], reason: str, until: float, why: Sentence) -> None:
@@ -101,12 +116,14 @@ def withdraw(step: Step, leases: Iterable[Sequence[LeaseRecord]], why: Sentence)
         )  # fmt: skip
 
 
-def any_for_asks(step: Step) -> bool:
+def any_for_requests(step: Step) -> bool:
+    """Whether a lease has a notice for a request; the request itself may be gone."""
     noticed = step.state.index.noticed.records()
-    return any(lease.live and lease.notice and lease.notice.for_ask for lease in noticed)
+    return any(lease.live and lease.notice and lease.notice.for_request for lease in noticed)
 
 
 def any_due(step: Step) -> bool:
+    """Whether the time of some notice is over."""
     return any(_is_due(step, lease) for lease in step.state.index.noticed.records())
 
 
@@ -172,8 +189,12 @@ def _note(step: Step, parts: Iterable[LeaseRecord], notice: Notice) -> None:
 
 
 def _for_whom(step: Step, notice: Notice) -> dict[str, object]:
-    ask = step.state.asks.get(notice.for_ask)
-    return {} if ask is None else {"for_user": ask.user, "for_project": ask.project, "for_key": ask.key}
+    request = step.state.requests.get(notice.for_request)
+    return (
+        {}
+        if request is None
+        else {"for_user": request.user, "for_project": request.project, "for_key": request.key}
+    )
 
 
 def _is_of_drain(lease: LeaseRecord) -> bool:

@@ -1,6 +1,6 @@
-"""Memory of parked sessions on its way off the devices, for an ask that needs the room.
+"""Memory of parked sessions on its way off the devices, for a request that needs the room.
 
-The room is kept for that ask by what it wants (`AskRecord.wants`). Until the worker has confirmed, the memory counts
+The room is kept for that request by what it wants (`RequestRecord.wants`). Until the worker has confirmed, the memory counts
 as lying where it lay. A session that is asked to go on meanwhile waits for the outcome. Nothing of this is stored:
 after a restart the worker says where the memory lies, and telling it again changes nothing.
 """

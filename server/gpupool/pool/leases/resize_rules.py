@@ -36,6 +36,7 @@ MAKING_ROOM = "making-room"
 
 
 def resized(step: Step, event: events.Resized) -> None:
+    """A lease grows or shrinks where it is; the worker has to confirm it before anybody counts on it."""
     lease = step.state.leases.get(event.lease_id)
     if lease is None or lease.state != "attached":
         state = "unknown" if lease is None else lease.state
@@ -140,7 +141,9 @@ def _new_sizes(
     quotas = limit_rules.quotas(step.state, step.quotas)
     view = pool_view(step.state, step.timers, quotas, step.now, without_leases={part.id for part in parts})
     known = {device.id: device for device in view.devices}
-    kept_for_others = frozenset(name for ask in step.state.index.wanting.records() for name in ask.wants)
+    kept_for_others = frozenset(
+        name for request in step.state.index.wanting.records() for name in request.wants
+    )
     old_shares = [old for part in parts for old in part.shares]
     shares = []
     grown = []
@@ -173,7 +176,7 @@ def _new_sizes(
 
 
 def _beyond_limits(step: Step, parts: Sequence[LeaseRecord], milli: int, more: int) -> Refusal | None:
-    """Why a lease may not grow, whatever room there is: what holds for asks holds for this, too."""
+    """Why a lease may not grow, whatever room there is: what holds for requests holds for this, too."""
     lease = parts[0]
     refused = limit_rules.too_large(step.state, lease.user, milli)
     refused = refused or budget_rules.refused(step, lease.user, more, 0.0)

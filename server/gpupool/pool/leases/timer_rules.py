@@ -49,6 +49,7 @@ def stood_still(step: Step, gap: float) -> None:
 
 
 def tick(step: Step) -> None:
+    """Whatever is due by now, in a fixed order: nodes, leases, sessions, then what is forgotten."""
     state = step.state
     for node in list(state.nodes.values()):
         _node_time(step, node)

@@ -1,5 +1,7 @@
-"""What must hold after every step of the pool, as one function. Tests call it after each; see also
-`tests/property/test_pool_machine.py`, which holds the same against simulated workers."""
+"""What must hold after every step of the pool, as one function. Tests call it after each.
+
+See also `tests/property/test_pool_machine.py`, which holds the same against simulated workers.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,8 @@ def check_invariants(state: State, quotas: Mapping[str, Quota] | None = None) ->
       is moved of parked sessions only. A session between two nodes has one worker that may serve.
     - Gangs: leases of several nodes live as a whole or not at all, and are served as a whole or not yet; their
       sessions close together; no two parts are on one node.
-    - Quota: nobody holds more than allowed. Queue: no two asks have one place, as long as all are told of every change.
-    - Notices: each is for an ask that waits, or of an administrator, or because GPU-seconds are used up; a gang has one.
+    - Quota: nobody holds more than allowed. Queue: no two requests have one place, as long as all are told of every change.
+    - Notices: each is for a request that waits, or of an administrator, or because GPU-seconds are used up; a gang has one.
 
     Raises:
         InvariantViolatedError: with all violations, one per line.
@@ -197,7 +199,7 @@ def _keys(state: State) -> Iterator[str]:
     for name, lease_id in state.keys.items():
         if lease_id not in state.leases:
             yield f"key {name!r} leads to lease {lease_id}, which is unknown"
-        if name in state.asks:
+        if name in state.requests:
             yield f"key {name!r} has a lease and waits too"
 
 
@@ -223,8 +225,8 @@ def _notices(state: State) -> Iterator[str]:
     for lease in state.leases.values():
         if not lease.live or lease.notice is None:
             continue
-        if lease.notice.for_ask and lease.notice.for_ask not in state.asks:
-            yield f"lease {lease.id} is asked back for {lease.notice.for_ask!r}, which does not wait"
+        if lease.notice.for_request and lease.notice.for_request not in state.requests:
+            yield f"lease {lease.id} is asked back for {lease.notice.for_request!r}, which does not wait"
         if lease.kind == "guaranteed" and lease.notice.reason not in ("admin", "budget"):
             yield f"lease {lease.id} is guaranteed and has a notice ({lease.notice.reason})"
         if any(part.notice != lease.notice for part in state.lease_parts(lease)):
@@ -232,6 +234,6 @@ def _notices(state: State) -> Iterator[str]:
 
 
 def _queue(state: State) -> Iterator[str]:
-    places = sorted(ask.place for ask in state.asks.values())
+    places = sorted(request.place for request in state.requests.values())
     if len(places) <= ALL_TOLD and places != list(range(1, len(places) + 1)):
         yield f"places in the queue are {places}"

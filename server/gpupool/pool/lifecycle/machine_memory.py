@@ -1,5 +1,7 @@
-"""What the machine remembers beside its state, as a few plain values: recorded with each step, so that it can be made
-again as it was."""
+"""What the machine remembers beside its state, as a few plain values.
+
+They are recorded with each step, so that it can be made again as it was.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from gpupool.pool.model.step import Ids
 from gpupool.pool.queue import queue_rules
-from gpupool.scheduler.placement import Request
+from gpupool.scheduler.placement import Demand
 
 if TYPE_CHECKING:
     from gpupool.pool.lifecycle.machine import Machine
@@ -23,8 +25,8 @@ Memory = Mapping[str, float | bool | str]
 def remembered(machine: Machine) -> dict[str, float | bool | str]:
     """What goes into the next decision besides the state; values that a new machine has are left out.
 
-    ``last_tick``, ``looked_at``, ``told_at``: times; ``highest``: number of the latest ask; ``untold``: places have changed
-    since all were told theirs; ``looked``: the last look at the queue still holds, so a new ask is decided alone.
+    ``last_tick``, ``looked_at``, ``told_at``: times; ``highest``: number of the latest request; ``untold``: places have changed
+    since all were told theirs; ``looked``: the last look at the queue still holds, so a new request is decided alone.
     """
     queue = machine.queue
     values: dict[str, float | bool | None] = {
@@ -41,7 +43,7 @@ def remembered(machine: Machine) -> dict[str, float | bool | str]:
 def lesson(machine: Machine) -> str:
     """What the placement policy has learned so far, as text; empty: nothing. Asked after a step, which it went by."""
     learned = machine.policy.learned
-    rows = [[request.milli, request.mib, request.count, number] for request, number in learned.items()]
+    rows = [[demand.milli, demand.mib, demand.count, number] for demand, number in learned.items()]
     return json.dumps(rows) if rows else ""
 
 
@@ -50,7 +52,7 @@ def remind(machine: Machine, memory: Memory, lesson: str, now: float) -> None:
     queue = machine.queue
     machine.last_tick = _time(memory, "last_tick", None)
     rows = json.loads(lesson or "[]")
-    machine.policy.recall({Request(milli, mib, count): number for milli, mib, count, number in rows})
+    machine.policy.recall({Demand(milli, mib, count): number for milli, mib, count, number in rows})
     if memory.get("looked"):
         _look_again(machine, _time(memory, "looked_at", None) or now)
     queue.waiting.skip_to(int(memory.get("highest", 0)))

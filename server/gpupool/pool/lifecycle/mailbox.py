@@ -11,12 +11,12 @@ import asyncio
 
 from gpupool.model import instructions
 
-#: What a caller that waits for an ask is told.
+#: What a caller that waits for a request is told.
 Told = instructions.TellQueued | instructions.TellGranted | instructions.TellRefused
 
 
 class Mailbox:
-    """For one caller of one ask, in one event loop."""
+    """For one caller of one request, in one event loop."""
 
     __slots__ = ("_answer", "_arrived", "_closed", "_place")
 

@@ -69,7 +69,7 @@ class Replay:
     def same_outcome(self) -> bool:
         """Whether the same was decided for the same reason, though perhaps with other figures in the explanation.
 
-        That may be where a new ask was decided by an earlier look at the queue, which is only looked at again.
+        That may be where a new request was decided by an earlier look at the queue, which is only looked at again.
         """
         then, now = compared(self.recorded_changes), compared(self.changes)
         lines = [[_outcome(line) for line in lot] for lot in (self.recorded, self.lines)]
@@ -104,6 +104,8 @@ def replay(
     """Makes step `number` again, in memory; the ledger is only read.
 
     Args:
+        connection: to the ledger.
+        number: of the step, as the journal names it.
         without_leases: leases that are taken out of the state of before: what if they had not been there?
         policy: the placement policy, one of `scheduler.placement.POLICIES`: what if it had been another? None: the same.
 

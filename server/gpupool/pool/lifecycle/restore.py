@@ -113,6 +113,7 @@ def begin_anew(ledger: Ledger, *, used: int = 0) -> Restored:
     """Makes a ledger that was brought back fit to go on: epochs, leases, and the wait at the next start.
 
     Args:
+        ledger: the ledger, which no server has open.
         used: the highest epoch that is known to have been used beyond those in the ledger.
     """
     with ledger.engine.begin() as connection:

@@ -240,13 +240,13 @@ class PoolShell:
     # ---- callers that wait
 
     def join(self, user: str, key: str) -> Mailbox:
-        """A mailbox that receives what is said about this ask; to be given back with :meth:`leave`."""
+        """A mailbox that receives what is said about this request; to be given back with :meth:`leave`."""
         mailbox = Mailbox()
         self._waiters.setdefault(key_of(user, key), []).append(mailbox)
         return mailbox
 
     def leave(self, user: str, key: str, mailbox: Mailbox) -> bool:
-        """Returns whether nobody else waits for this ask."""
+        """Returns whether nobody else waits for this request."""
         name = key_of(user, key)
         others = self._waiters.get(name, [])
         if mailbox in others:

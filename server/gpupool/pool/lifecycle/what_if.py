@@ -1,4 +1,4 @@
-"""What would be said to an ask that is not made: the machine handles it, and everything is taken back."""
+"""What would be said to a request that is not made: the machine handles it, and everything is taken back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 from gpupool.model import events
 from gpupool.model.instructions import TellRefused
-from gpupool.model.state import AskRecord, key_of
+from gpupool.model.state import RequestRecord, key_of
 from gpupool.pool.leases import gang_view
 from gpupool.pool.lifecycle.machine import Machine
 from gpupool.pool.model import live_view
@@ -25,12 +25,12 @@ _MOST_REMEMBERED: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Considered:
-    """The answer that an ask would get at once.
+    """The answer that a request would get at once.
 
     Attributes:
         reason, said: of a refusal, or why it would wait; empty for a grant.
         shares: what would be granted.
-        ask: as it would stand in the queue, or was when it was refused; None: it would be granted, or was none.
+        request: as it would stand in the queue, or was when it was refused; None: it would be granted, or was none.
         decision: what the scheduler said; None: it was not asked.
     """
 
@@ -38,38 +38,40 @@ class Considered:
     reason: str = ""
     said: Sentence = NOTHING
     shares: tuple[PlacedShare, ...] = ()
-    ask: AskRecord | None = None
+    request: RequestRecord | None = None
     decision: Decision | None = None
 
 
 def consider(machine: Machine, event: events.Requested) -> Considered:
-    """What would be said to this ask now. Nothing is granted, queued, noted or learned.
+    """What would be said to this request now. Nothing is granted, queued, noted or learned.
 
     To be called between steps.
     """
     state = machine.state
     name = key_of(event.user, event.key)
-    if name in state.asks or name in state.keys:
-        raise ValueError(f"{event.key[:40]!r} is the key of an ask that has been made")
+    if name in state.requests or name in state.keys:
+        raise ValueError(f"{event.key[:40]!r} is the key of a request that has been made")
     with _undone(machine):
         done = machine.handle(replace(event, wait=None))
         lease = state.leases.get(state.keys.get(name, ""))
         if lease is not None:
             return Considered(Outcome.GRANT, shares=gang_view.shares(state.lease_parts(lease)))
-        ask = state.asks.get(name)
-        if ask is not None:
-            decision = ask.decision
+        request = state.requests.get(name)
+        if request is not None:
+            decision = request.decision
             reason = "" if decision is None else decision.reason
-            return Considered(Outcome.QUEUE, reason, ask.said, ask=ask, decision=decision)
+            return Considered(Outcome.QUEUE, reason, request.said, request=request, decision=decision)
         refused = [item for item in done if isinstance(item, TellRefused) and item.key == event.key]
         said = refused[-1]
-        return Considered(Outcome.REFUSE, said.reason, said.said, ask=said.ask, decision=said.decision)
+        return Considered(
+            Outcome.REFUSE, said.reason, said.said, request=said.request, decision=said.decision
+        )
 
 
 class WhatIfs:
     """Answers that still hold: of many who watch, each look at the queue serves all who wonder about the same.
 
-    As long as the pool itself goes by its last look at the queue, and the same asks wait, nothing has changed that would be
+    As long as the pool itself goes by its last look at the queue, and the same requests wait, nothing has changed that would be
     decided otherwise. Where nobody waits there is no queue to look at, and nothing is remembered.
     """
 

@@ -1,4 +1,4 @@
-"""Whether leases that are protected go on elsewhere for an ask that fits nowhere: the administrator's choice."""
+"""Whether leases that are protected go on elsewhere for a request that fits nowhere: the administrator's choice."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class Consolidation(enum.Enum):
-    """Which leases have to go on elsewhere, with notice, so that an ask fits (`taking_rules`).
+    """Which leases have to go on elsewhere, with notice, so that a request fits (`taking_rules`).
 
     ``idle``: those that are not protected, and those whose session computes nothing.
     ``any``: all but guaranteed ones, those that compute included.
@@ -25,13 +25,11 @@ class Consolidation(enum.Enum):
         """
         match self:
             case Consolidation.ANY:
-                return (
-                    "any leases but guaranteed ones move for asks that fit nowhere, also while they compute"
-                )
+                return "any leases but guaranteed ones move for requests that fit nowhere, also while they compute"
             case Consolidation.OFF:
-                return "no lease moves for asks that fit nowhere"
+                return "no lease moves for requests that fit nowhere"
             case Consolidation.IDLE:
                 return (
-                    "leases move for asks that fit nowhere when they are not protected, or have computed nothing for "
+                    "leases move for requests that fit nowhere when they are not protected, or have computed nothing for "
                     f"{idle_seconds:g} s"
                 )

@@ -84,7 +84,7 @@ def holds_of_session(state: State, session: SessionRecord, now: float) -> Iterat
             yield device_id, _kept(session, mib, "" if leaving else stays(session, now), leaving=leaving)
     if keeps_place(state, session, now):
         for share in session.kept_place:
-            why = "it was moved away for another ask and goes on there"
+            why = "it was moved away for another request and goes on there"
             yield (
                 share.device_id,
                 Held("", session.user, share.milli, share.mib, session_id=session.id, stays=why),
@@ -92,7 +92,7 @@ def holds_of_session(state: State, session: SessionRecord, now: float) -> Iterat
 
 
 def keeps_place(state: State, session: SessionRecord, now: float) -> bool:
-    """Whether room is kept for a session that was moved away for another ask and has not come there yet."""
+    """Whether room is kept for a session that was moved away for another request and has not come there yet."""
     lease = state.lease_of_session(session)
     gone = session.state in ("closed", "lost") or (lease is not None and lease.live)
     return bool(session.kept_place) and now < session.kept_until and not gone

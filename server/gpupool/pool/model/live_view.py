@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from gpupool.model.state import AskRecord, DeviceRecord, LeaseRecord, NodeRecord, State
+from gpupool.model.state import DeviceRecord, LeaseRecord, NodeRecord, RequestRecord, State
 from gpupool.pool.model.holds import (
     health,
     holds_of_lease,
@@ -28,7 +28,7 @@ from gpupool.pool.model.holds import (
 from gpupool.pool.model.timers import Timers
 from gpupool.scheduler.fleet import Fleet, same_device
 from gpupool.scheduler.model import DEFAULT_NODE_POOL, DeviceView, Held, PoolView, Quota
-from gpupool.scheduler.placement import DEFAULT_POLICY, Policy, Request, policy_named
+from gpupool.scheduler.placement import DEFAULT_POLICY, Demand, Policy, policy_named
 from gpupool.scheduler.snapshot import Present, Snapshot
 
 #: What is held, with the device.
@@ -64,10 +64,10 @@ class LiveView:
         self._devices = state.devices.watch()
         self._sessions = state.sessions.watch()
         self._leases = state.leases.watch()
-        self._asks = state.asks.watch()
+        self._requests = state.requests.watch()
         self._seen: dict[str, int] = {}
         self._learns = True
-        self._heard: list[Request] = []
+        self._heard: list[Demand] = []
         self._due: list[tuple[float, str, str]] = []
         self._due_of: dict[tuple[str, str], float] = {}
         self.policy = _taught(policy, state)
@@ -76,7 +76,7 @@ class LiveView:
 
     @contextlib.contextmanager
     def not_learning(self) -> Iterator[None]:
-        """Asks that come while this is open are not learned from: they are what-ifs."""
+        """Requests that come while this is open are not learned from: they are what-ifs."""
         self._learns = False
         try:
             yield
@@ -85,10 +85,10 @@ class LiveView:
             self._learns = True
 
     def learn(self) -> None:
-        """Tells the policy of the asks that came in earlier steps. To be called between steps."""
+        """Tells the policy of the requests that came in earlier steps. To be called between steps."""
         self._hear()
-        for request in self._heard:
-            self.policy.observe(request)
+        for demand in self._heard:
+            self.policy.observe(demand)
         self._heard.clear()
 
     def at(self, now: float, quotas: Mapping[str, Quota] | None = None) -> PoolView:
@@ -274,15 +274,15 @@ class LiveView:
     # ---- what policies learn
 
     def _hear(self) -> None:
-        for name in sorted(self._asks):
-            ask = self._state.asks.get(name)
-            if ask is None:
+        for name in sorted(self._requests):
+            request = self._state.requests.get(name)
+            if request is None:
                 self._seen.pop(name, None)
-            elif self._seen.get(name) != ask.number:
-                self._seen[name] = ask.number
-                if self._learns and not ask.session_id:
-                    self._heard.append(_request(ask))
-        self._asks.clear()
+            elif self._seen.get(name) != request.number:
+                self._seen[name] = request.number
+                if self._learns and not request.session_id:
+                    self._heard.append(_demand(request))
+        self._requests.clear()
 
 
 def _description(node: NodeRecord | None) -> tuple[object, ...]:
@@ -308,19 +308,19 @@ def _device_view(node: NodeRecord | None, device: DeviceRecord) -> DeviceView:
     )
 
 
-def _request(ask: AskRecord) -> Request:
-    return Request(ask.milli or 0, ask.mib or 0, ask.count)
+def _demand(request: RequestRecord) -> Demand:
+    return Demand(request.milli or 0, request.mib or 0, request.count)
 
 
 def _taught(name: str, state: State) -> Policy:
     """The policy, which has seen what was granted so far, as far as the state still knows."""
     granted = sorted(state.leases.values(), key=lambda lease: (lease.granted_at, lease.id))
-    requests = [_granted(lease) for lease in granted if lease.new_session and not lease.gang]
-    policy = policy_named(name, counts=Counter(requests))
-    for request in requests:
-        policy.observe(request)
+    demands = [_granted(lease) for lease in granted if lease.new_session and not lease.gang]
+    policy = policy_named(name, counts=Counter(demands))
+    for demand in demands:
+        policy.observe(demand)
     return policy
 
 
-def _granted(lease: LeaseRecord) -> Request:
-    return Request(lease.shares[0].milli, count=len(lease.shares))
+def _granted(lease: LeaseRecord) -> Demand:
+    return Demand(lease.shares[0].milli, count=len(lease.shares))

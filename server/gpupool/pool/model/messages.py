@@ -36,6 +36,7 @@ def start_worker(step: Step, session: SessionRecord, lease: LeaseRecord) -> int:
 
 
 def apply_lease(step: Step, session: SessionRecord, epoch: int, shares: tuple[PlacedShare, ...]) -> int:
+    """The number that the node's answer will bear; nothing is sent to a node that is away."""
     number = step.request()
     connection = step.connection_of(session.node)
     if connection is not None:
@@ -44,6 +45,7 @@ def apply_lease(step: Step, session: SessionRecord, epoch: int, shares: tuple[Pl
 
 
 def revoke_lease(step: Step, session: SessionRecord, epoch: int) -> int:
+    """The number that the node's answer will bear; nothing is sent to a node that is away."""
     number = step.request()
     connection = step.connection_of(session.node)
     if connection is not None:
@@ -52,6 +54,7 @@ def revoke_lease(step: Step, session: SessionRecord, epoch: int) -> int:
 
 
 def park_memory(step: Step, session: SessionRecord, place: str) -> int:
+    """The number that the node's answer will bear; nothing is sent to a node that is away. `place`: ``host`` or ``image``."""
     number = step.request()
     connection = step.connection_of(session.node)
     if connection is not None:
@@ -60,6 +63,7 @@ def park_memory(step: Step, session: SessionRecord, place: str) -> int:
 
 
 def stop_worker(step: Step, node: str, session_id: str, reason: str) -> None:
+    """Nothing is sent to a node that is away: it is told when it comes back."""
     connection = step.connection_of(node)
     if connection is not None:
         step.do(StopWorker(node, connection, step.request(), session_id, reason))

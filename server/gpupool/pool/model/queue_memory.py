@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class QueueMemory:
-    """The lanes of waiting asks, and the last look at them.
+    """The lanes of waiting requests, and the last look at them.
 
     Attributes:
-        waiting: the asks, in lanes.
+        waiting: the requests, in lanes.
         latest: the last look at all of them; None: something has changed since.
         looked_at: when that was.
         told_at: when all were told their places.
@@ -33,7 +33,7 @@ class QueueMemory:
         self._rollbacks: int | None = None
 
     def next_number(self) -> int:
-        """The number of the next ask: one more than that of any that waits."""
+        """The number of the next request: one more than that of any that waits."""
         return self.waiting.highest() + 1
 
     def holds(self, state: State) -> bool:
@@ -53,7 +53,7 @@ class QueueMemory:
         self.latest = None
 
     def forget(self) -> None:
-        """Makes everything anew at the next look: what tells asks apart has changed."""
+        """Makes everything anew at the next look: what tells requests apart has changed."""
         self.latest = None
         self._rollbacks = None
 
@@ -62,7 +62,7 @@ class QueueMemory:
         if self._rollbacks != state.rollbacks:
             self._rollbacks = state.rollbacks
             self.latest = None
-            self.waiting.rebuild(state.asks.values(), limited)
+            self.waiting.rebuild(state.requests.values(), limited)
         else:
             changed = self.waiting.follow(state, limited)
             if self.latest is not None:

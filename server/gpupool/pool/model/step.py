@@ -41,7 +41,7 @@ class Step:
     ids: Ids
     now: float
     out: list[Instruction] = field(default_factory=list)
-    #: Whether capacity, health or the queue changed, so that waiting asks must be looked at again.
+    #: Whether capacity, health or the queue changed, so that waiting requests must be looked at again.
     reschedule: bool = False
     #: What is remembered of the queue between steps.
     queue: QueueMemory = field(default_factory=QueueMemory)

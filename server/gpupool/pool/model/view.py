@@ -46,6 +46,10 @@ def pool_view(
     """All devices with what is taken on them: shares of leases, and memory that parked sessions keep there.
 
     Args:
+        state: the pool as it is.
+        timers: how long everything lasts.
+        quotas: limits of users.
+        now: the pool's boot-time clock, seconds.
         resumed: sessions whose own parked memory is left out, because they ask for shares to hold it.
         without_leases: leases that are left out, because they are about to change their size.
     """

@@ -1,8 +1,8 @@
-"""Asks that wait, in lanes: those of one lane look the same to the scheduler, so what one is told holds for all behind it.
+"""Requests that wait, in lanes: those of one lane look the same to the scheduler, so what one is told holds for all behind it.
 
 Inside a project the order is priority, then arrival; among equals a shorter ``--for`` goes first, but only within a
-horizon: an ask counts as if it had to be done ``for`` seconds after it came, and one without a hint, or with a longer
-one, after `HINT_HORIZON`. So nobody is overtaken for more than that time, however many short asks come.
+horizon: a request counts as if it had to be done ``for`` seconds after it came, and one without a hint, or with a longer
+one, after `HINT_HORIZON`. So nobody is overtaken for more than that time, however many short requests come.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from itertools import islice
 
 from gpupool.filters import Filter
-from gpupool.model.state import AskRecord, State
+from gpupool.model.state import RequestRecord, State
 
-#: Seconds that an ask without a duration may be overtaken by later, shorter ones.
+#: Seconds that a request without a duration may be overtaken by later, shorter ones.
 HINT_HORIZON = 300.0
 
-#: Of asks of one project and priority: when it counts as due, its number, its id.
+#: Of requests of one project and priority: when it counts as due, its number, its id.
 Entry = tuple[float, int, str]
 #: The order inside a project: the smaller goes first.
 Rank = tuple[int, float, int]
@@ -27,7 +27,7 @@ Rank = tuple[int, float, int]
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """What the scheduler sees of an ask, besides the time."""
+    """What the scheduler sees of a request, besides the time."""
 
     project: str
     priority: int
@@ -48,31 +48,33 @@ class Lane:
         return -self.priority, entry[0], entry[1]
 
 
-def lane_of(ask: AskRecord, user: str) -> Lane:
+def lane_of(request: RequestRecord, user: str) -> Lane:
+    """The lane that a request waits in; `user`: empty where users are not told apart."""
     return Lane(
-        ask.project,
-        ask.priority,
-        ask.kind,
-        ask.milli,
-        ask.mib,
-        ask.count,
-        ask.nodes,
-        ask.filters,
-        ask.pools,
-        ask.isolated,
-        ask.duration,
-        ask.session_id,
+        request.project,
+        request.priority,
+        request.kind,
+        request.milli,
+        request.mib,
+        request.count,
+        request.nodes,
+        request.filters,
+        request.pools,
+        request.isolated,
+        request.duration,
+        request.session_id,
         user,
     )
 
 
-def entry_of(ask: AskRecord) -> Entry:
-    hint = min(ask.duration, HINT_HORIZON) if ask.duration > 0 else HINT_HORIZON
-    return ask.since + hint, ask.number, ask.id
+def entry_of(request: RequestRecord) -> Entry:
+    """When it counts as due (`HINT_HORIZON`), its number, its id."""
+    hint = min(request.duration, HINT_HORIZON) if request.duration > 0 else HINT_HORIZON
+    return request.since + hint, request.number, request.id
 
 
 class Waiting:
-    """The lanes, kept in step with the state's asks."""
+    """The lanes, kept in step with the state's requests."""
 
     def __init__(self) -> None:
         self.lanes: dict[Lane, list[Entry]] = {}
@@ -82,53 +84,53 @@ class Waiting:
     def __len__(self) -> int:
         return len(self._of)
 
-    def __contains__(self, ask_id: str) -> bool:
-        return ask_id in self._of
+    def __contains__(self, request_id: str) -> bool:
+        return request_id in self._of
 
     def highest(self) -> int:
-        """The number of the ask that came last, also if it has left; 0 at the beginning."""
+        """The number of the request that came last, also if it has left; 0 at the beginning."""
         return self._highest
 
     def skip_to(self, number: int) -> None:
-        """The next ask has a higher number than this one."""
+        """The next request has a higher number than this one."""
         self._highest = max(self._highest, number)
 
-    def lane(self, ask_id: str) -> Lane:
-        return self._of[ask_id][0]
+    def lane(self, request_id: str) -> Lane:
+        return self._of[request_id][0]
 
-    def entry(self, ask_id: str) -> Entry:
-        return self._of[ask_id][1]
+    def entry(self, request_id: str) -> Entry:
+        return self._of[request_id][1]
 
-    def ranks(self, ask_ids: Iterable[str]) -> dict[str, tuple[str, Rank]]:
+    def ranks(self, request_ids: Iterable[str]) -> dict[str, tuple[str, Rank]]:
         """(project, rank) of those of them that wait."""
-        known = ((name, *self._of[name]) for name in ask_ids if name in self._of)
+        known = ((name, *self._of[name]) for name in request_ids if name in self._of)
         return {name: (lane.project, lane.rank(entry)) for name, lane, entry in known}
 
     def follow(self, state: State, limited: Callable[[str], bool]) -> set[Lane]:
         """Takes over what has changed since the last commit, and returns the lanes where; saying it twice changes nothing."""
         changed = set()
-        for ask_id, (_, now) in state.asks.changes().items():
-            if now is None and ask_id in self._of:
-                changed.add(self.remove(ask_id))
-            elif now is not None and ask_id not in self._of:
+        for request_id, (_, now) in state.requests.changes().items():
+            if now is None and request_id in self._of:
+                changed.add(self.remove(request_id))
+            elif now is not None and request_id not in self._of:
                 changed.add(self.add(now, limited))
         return changed
 
-    def rebuild(self, asks: Iterable[AskRecord], limited: Callable[[str], bool]) -> None:
+    def rebuild(self, requests: Iterable[RequestRecord], limited: Callable[[str], bool]) -> None:
         self.lanes.clear()
         self._of.clear()
-        for ask in asks:
-            self.add(ask, limited)
+        for request in requests:
+            self.add(request, limited)
 
-    def add(self, ask: AskRecord, limited: Callable[[str], bool]) -> Lane:
-        lane, entry = lane_of(ask, ask.user if limited(ask.user) else ""), entry_of(ask)
+    def add(self, request: RequestRecord, limited: Callable[[str], bool]) -> Lane:
+        lane, entry = lane_of(request, request.user if limited(request.user) else ""), entry_of(request)
         insort(self.lanes.setdefault(lane, []), entry)
-        self._of[ask.id] = lane, entry
-        self._highest = max(self._highest, ask.number)
+        self._of[request.id] = lane, entry
+        self._highest = max(self._highest, request.number)
         return lane
 
-    def remove(self, ask_id: str) -> Lane:
-        lane, entry = self._of.pop(ask_id)
+    def remove(self, request_id: str) -> Lane:
+        lane, entry = self._of.pop(request_id)
         entries = self.lanes[lane]
         del entries[bisect_left(entries, entry)]
         if not entries:
@@ -136,7 +138,7 @@ class Waiting:
         return lane
 
     def before(self, project: str, rank: Rank) -> int:
-        """How many asks of a project go before one of this rank."""
+        """How many requests of a project go before one of this rank."""
         priority, due, number = rank
         return sum(
             bisect_left(entries, (due, number, "")) if -lane.priority == priority else len(entries)
@@ -148,7 +150,7 @@ class Waiting:
         return sum(len(entries) for lane, entries in self.lanes.items() if lane.project == project)
 
     def firsts(self) -> dict[str, Lane]:
-        """The lane of each project's first ask."""
+        """The lane of each project's first request."""
         best: dict[str, tuple[Rank, Lane]] = {}
         for lane, entries in self.lanes.items():
             rank = lane.rank(entries[0])
@@ -165,9 +167,9 @@ class Waiting:
 
 
 class Line:
-    """The asks of one project in their order; a lane in it may be dropped on the way, and asks may leave.
+    """The requests of one project in their order; a lane in it may be dropped on the way, and requests may leave.
 
-    Of each lane only the next ask is held, so it costs nothing to make one, however many wait.
+    Of each lane only the next request is held, so it costs nothing to make one, however many wait.
     """
 
     def __init__(self, lanes: Mapping[Lane, list[Entry]]) -> None:
@@ -175,11 +177,11 @@ class Line:
         self._heads: list[tuple[Rank, str, Lane, Entry]] = []
 
     def add(self, lane: Lane, entry: Entry) -> None:
-        # Numbers of asks are unique, so lanes are never compared.
+        # Numbers of requests are unique, so lanes are never compared.
         heapq.heappush(self._heads, (lane.rank(entry), entry[2], lane, entry))
 
     def add_next(self, lane: Lane, entry: Entry) -> None:
-        """Puts the ask in line that comes after this one, which may have left."""
+        """Puts the request in line that comes after this one, which may have left."""
         entries = self._lanes.get(lane, ())
         at = bisect_right(entries, entry)
         if at < len(entries):
@@ -190,19 +192,19 @@ class Line:
 
     @property
     def lane(self) -> Lane:
-        """The lane of the first ask."""
+        """The lane of the first request."""
         return self._heads[0][2]
 
     def take(self) -> tuple[Lane, Entry]:
-        """The first ask; the next one of its lane is to be put in line with `add_next`."""
+        """The first request; the next one of its lane is to be put in line with `add_next`."""
         _, _, lane, entry = heapq.heappop(self._heads)
         return lane, entry
 
     def __iter__(self) -> Iterator[str]:
-        """All asks' ids in their order, from the first ones on."""
+        """All requests' ids in their order, from the first ones on."""
         merged = sorted(
             (lane.rank(entry), entry[2])
             for _, _, lane, first in self._heads
             for entry in islice(self._lanes[lane], bisect_left(self._lanes[lane], first), None)
         )
-        return (ask_id for _, ask_id in merged)
+        return (request_id for _, request_id in merged)

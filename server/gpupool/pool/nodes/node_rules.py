@@ -98,6 +98,7 @@ def heartbeat(step: Step, event: events.NodeHeartbeat) -> None:
 
 
 def disconnected(step: Step, event: events.NodeDisconnected) -> None:
+    """The stream of a node ended. Nothing is lost by that: it is fenced only after the time of `timers`."""
     state = step.state
     state.nodes[event.node] = replace(state.nodes[event.node], connection=None)
     step.journal("node-disconnected", f"the stream of node {event.node} ended", node=event.node)
@@ -105,6 +106,7 @@ def disconnected(step: Step, event: events.NodeDisconnected) -> None:
 
 
 def worker_started(step: Step, event: events.WorkerStarted) -> None:
+    """The worker of a lease serves: its holder is told, unless the lease has ended meanwhile."""
     session = step.state.sessions.get(event.session_id)
     if session is not None and moving_rules.is_new_worker(step, session, event.node, event.epoch):
         lease_rules.attach(step, session, step.state.leases[session.lease_id], event.address)
@@ -119,6 +121,7 @@ def worker_started(step: Step, event: events.WorkerStarted) -> None:
 
 
 def worker_failed(step: Step, event: events.WorkerFailed) -> None:
+    """A worker did not come up."""
     session = step.state.sessions.get(event.session_id)
     if session is None:
         return
@@ -138,6 +141,7 @@ def worker_failed(step: Step, event: events.WorkerFailed) -> None:
 
 
 def worker_exited(step: Step, event: events.WorkerExited) -> None:
+    """A worker ended: its share comes free, and its session is lost unless it was to end or lies on disk."""
     session = step.state.sessions.get(event.session_id)
     if session is None:
         return

@@ -16,6 +16,7 @@ _MAX_DEVICES: Final = 64
 
 
 def usage(record: Usage) -> pb.Usage:
+    """The counters of a worker as a message, by the names of the fields."""
     return pb.Usage(**{f.name: getattr(record, f.name) for f in fields(Usage)})
 
 

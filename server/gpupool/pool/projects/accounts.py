@@ -56,6 +56,9 @@ def used_in_window(state: State, user: str, now: float, held: list[LeaseRecord] 
     """What `user` has used in the window that lasts now, live leases included.
 
     Args:
+        state: the pool as it is.
+        user: their name.
+        now: the pool's boot-time clock, seconds.
         held: all leases of the user that hold shares, by whom has looked for them already.
     """
     length = window_seconds(state, user)

@@ -14,7 +14,7 @@ from gpupool.model.alert import Alert
 from gpupool.model.state import LeaseRecord, State
 from gpupool.pool.model.timers import Timers
 from gpupool.pool.projects import accounts, limit_rules
-from gpupool.pool.projects.standing_view import with_asks
+from gpupool.pool.projects.standing_view import with_requests
 from gpupool.scheduler.model import Quota
 
 #: A quota is nearly used up at so many percent of it.
@@ -82,7 +82,7 @@ class AlertBook:
 
 
 def _projects(state: State, timers: Timers, now: float) -> Iterator[Alert]:
-    there = with_asks(state, timers, now)
+    there = with_requests(state, timers, now)
     for path in there.tree.paths:
         standing = there.standing(path)
         if standing.limit is not None:

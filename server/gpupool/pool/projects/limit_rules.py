@@ -1,7 +1,7 @@
-"""What one user may have: how much at a time, how many shares, how large one ask, how many GPU-seconds in a window.
+"""What one user may have: how much at a time, how many shares, how large one request, how many GPU-seconds in a window.
 
 Limits that an administrator has set with the pool's options hold for whom the ledger has no record of. Sum and number
-are checked where the ask is placed (`scheduler.fit`), because only there its milli-GPU are known; the rest is here.
+are checked where the request is placed (`scheduler.fit`), because only there its milli-GPU are known; the rest is here.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ NO_LIMIT = LimitRecord(EVERYBODY)
 
 
 def limit_set(step: Step, event: events.LimitSet) -> None:
+    """Holds from the next request on; leases that lie stay."""
     step.state.limits[event.limit.user] = event.limit
     step.queue.forget()
     step.reschedule = True
@@ -29,6 +30,7 @@ def limit_set(step: Step, event: events.LimitSet) -> None:
 
 
 def limit_removed(step: Step, event: events.LimitRemoved) -> None:
+    """Nothing happens where there is no such limit."""
     if event.user not in step.state.limits:
         return
     del step.state.limits[event.user]
@@ -41,6 +43,7 @@ def limit_removed(step: Step, event: events.LimitRemoved) -> None:
 
 
 def limit_of(state: State, user: str) -> LimitRecord:
+    """The user's own limit, else that of everybody, else none."""
     return state.limits.get(user) or state.limits.get(EVERYBODY) or NO_LIMIT
 
 
@@ -53,14 +56,14 @@ def quotas(state: State, configured: Mapping[str, Quota]) -> Mapping[str, Quota]
 
 
 def is_limited(state: State, configured: Mapping[str, Quota]) -> Callable[[str], bool]:
-    """Whether a user has limits, so that their asks are not like those of others."""
+    """Whether a user has limits, so that their requests are not like those of others."""
     limits = state.limits
     everybody = EVERYBODY in configured or EVERYBODY in limits
     return lambda user: everybody or user in configured or user in limits
 
 
 def too_large(state: State, user: str, milli: int) -> Decision | None:
-    """A refusal when one ask alone is more than its user may ask for."""
+    """A refusal when one request alone is more than its user may ask for."""
     largest = limit_of(state, user).largest_milli
     if largest is None or milli <= largest:
         return None

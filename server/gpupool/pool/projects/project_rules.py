@@ -1,4 +1,4 @@
-"""Projects as administrators set them, and which one an ask belongs to.
+"""Projects as administrators set them, and which one a request belongs to.
 
 A change is refused when it would leave leases or asks in a project that cannot hold any, or promise more below a
 project than it deserves itself. More than the pool has may be promised: pools grow and shrink (`ProjectTree.warnings`).
@@ -19,7 +19,7 @@ from gpupool.sentences import NOTHING, Sentence, clauses, param, say
 
 @dataclass(frozen=True, slots=True)
 class NoProject:
-    """Why an ask belongs to no project. `reason`: ``unknown-project`` or ``forbidden``."""
+    """Why a request belongs to no project. `reason`: ``unknown-project`` or ``forbidden``."""
 
     reason: str
     said: Sentence
@@ -36,6 +36,7 @@ def _tree(records: tuple[ProjectRecord, ...]) -> ProjectTree:
 
 
 def as_project(record: ProjectRecord) -> Project:
+    """A project as the rules of fair share read it."""
     return Project(
         record.path,
         record.deserved,
@@ -116,14 +117,17 @@ def project_removed(step: Step, event: events.ProjectRemoved) -> None:
 def project_of(
     state: State, user: str, wanted: str = "", last: str = "", groups: tuple[str, ...] = ()
 ) -> str | NoProject:
-    """The project that an ask of `user`, who is in `groups`, counts against.
+    """The project that a request of `user`, who is in `groups`, counts against.
 
     Without a wish it is the only project whose members name the user or a group of theirs, else ``default``. Who is
     named by several must say which: charging either without a word would surprise somebody.
 
     Args:
-        wanted: what the ask says; empty: nothing.
-        last: of an ask for a session that was here before: where it was, if that is still possible.
+        state: the pool as it is.
+        user: who asks.
+        wanted: what the request says; empty: nothing.
+        last: of a request for a session that was here before: where it was, if that is still possible.
+        groups: groups of the user, as the Hub says.
     """
     tree = project_tree(state)
     if wanted:
@@ -148,7 +152,7 @@ def project_of(
 
 
 def default_project_of(state: State, user: str, groups: tuple[str, ...] = ()) -> str:
-    """The project of an ask of `user` that names none; empty: such an ask is refused."""
+    """The project of a request of `user` that names none; empty: such a request is refused."""
     found = project_of(state, user, groups=groups)
     return found if isinstance(found, str) else ""
 
@@ -182,10 +186,10 @@ def _several(paths: Iterable[str]) -> Sentence:
 
 def _nothing_in(state: State, path: str, problem: str) -> None:
     leases = sum(1 for lease in state.index.holding.records() if lease.project == path)
-    asks = sum(1 for ask in state.asks.values() if ask.project == path)
-    if leases or asks:
+    requests = sum(1 for request in state.requests.values() if request.project == path)
+    if leases or requests:
         raise ProjectError(
-            f"{problem}: {path} has {_count(leases, 'lease')} and {_count(asks, 'waiting ask')}"
+            f"{problem}: {path} has {_count(leases, 'lease')} and {_count(requests, 'waiting request')}"
         )
 
 

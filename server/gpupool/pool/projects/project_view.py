@@ -17,8 +17,8 @@ from gpupool.scheduler.model import Quota
 def project_list(
     state: State, timers: Timers, now: float, user: str = "", groups: tuple[str, ...] = ()
 ) -> pb.ProjectList:
-    """The whole tree. With a `user`, who is in `groups`: what is open to them, and where an ask without a project counts."""
-    now_there = standing_view.with_asks(state, timers, now)
+    """The whole tree. With a `user`, who is in `groups`: what is open to them, and where a request without a project counts."""
+    now_there = standing_view.with_requests(state, timers, now)
     usage = accounts.decayed_usage(state, timers, now)
     answer = pb.ProjectList(
         projects=[_project(now_there, usage, path) for path in now_there.tree.paths],
@@ -36,7 +36,7 @@ def project_list(
 def project(state: State, timers: Timers, now: float, path: str) -> pb.Project:
     """One of the list."""
     return _project(
-        standing_view.with_asks(state, timers, now), accounts.decayed_usage(state, timers, now), path
+        standing_view.with_requests(state, timers, now), accounts.decayed_usage(state, timers, now), path
     )
 
 

@@ -1,10 +1,10 @@
-"""Where projects stand, from the state: what their leases hold and what their asks want."""
+"""Where projects stand, from the state: what their leases hold and what their requests want."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gpupool.model.state import AskRecord, LeaseRecord, State
+from gpupool.model.state import LeaseRecord, RequestRecord, State
 from gpupool.pool.model.timers import Timers
 from gpupool.pool.model.waiting import Lane
 from gpupool.pool.projects import accounts
@@ -33,13 +33,14 @@ def held_lease(parts: Iterable[LeaseRecord]) -> HeldLease:
     return HeldLease(first.id, first.project, milli, first.kind, first.priority, first.granted_at)
 
 
-def expected_name(ask: AskRecord) -> str:
-    return f"ask {ask.id}"
+def expected_name(request: RequestRecord) -> str:
+    """Stands for the lease that a request is going to have; no lease is called so."""
+    return f"request {request.id}"
 
 
-def expected_lease(ask: AskRecord, milli: int, now: float) -> HeldLease:
-    """The lease that an ask is going to have: room is on its way to it."""
-    return HeldLease(expected_name(ask), ask.project, milli, ask.kind, ask.priority, now)
+def expected_lease(request: RequestRecord, milli: int, now: float) -> HeldLease:
+    """The lease that a request is going to have: room is on its way to it."""
+    return HeldLease(expected_name(request), request.project, milli, request.kind, request.priority, now)
 
 
 def wholes(leases: Iterable[LeaseRecord]) -> dict[str, list[LeaseRecord]]:
@@ -53,6 +54,7 @@ def wholes(leases: Iterable[LeaseRecord]) -> dict[str, list[LeaseRecord]]:
 
 
 def wanted(name: str, lane: Lane, milli: int) -> Waiting:
+    """What a lane waits for, as the rules of fair share read it; `milli` of all its devices together."""
     return Waiting(name, lane.project, milli, lane.priority)
 
 
@@ -62,6 +64,8 @@ def standings(
     """A snapshot of what is held; leases that are being given back are not counted any more.
 
     Args:
+        state: the pool as it is.
+        tree: the projects, which must be those of the state.
         usage: decayed usage of projects, as parts of what the pool could have given.
         waiting: what is asked beside that.
     """
@@ -69,12 +73,12 @@ def standings(
     return Standings(tree, capacity(state), map(held_lease, live.values()), waiting, usage)
 
 
-def with_asks(state: State, timers: Timers, now: float) -> Standings:
+def with_requests(state: State, timers: Timers, now: float) -> Standings:
     """A snapshot of everything: what is held, what all who wait ask for, and what was used lately."""
     sizes = {usable_mib(device.total_mib) for device in state.devices.values() if device.present}
     waiting = [
         Waiting(x.id, x.project, least_milli(sizes, x.milli, x.mib, x.count), x.priority)
-        for x in state.asks.values()
+        for x in state.requests.values()
     ]
     usage = accounts.parts_of_pool(state, timers, now, capacity(state))
     return standings(state, project_tree(state), usage, waiting)

@@ -1,13 +1,13 @@
-"""One look at the asks that wait, in order: who is granted, who waits, and what for.
+"""One look at the requests that wait, in order: who is granted, who waits, and what for.
 
-Between projects the order is that of fair share (`scheduler.fairshare`), inside a project see `waiting`. An ask that
+Between projects the order is that of fair share (`scheduler.fairshare`), inside a project see `waiting`. A request that
 waits for room keeps the devices on which it will most likely fit first free of those behind it, which may pass it
-elsewhere; the free part of a kept device never shrinks, so a large ask is always served in the end. Who has said how
-long it runs may pass on a kept device too, if it is over before that device can serve the one that waits. An ask that
+elsewhere; the free part of a kept device never shrinks, so a large request is always served in the end. Who has said how
+long it runs may pass on a kept device too, if it is over before that device can serve the one that waits. A request that
 is held up by a limit keeps nothing, but holds up those behind it that count against the same limit.
 
-What one ask of a lane is told holds for all behind it, so a look costs as much as there are lanes, however many wait.
-It stays valid until something else than the queue changes: meanwhile a new ask is decided by it alone.
+What one request of a lane is told holds for all behind it, so a look costs as much as there are lanes, however many wait.
+It stays valid until something else than the queue changes: meanwhile a new request is decided by it alone.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import heapq
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from gpupool.model.state import AskRecord, key_of
+from gpupool.model.state import RequestRecord, key_of
 from gpupool.model.state_index import is_owed
 from gpupool.pool.leases import budget_rules, notice_rules
 from gpupool.pool.model.step import Step
 from gpupool.pool.model.waiting import Entry, Lane, Rank, Waiting
 from gpupool.pool.projects import limit_rules, standing_view
 from gpupool.pool.projects.project_rules import project_tree
-from gpupool.pool.queue.ask_view import current_view, own_places, resumed_by, session_obstacle, wish_of
+from gpupool.pool.queue.request_view import current_view, own_places, resumed_by, session_obstacle, wish_of
 from gpupool.pool.queue.said import Said
 from gpupool.pool.reclaim.disk_rules import make_host_room
 from gpupool.pool.reclaim.taking_rules import TakingBack, Wanted
@@ -37,7 +37,7 @@ from gpupool.shares import least_milli
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Devices that are kept free for an ask that waits.
+    """Devices that are kept free for a request that waits.
 
     Attributes:
         free_at: when it will have them, as far as is known: those who are over by then may use them.
@@ -45,7 +45,7 @@ class Kept:
         owed: room on them is being made for it; else they are a wish.
     """
 
-    ask_id: str
+    request_id: str
     project: str
     rank: Rank
     order: tuple[object, ...]
@@ -71,27 +71,27 @@ class QueuePass:
         self.decisions: dict[str, Said] = {}
         #: Of each ask that was decided, how it compared with those of other projects when its turn came.
         self.turns: dict[str, tuple[object, ...]] = {}
-        #: Of lanes whose first ask found no room: what all in it are told.
+        #: Of lanes whose first request found no room: what all in it are told.
         self.full: dict[Lane, Said] = {}
-        #: Where room is being made for asks that have not been decided in this look.
+        #: Where room is being made for requests that have not been decided in this look.
         self.owed = notice_rules.owed(step)
         self.owed_before = frozenset(self.owed)
         #: Of those for whom nobody else has to go, their projects and ranks: such room comes to the first in line.
         taken = notice_rules.taken_for(step) if self.owed else frozenset()
         self._by_itself = waiting.ranks(name for name in self.owed if name not in taken)
-        #: Of lanes whose asks have no room now: in which view, without which devices, and what was said.
+        #: Of lanes whose requests have no room now: in which view, without which devices, and what was said.
         self._full_now: dict[Lane, tuple[PoolView, frozenset[str], Decision]] = {}
         #: Wishes for which there is no room, whoever has them.
         self._no_room: dict[Lane, Said] = {}
         self.taking_back = TakingBack(step, self.view, self.standings, self.owed, taken)
         self.kept: list[Kept] = []
-        #: Projects and users of which an ask is held up by a limit, with who that is.
-        self._held_up: dict[tuple[str, str], AskRecord] = {}
+        #: Projects and users of which a request is held up by a limit, with who that is.
+        self._held_up: dict[tuple[str, str], RequestRecord] = {}
         #: Those of them for whom leases of their project end.
         self._below_limit: set[str] = set()
 
     def size(self, lane: Lane) -> int:
-        """Milli-GPU that an ask of this lane takes, at least."""
+        """Milli-GPU that a request of this lane takes, at least."""
         if lane not in self._sizes:
             self._sizes[lane] = least_milli(
                 {device.usable for device in self.view.fleet.classes}, lane.milli, lane.mib, lane.count
@@ -99,11 +99,11 @@ class QueuePass:
         return self._sizes[lane]
 
     def order(self, lane: Lane) -> tuple[object, ...]:
-        """What projects are compared by when an ask of this lane is the first of its project."""
+        """What projects are compared by when a request of this lane is the first of its project."""
         return (*self.standings.order_key(lane.project, self.size(lane)), lane.project)
 
     def in_order(self, step: Step) -> Iterator[str]:
-        """The asks' ids as they come; a lane that is `full` by then is left out."""
+        """The requests' ids as they come; a lane that is `full` by then is left out."""
         lines = step.queue.waiting.lines()
         while lines:
             project = min(lines, key=lambda name: self.order(lines[name].lane))
@@ -116,61 +116,63 @@ class QueuePass:
             if not line:
                 del lines[project]
 
-    def offer(self, step: Step, ask: AskRecord) -> Said:
-        """Decides one ask; all that come before it have been decided."""
-        lane, entry = step.queue.waiting.lane(ask.id), step.queue.waiting.entry(ask.id)
-        self.turns[ask.id] = self.order(lane)
-        said = self._as_others(step, ask, lane) or self._decide(step, ask, lane, entry)
-        self.owed.pop(ask.id, None)
-        self.decisions[ask.id] = said
+    def offer(self, step: Step, request: RequestRecord) -> Said:
+        """Decides one request; all that come before it have been decided."""
+        lane, entry = step.queue.waiting.lane(request.id), step.queue.waiting.entry(request.id)
+        self.turns[request.id] = self.order(lane)
+        said = self._as_others(step, request, lane) or self._decide(step, request, lane, entry)
+        self.owed.pop(request.id, None)
+        self.decisions[request.id] = said
         decision = said.bare
         if decision.outcome is not Outcome.QUEUE:
             return said
         owed = is_owed(decision)
         if decision.wants:
-            devices, free_at = frozenset(decision.wants), self._free_at(step, ask, decision)
-            rank, turn = lane.rank(entry), self.turns[ask.id]
-            counted = ask.id in self.taking_back.expected
-            self.kept.append(Kept(ask.id, ask.project, rank, turn, devices, free_at, counted, owed))
-        if not ask.session_id and not owed:
+            devices, free_at = frozenset(decision.wants), self._free_at(step, request, decision)
+            rank, turn = lane.rank(entry), self.turns[request.id]
+            counted = request.id in self.taking_back.expected
+            self.kept.append(Kept(request.id, request.project, rank, turn, devices, free_at, counted, owed))
+        if not request.session_id and not owed:
             self.full[lane] = said
             if decision.reason == "full":
                 # Room is the same for everybody.
                 self._no_room.setdefault(replace(lane, user=""), said.to_others())
         return said
 
-    def _as_others(self, step: Step, ask: AskRecord, lane: Lane) -> Said | None:
+    def _as_others(self, step: Step, request: RequestRecord, lane: Lane) -> Said | None:
         """What another user was told of the same wish, if nothing but room is in the way of this one, too."""
-        known = self._no_room.get(replace(lane, user="")) if not ask.session_id else None
+        known = self._no_room.get(replace(lane, user="")) if not request.session_id else None
         if known is None:
             return None
         milli = self.size(lane)
-        refused = self._beyond_limits(step, ask, milli)
+        refused = self._beyond_limits(step, request, milli)
         if refused is not None:
             return Said(refused)
-        quota, (held, shares) = self.view.quota_of(ask.user), self.view.held_by(ask.user)
+        quota, (held, shares) = self.view.quota_of(request.user), self.view.held_by(request.user)
         above = quota.milli is not None and held + milli > quota.milli
-        return None if above or (quota.shares is not None and shares + ask.count > quota.shares) else known
+        return (
+            None if above or (quota.shares is not None and shares + request.count > quota.shares) else known
+        )
 
-    def left(self, ask_id: str) -> None:
-        """An ask that does not wait keeps no device from others."""
-        self.kept = [kept for kept in self.kept if kept.ask_id != ask_id]
+    def left(self, request_id: str) -> None:
+        """A request that does not wait keeps no device from others."""
+        self.kept = [kept for kept in self.kept if kept.request_id != request_id]
 
-    def granted(self, step: Step, ask: AskRecord, resumed: Collection[str]) -> None:
+    def granted(self, step: Step, request: RequestRecord, resumed: Collection[str]) -> None:
         """Counts a lease that has just been granted."""
-        lease = step.state.leases[step.state.keys[key_of(ask.user, ask.key)]]
-        self.standings.without([standing_view.expected_name(ask)])
+        lease = step.state.leases[step.state.keys[key_of(request.user, request.key)]]
+        self.standings.without([standing_view.expected_name(request)])
         parts = step.state.lease_parts(lease)
         self.standings.granted(standing_view.held_lease(parts))
         self.taking_back.granted(parts, resumed)
         self.view = current_view(step)
 
-    def forget(self, ask_id: str) -> None:
-        """Keeps nothing for an ask that will not wait."""
-        self.kept = [kept for kept in self.kept if kept.ask_id != ask_id]
+    def forget(self, request_id: str) -> None:
+        """Keeps nothing for a request that will not wait."""
+        self.kept = [kept for kept in self.kept if kept.request_id != request_id]
 
     def recount(self, waiting: Waiting, lane: Lane) -> None:
-        """Counts anew what the asks of a lane want."""
+        """Counts anew what the requests of a lane want."""
         number = len(waiting.lanes.get(lane, ()))
         name = self._names.setdefault(lane, f"lane {len(self._names)}")
         if number:
@@ -179,20 +181,20 @@ class QueuePass:
         else:
             self.standings.answered(name)
 
-    def _decide(self, step: Step, ask: AskRecord, lane: Lane, entry: Entry) -> Said:
+    def _decide(self, step: Step, request: RequestRecord, lane: Lane, entry: Entry) -> Said:
         milli = self.size(lane)
-        obstacle = session_obstacle(step, ask) or self._beyond_limits(step, ask, milli)
+        obstacle = session_obstacle(step, request) or self._beyond_limits(step, request, milli)
         if obstacle is not None:
             return Said(obstacle)
-        names, wish = resumed_by(step, ask), wish_of(step, ask)
-        reserved = self._reserved(step, ask, lane, entry)
+        names, wish = resumed_by(step, request), wish_of(step, request)
+        reserved = self._reserved(step, request, lane, entry)
 
         def what_if(view: PoolView) -> Decision:
             return make_host_room(step.state, view, wish, decide(view, wish, helps=False))
 
         def make_room(now: Decision) -> Decision | None:
-            in_future = self._reserved(step, ask, lane, entry, in_future=True)
-            wanted = Wanted(ask, wish, milli, in_future, names, what_if, now)
+            in_future = self._reserved(step, request, lane, entry, in_future=True)
+            wanted = Wanted(request, wish, milli, in_future, names, what_if, now)
             if now.evict:
                 self.taking_back.room_is_made(step, wanted, now)
                 return None
@@ -208,10 +210,10 @@ class QueuePass:
         decision = make_host_room(step.state, seen, wish, bare)
         if decision.outcome is Outcome.GRANT:
             placed = sum(share.milli for share in decision.shares)
-            above = self._beyond_limits(step, ask, placed) if placed != milli else None
-            return Said(above or self._until_they_have_gone(ask, placed) or decision)
+            above = self._beyond_limits(step, request, placed) if placed != milli else None
+            return Said(above or self._until_they_have_gone(request, placed) or decision)
         if decision.reason == "quota":
-            self._held_up["user", ask.user] = ask
+            self._held_up["user", request.user] = request
         said = Said(decision, (lambda: advise(seen, wish, bare)) if decision is bare else None)
         if decision.outcome is not Outcome.QUEUE or decision.reason != "full":
             return said
@@ -223,61 +225,63 @@ class QueuePass:
         return said if coming is None else Said(coming)
 
     def _known_as_full(self, lane: Lane, reserved: frozenset[str]) -> Decision | None:
-        """What was said to an ask of the lane that had no room now, though no more was kept from it than from this one."""
+        """What was said to a request of the lane that had no room now, though no more was kept from it than from this one."""
         view, kept, decision = self._full_now.get(lane, (None, frozenset(), None))
         return decision if view is self.view and kept <= reserved else None
 
-    def _beyond_limits(self, step: Step, ask: AskRecord, milli: int) -> Decision | None:
-        """Why an ask has to wait, or is refused, wherever there is room; None: nothing is in the way."""
-        refused = limit_rules.too_large(step.state, ask.user, milli) or budget_rules.refused(
-            step, ask.user, milli, ask.duration
+    def _beyond_limits(self, step: Step, request: RequestRecord, milli: int) -> Decision | None:
+        """Why a request has to wait, or is refused, wherever there is room; None: nothing is in the way."""
+        refused = limit_rules.too_large(step.state, request.user, milli) or budget_rules.refused(
+            step, request.user, milli, request.duration
         )
         if refused is not None:
             return refused
-        verdict = self.standings.admit(ask.project, milli, ask.kind)
+        verdict = self.standings.admit(request.project, milli, request.kind)
         if verdict.never or verdict.reason == "over-quota":
             return _from_verdict(Outcome.REFUSE, verdict)
-        above = self.tree.ancestors(self.tree.leaf(ask.project))
-        scopes = [("user", ask.user), *(("project", path) for path in above)]
+        above = self.tree.ancestors(self.tree.leaf(request.project))
+        scopes = [("user", request.user), *(("project", path) for path in above)]
         first = next((self._held_up[scope] for scope in scopes if scope in self._held_up), None)
-        others = first is not None and first.id != ask.id and first.id in step.state.asks
+        others = first is not None and first.id != request.id and first.id in step.state.requests
         # What ends for one who is told so below a limit is still held: nobody else has that, but more may end.
         if first is not None and others and (verdict or first.id not in self._below_limit):
             return _turn(first)
         if verdict:
             return None
-        self._held_up["project", str(verdict.facts.get("project", ask.project))] = ask
-        return self._make_room_below(step, ask, milli, verdict) or _from_verdict(Outcome.QUEUE, verdict)
+        self._held_up["project", str(verdict.facts.get("project", request.project))] = request
+        return self._make_room_below(step, request, milli, verdict) or _from_verdict(Outcome.QUEUE, verdict)
 
-    def _until_they_have_gone(self, ask: AskRecord, milli: int) -> Decision | None:
-        """Why an ask that has room waits until leases have ended whose notice runs: they still count against a limit."""
-        verdict = self.standings.admit_now(ask.project, milli)
+    def _until_they_have_gone(self, request: RequestRecord, milli: int) -> Decision | None:
+        """Why a request that has room waits until leases have ended whose notice runs: they still count against a limit."""
+        verdict = self.standings.admit_now(request.project, milli)
         if verdict:
             return None
-        self._held_up["project", str(verdict.facts["project"])] = ask
+        self._held_up["project", str(verdict.facts["project"])] = request
         return _from_verdict(Outcome.QUEUE, verdict)
 
-    def _make_room_below(self, step: Step, ask: AskRecord, milli: int, limit: Verdict) -> Decision | None:
-        """What an ask waits for that its project's own leases, which matter less, end for; None: none do."""
-        wish = wish_of(step, ask)
+    def _make_room_below(
+        self, step: Step, request: RequestRecord, milli: int, limit: Verdict
+    ) -> Decision | None:
+        """What a request waits for that its project's own leases, which matter less, end for; None: none do."""
+        wish = wish_of(step, request)
 
         def what_if(view: PoolView) -> Decision:
             return make_host_room(step.state, view, wish, decide(view, wish, helps=False))
 
-        lane, entry = step.queue.waiting.lane(ask.id), step.queue.waiting.entry(ask.id)
-        reserved = self._reserved(step, ask, lane, entry, in_future=True)
+        lane, entry = step.queue.waiting.lane(request.id), step.queue.waiting.entry(request.id)
+        reserved = self._reserved(step, request, lane, entry, in_future=True)
         now = _from_verdict(Outcome.QUEUE, limit)
-        wanted = Wanted(ask, wish, milli, reserved, resumed_by(step, ask), what_if, now)
-        excess = self.standings.above_limit(ask.project, milli)
+        wanted = Wanted(request, wish, milli, reserved, resumed_by(step, request), what_if, now)
+        excess = self.standings.above_limit(request.project, milli)
         decision = self.taking_back.make_room_below_limit(step, wanted, excess)
         if decision is None:
             return None
-        self._below_limit.add(ask.id)
+        self._below_limit.add(request.id)
         said = clauses(decision.said, limit.said)
         return replace(decision, said=said, facts={**limit.facts, **decision.facts})
 
     def _reserved(
-        self, step: Step, ask: AskRecord, lane: Lane, entry: Entry, *, in_future: bool = False
+        self, step: Step, request: RequestRecord, lane: Lane, entry: Entry, *, in_future: bool = False
     ) -> frozenset[str]:
         """Devices that are kept for others: of those before it, and where room is being made for somebody.
 
@@ -286,39 +290,39 @@ class QueuePass:
         will have of it is taken already in the pool as it is going to be. A wish alone keeps nothing from the one for
         whom room was made there: else what was taken back for it would go to somebody else, and be taken back again.
         """
-        rank, order = lane.rank(entry), self.turns[ask.id]
-        over_by = step.now + ask.duration if ask.duration > 0 else None
+        rank, order = lane.rank(entry), self.turns[request.id]
+        over_by = step.now + request.duration if request.duration > 0 else None
         reserved: set[str] = set()
-        mine = self.owed.get(ask.id, frozenset())
-        if ask.id not in self.owed:
+        mine = self.owed.get(request.id, frozenset())
+        if request.id not in self.owed:
             for name, devices in self.owed.items():
                 project, later = self._by_itself.get(name, ("", rank))
-                if project != ask.project or later <= rank:
+                if project != request.project or later <= rank:
                     reserved |= devices
         for kept in self.kept:
-            same = kept.project == ask.project
+            same = kept.project == request.project
             before = kept.rank < rank if same else kept.order < order
             passes = over_by is not None and kept.free_at is not None and over_by <= kept.free_at
             # Since the look it may have left, or was refused.
-            waits = kept.ask_id != ask.id and kept.ask_id in step.state.asks
+            waits = kept.request_id != request.id and kept.request_id in step.state.requests
             if before and not passes and waits and not (in_future and kept.counted):
                 reserved |= kept.devices if kept.owed else kept.devices - mine
-        return frozenset(reserved - own_places(step, ask))
+        return frozenset(reserved - own_places(step, request))
 
-    def eta_of(self, step: Step, ask: AskRecord, decision: Decision) -> float | None:
-        """Seconds until an ask has room, as far as is known: when notices or deadlines of leases are over."""
+    def eta_of(self, step: Step, request: RequestRecord, decision: Decision) -> float | None:
+        """Seconds until a request has room, as far as is known: when notices or deadlines of leases are over."""
         if decision.reason == "notice":
             noticed = step.state.index.noticed.records()
-            ends = [x.notice.until for x in noticed if x.notice and x.notice.for_ask == ask.id]
+            ends = [x.notice.until for x in noticed if x.notice and x.notice.for_request == request.id]
             return max(0.0, max(ends) - step.now) if ends else None
-        return self._eta(step, ask) if decision.reason == "full" else None
+        return self._eta(step, request) if decision.reason == "full" else None
 
-    def _free_at(self, step: Step, ask: AskRecord, decision: Decision) -> float | None:
-        seconds = self.eta_of(step, ask, decision)
+    def _free_at(self, step: Step, request: RequestRecord, decision: Decision) -> float | None:
+        seconds = self.eta_of(step, request, decision)
         return None if seconds is None else step.now + seconds
 
-    def _eta(self, step: Step, ask: AskRecord) -> float | None:
-        """Seconds until deadlines of leases make room for an ask; None when no deadline does."""
+    def _eta(self, step: Step, request: RequestRecord) -> float | None:
+        """Seconds until deadlines of leases make room for a request; None when no deadline does."""
         ends = sorted(
             (lease.ends_at, lease.id)
             for lease in step.state.index.holding.records()
@@ -326,8 +330,8 @@ class QueuePass:
         )
         if not ends:
             return None
-        names = resumed_by(step, ask)
-        view, wish = self.view.resuming(names), wish_of(step, ask)
+        names = resumed_by(step, request)
+        view, wish = self.view.resuming(names), wish_of(step, request)
 
         def fits(count: int) -> bool:
             gone = {lease_id for _, lease_id in ends[:count]}
@@ -342,40 +346,40 @@ class QueuePass:
         return max(0.0, ends[high - 1][0] - step.now)
 
     def places(self, step: Step) -> Iterator[tuple[int, str, Said | None]]:
-        """(place, ask's id, what it is told) of all that wait, as they stand now."""
+        """(place, request's id, what it is told) of all that wait, as they stand now."""
         waiting = step.queue.waiting
         lines = {project: iter(line) for project, line in waiting.lines().items()}
         heads: list[tuple[tuple[object, ...], str]] = []
 
         def next_of(project: str) -> None:
-            ask_id = next(lines[project], None)
-            if ask_id is not None:
-                turn = self.turns.get(ask_id) or self.order(waiting.lane(ask_id))
-                heapq.heappush(heads, (turn, ask_id))
+            request_id = next(lines[project], None)
+            if request_id is not None:
+                turn = self.turns.get(request_id) or self.order(waiting.lane(request_id))
+                heapq.heappush(heads, (turn, request_id))
 
         for project in lines:
             next_of(project)
         place = 0
         while heads:
-            _, ask_id = heapq.heappop(heads)
+            _, request_id = heapq.heappop(heads)
             place += 1
-            lane = waiting.lane(ask_id)
-            yield place, ask_id, self.decisions.get(ask_id) or self.full.get(lane)
+            lane = waiting.lane(request_id)
+            yield place, request_id, self.decisions.get(request_id) or self.full.get(lane)
             next_of(lane.project)
 
-    def place_of(self, step: Step, ask: AskRecord) -> int:
-        """Where an ask stands, without counting all of those in other projects one by one."""
+    def place_of(self, step: Step, request: RequestRecord) -> int:
+        """Where a request stands, without counting all of those in other projects one by one."""
         waiting = step.queue.waiting
-        lane = waiting.lane(ask.id)
-        mine = self.turns.get(ask.id) or self.order(lane)
-        ahead = waiting.before(ask.project, lane.rank(waiting.entry(ask.id)))
+        lane = waiting.lane(request.id)
+        mine = self.turns.get(request.id) or self.order(lane)
+        ahead = waiting.before(request.project, lane.rank(waiting.entry(request.id)))
         for project, first in waiting.firsts().items():
-            if project != ask.project and self.order(first) < mine:
+            if project != request.project and self.order(first) < mine:
                 ahead += waiting.count(project)
         return ahead + 1
 
 
-def _turn(first: AskRecord) -> Decision:
+def _turn(first: RequestRecord) -> Decision:
     said = say("turn", user=param.user(first.user), size=describe(first))
     return Decision(Outcome.QUEUE, "turn", said)
 
@@ -384,8 +388,9 @@ def _from_verdict(outcome: Outcome, verdict: Verdict) -> Decision:
     return Decision(outcome, verdict.reason, verdict.said, facts=dict(verdict.facts))
 
 
-def describe(ask: AskRecord) -> Sentence:
-    size = say("size.gpu", milli=param.milli(ask.milli or 0))
-    if ask.mib is not None:
-        size = say("size.mib", mib=param.mib(ask.mib))
-    return size if ask.count == 1 else say("size.times", count=param.count(ask.count), size=size)
+def describe(request: RequestRecord) -> Sentence:
+    """What it asks for, as others are told: size and number, nothing of whose it is."""
+    size = say("size.gpu", milli=param.milli(request.milli or 0))
+    if request.mib is not None:
+        size = say("size.mib", mib=param.mib(request.mib))
+    return size if request.count == 1 else say("size.times", count=param.count(request.count), size=size)

@@ -1,6 +1,6 @@
-"""The queue: asks arrive, wait in order, are granted, give up. What the order is, see `queue_pass` and `waiting`.
+"""The queue: requests arrive, wait in order, are granted, give up. What the order is, see `queue_pass` and `waiting`.
 
-Whenever room, health or the queue changes, all who wait are looked at. A new ask is decided at once, by itself. Places
+Whenever room, health or the queue changes, all who wait are looked at. A new request is decided at once, by itself. Places
 are told at once to whom they concern first, and to all others as long as they are few; else once a tick.
 """
 
@@ -11,37 +11,37 @@ from dataclasses import replace
 
 from gpupool.model import events
 from gpupool.model.instructions import TellGranted, TellQueued, TellRefused
-from gpupool.model.state import PRIORITIES, AskRecord, LeaseRecord, key_of
+from gpupool.model.state import PRIORITIES, LeaseRecord, RequestRecord, key_of
 from gpupool.model.state_index import is_owed
 from gpupool.pool.leases import gang_rules, notice_rules, parking_rules
 from gpupool.pool.model.step import Step
 from gpupool.pool.projects import accounts, limit_rules, project_rules
 from gpupool.pool.projects.project_rules import NoProject
 from gpupool.pool.projects.standing_view import capacity
-from gpupool.pool.queue.ask_view import current_view, resumed_by
 from gpupool.pool.queue.queue_pass import QueuePass
+from gpupool.pool.queue.request_view import current_view, resumed_by
 from gpupool.pool.queue.said import Said
 from gpupool.scheduler.model import Decision, Outcome
 from gpupool.sentences import NOTHING, Sentence, param, say
 
-#: Up to so many asks are told of every change at once.
+#: Up to so many requests are told of every change at once.
 ALL_TOLD = 50
 #: So often the queue is looked at again at once because room that was being made for somebody is not needed any more.
 _LOOKS = 3
 
 
 def requested(step: Step, event: events.Requested) -> None:
-    """A new ask, or the same ask again: then its caller joins what is there already."""
+    """A new request, or the same request again: then its caller joins what is there already."""
     state = step.state
     name = key_of(event.user, event.key)
     known = state.leases.get(state.keys.get(name, ""))
     if known is not None:
         _join_lease(step, event, known)
         return
-    if name in state.asks:
-        ask = state.asks[name]
-        if ask.told is not None:
-            step.do(TellQueued(ask.user, ask.key, ask.place, ask.said, ask.eta))
+    if name in state.requests:
+        request = state.requests[name]
+        if request.told is not None:
+            step.do(TellQueued(request.user, request.key, request.place, request.said, request.eta))
         return
     problem, count = _problem_with_session(step, event)
     session = state.sessions.get(event.session_id)
@@ -56,7 +56,7 @@ def requested(step: Step, event: events.Requested) -> None:
         return
     follow(step)
     number = step.queue.next_number()
-    state.asks[name] = AskRecord(
+    state.requests[name] = RequestRecord(
         id=name,
         number=number,
         user=event.user,
@@ -80,7 +80,7 @@ def requested(step: Step, event: events.Requested) -> None:
         pools=event.pools,
         isolated=event.isolated,
     )
-    arrived(step, state.asks[name])
+    arrived(step, state.requests[name])
 
 
 def cancelled(step: Step, event: events.Cancelled) -> None:
@@ -91,15 +91,17 @@ def cancelled(step: Step, event: events.Cancelled) -> None:
     """
     state = step.state
     name = key_of(event.user, event.key)
-    if name in state.asks:
-        ask = state.asks[name]
-        del state.asks[name]
+    if name in state.requests:
+        request = state.requests[name]
+        del state.requests[name]
         # Behind it in its lane others wait for the same; only what was kept for this one makes a difference.
-        few = len(state.asks) <= ALL_TOLD
-        step.reschedule = step.reschedule or few or bool(ask.wants) or is_owed(ask.decision)
+        few = len(state.requests) <= ALL_TOLD
+        step.reschedule = step.reschedule or few or bool(request.wants) or is_owed(request.decision)
         step.queue.untold = True
         follow(step)
-        step.journal("cancelled", "the caller left the queue", user=ask.user, session_id=ask.session_id)
+        step.journal(
+            "cancelled", "the caller left the queue", user=request.user, session_id=request.session_id
+        )
         return
     lease = state.leases.get(state.keys.get(name, ""))
     if lease is not None and lease.live:
@@ -110,17 +112,17 @@ def cancelled(step: Step, event: events.Cancelled) -> None:
 
 
 def schedule(step: Step) -> None:
-    """Looks at every waiting ask, in order, and at the notices that were given for some of them."""
+    """Looks at every waiting request, in order, and at the notices that were given for some of them."""
     step.reschedule = False
     memory = step.queue
     follow(step)
     memory.latest = None
-    if not step.state.asks and not notice_rules.any_for_asks(step):
+    if not step.state.requests and not notice_rules.any_for_requests(step):
         return
     for _ in range(_LOOKS):
         # Who waits for room that is being made keeps it from everybody: when that comes to nothing, others may have it.
         look = look_at_all(step)
-        if all(is_owed(ask.decision) for ask in _still_waiting(step, look.owed_before)):
+        if all(is_owed(request.decision) for request in _still_waiting(step, look.owed_before)):
             break
     memory.looked_at, memory.untold = step.now, True
     if len(memory.waiting) <= ALL_TOLD or _time_to_tell(step):
@@ -131,18 +133,18 @@ def schedule(step: Step) -> None:
 def look_at_all(step: Step) -> QueuePass:
     """One look at all who wait."""
     look = step.queue.latest = QueuePass(step, _usage(step))
-    for ask_id in look.in_order(step):
-        ask = step.state.asks.get(ask_id)
-        if ask is not None:
-            _answer(step, look, ask)
+    for request_id in look.in_order(step):
+        request = step.state.requests.get(request_id)
+        if request is not None:
+            _answer(step, look, request)
     follow(step)
     _give_up(step, look)
     look.taking_back.forgo_orphans(step)
     return look
 
 
-def arrived(step: Step, ask: AskRecord) -> None:
-    """Decides a new ask alone, as long as nothing else has changed: others that wait had no room, and have none now.
+def arrived(step: Step, request: RequestRecord) -> None:
+    """Decides a new request alone, as long as nothing else has changed: others that wait had no room, and have none now.
 
     While few wait all are looked at: the order among projects changes with what each asks for, and so does who is before
     whom.
@@ -153,14 +155,14 @@ def arrived(step: Step, ask: AskRecord) -> None:
     if look is None or step.reschedule or len(memory.waiting) <= ALL_TOLD:
         schedule(step)
         return
-    lane = memory.waiting.lane(ask.id)
+    lane = memory.waiting.lane(request.id)
     look.standings.refresh()
     look.view = current_view(step)
     full = look.full.get(lane)
-    if full is None or memory.waiting.lanes[lane][0] == memory.waiting.entry(ask.id):
-        _answer(step, look, ask)
+    if full is None or memory.waiting.lanes[lane][0] == memory.waiting.entry(request.id):
+        _answer(step, look, request)
     else:
-        _wait_or_leave(step, look, ask, full)
+        _wait_or_leave(step, look, request, full)
     follow(step)
     # Others may be entitled to less, or stand a place further behind; that can wait a moment.
     memory.untold = True
@@ -172,7 +174,7 @@ def arrived(step: Step, ask: AskRecord) -> None:
 def looks_again(step: Step) -> bool:
     """Whether it is time for another look though nothing has happened: what was used fades, and limits come to their end."""
     memory = step.queue
-    if not step.state.asks:
+    if not step.state.requests:
         return False
     return (memory.untold and _time_to_tell(step)) or step.now >= memory.looked_at + step.timers.renew
 
@@ -190,22 +192,22 @@ def tell_places(step: Step) -> None:
     memory.told_at, memory.untold = step.now, False
     if look is None:
         return
-    for place, ask_id, said in list(look.places(step)):
-        ask = step.state.asks.get(ask_id)
-        if ask is not None and said is not None:
-            _tell_place(step, look, ask, place, said.in_full())
+    for place, request_id, said in list(look.places(step)):
+        request = step.state.requests.get(request_id)
+        if request is not None and said is not None:
+            _tell_place(step, look, request, place, said.in_full())
 
 
-def _answer(step: Step, look: QueuePass, ask: AskRecord) -> None:
-    said = look.offer(step, ask)
+def _answer(step: Step, look: QueuePass, request: RequestRecord) -> None:
+    said = look.offer(step, request)
     decision = said.bare
     if decision.outcome is Outcome.GRANT:
-        resumed = resumed_by(step, ask)
-        gang_rules.grant(step, ask, decision)
+        resumed = resumed_by(step, request)
+        gang_rules.grant(step, request, decision)
         follow(step)
-        look.granted(step, ask, resumed)
+        look.granted(step, request, resumed)
         return
-    _wait_or_leave(step, look, ask, said)
+    _wait_or_leave(step, look, request, said)
     begun = False
     for session_id in decision.evict:
         where = "image" if session_id in decision.to_disk else "host"
@@ -214,35 +216,35 @@ def _answer(step: Step, look: QueuePass, ask: AskRecord) -> None:
         look.view = current_view(step)
 
 
-def _wait_or_leave(step: Step, look: QueuePass, ask: AskRecord, said: Said) -> None:
+def _wait_or_leave(step: Step, look: QueuePass, request: RequestRecord, said: Said) -> None:
     decision = said.bare
     # Room that is being made is as good as there: it is waited for, also by who would not wait for others.
-    waits = ask.give_up_at is None or ask.give_up_at > step.now or bool(decision.evict)
+    waits = request.give_up_at is None or request.give_up_at > step.now or bool(decision.evict)
     if decision.outcome is Outcome.REFUSE or not waits:
-        look.forget(ask.id)
-        _refuse(step, ask, said.in_full())
-        look.left(ask.id)
-    elif ask.told is None:
-        _tell_place(step, look, ask, look.place_of(step, ask), said.in_full())
-    elif is_owed(ask.decision) != is_owed(decision):
-        step.state.asks[ask.id] = replace(ask, decision=said.in_full(), wants=decision.wants)
-    elif ask.wants != decision.wants:
+        look.forget(request.id)
+        _refuse(step, request, said.in_full())
+        look.left(request.id)
+    elif request.told is None:
+        _tell_place(step, look, request, look.place_of(step, request), said.in_full())
+    elif is_owed(request.decision) != is_owed(decision):
+        step.state.requests[request.id] = replace(request, decision=said.in_full(), wants=decision.wants)
+    elif request.wants != decision.wants:
         # Why it waits it is told when all are told their places.
-        step.state.asks[ask.id] = replace(ask, wants=decision.wants)
+        step.state.requests[request.id] = replace(request, wants=decision.wants)
 
 
 def _give_up(step: Step, look: QueuePass) -> None:
     """Those whose patience is over, and who were told no more than others of their lane."""
-    for ask in step.state.index.give_up.until(step.now):
-        if ask.id not in look.decisions:
-            said = look.full.get(step.queue.waiting.lane(ask.id))
+    for request in step.state.index.give_up.until(step.now):
+        if request.id not in look.decisions:
+            said = look.full.get(step.queue.waiting.lane(request.id))
             if said is not None:
-                _refuse(step, ask, said.in_full())
+                _refuse(step, request, said.in_full())
     follow(step)
 
 
-def _still_waiting(step: Step, asks: Iterable[str]) -> Iterator[AskRecord]:
-    return (ask for name in asks if (ask := step.state.asks.get(name)) is not None)
+def _still_waiting(step: Step, requests: Iterable[str]) -> Iterator[RequestRecord]:
+    return (request for name in requests if (request := step.state.requests.get(name)) is not None)
 
 
 def follow(step: Step) -> None:
@@ -256,37 +258,37 @@ def _first_part(step: Step, session_id: str) -> str:
     return session_id if session is None else session.gang or session.id
 
 
-def _tell_place(step: Step, look: QueuePass, ask: AskRecord, place: int, decision: Decision) -> None:
-    eta = look.eta_of(step, ask, decision) if place == 1 or decision.reason == "notice" else None
+def _tell_place(step: Step, look: QueuePass, request: RequestRecord, place: int, decision: Decision) -> None:
+    eta = look.eta_of(step, request, decision) if place == 1 or decision.reason == "notice" else None
     told = (place, decision.said)
-    wants = decision.wants if ask.id in look.decisions else ()
-    if (told, eta, wants) == (ask.told, ask.eta, ask.wants) and decision is ask.decision:
+    wants = decision.wants if request.id in look.decisions else ()
+    if (told, eta, wants) == (request.told, request.eta, request.wants) and decision is request.decision:
         return
-    step.state.asks[ask.id] = replace(
-        ask, place=place, said=decision.said, eta=eta, wants=wants, told=told, decision=decision
+    step.state.requests[request.id] = replace(
+        request, place=place, said=decision.said, eta=eta, wants=wants, told=told, decision=decision
     )
-    if ask.told is None:
+    if request.told is None:
         step.journal(
-            "queue", decision.said, user=ask.user, session_id=ask.session_id,
-            data={"place": place, "reason": decision.reason, "key": ask.key},
+            "queue", decision.said, user=request.user, session_id=request.session_id,
+            data={"place": place, "reason": decision.reason, "key": request.key},
         )  # fmt: skip
-    if ask.told != told:
-        step.do(TellQueued(ask.user, ask.key, place, decision.said, eta))
+    if request.told != told:
+        step.do(TellQueued(request.user, request.key, place, decision.said, eta))
 
 
-def _refuse(step: Step, ask: AskRecord, decision: Decision) -> None:
-    """Ends an ask without a lease."""
-    waited = step.now - ask.since
-    gave_up = decision.outcome is Outcome.QUEUE and ask.told is not None
+def _refuse(step: Step, request: RequestRecord, decision: Decision) -> None:
+    """Ends a request without a lease."""
+    waited = step.now - request.since
+    gave_up = decision.outcome is Outcome.QUEUE and request.told is not None
     reason, said = decision.reason, decision.said
     if decision.outcome is Outcome.QUEUE and reason in ("notice", "turn"):
         reason = "full"  # what it would have waited for is no reason to refuse it for
     if gave_up:
         reason, said = "timeout", say("timeout", waited=param.seconds(waited), why=decision.said)
-    del step.state.asks[ask.id]
-    refused = TellRefused(ask.user, ask.key, reason, said, ask, decision)
+    del step.state.requests[request.id]
+    refused = TellRefused(request.user, request.key, reason, said, request, decision)
     step.do(refused)
-    _journal_refusal(step, ask.user, refused, ask.session_id)
+    _journal_refusal(step, request.user, refused, request.session_id)
 
 
 def _journal_refusal(step: Step, user: str, refused: TellRefused, session_id: str) -> None:

@@ -1,6 +1,6 @@
-"""What is said to an ask: the scheduler's decision, and what would help, looked for only when somebody is told.
+"""What is said to a request: the scheduler's decision, and what would help, looked for only when somebody is told.
 
-Every look at the queue decides many asks anew, but tells each of them at most once a tick; and what would help takes several
+Every look at the queue decides many requests anew, but tells each of them at most once a tick; and what would help takes several
 times as long to find as the decision.
 """
 

@@ -1,8 +1,8 @@
 """When host memory is full: who has lain there the longest goes on to disk, as a session image.
 
-Where that does not make room enough, sessions go from their device to disk at once. Only for an ask that waits for
+Where that does not make room enough, sessions go from their device to disk at once. Only for a request that waits for
 nothing but room in host memory, only sessions that can be carried by an image, and never more than fits into the
-node's disk budget. The ask waits for the disk first and for the host after it.
+node's disk budget. The request waits for the disk first and for the host after it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from gpupool.model.state import SessionRecord, State, node_of_device
 from gpupool.model.state_index import goes_to_disk
 from gpupool.pool.model.view import session_mib
 from gpupool.scheduler import decide, explain
-from gpupool.scheduler.model import Ask, Decision, Outcome, PoolView
+from gpupool.scheduler.model import Decision, Outcome, PoolView, Request
 
 
-def make_host_room(state: State, view: PoolView, wish: Ask, refused: Decision) -> Decision:
+def make_host_room(state: State, view: PoolView, wish: Request, refused: Decision) -> Decision:
     """`refused`, or what goes to disk so that `wish` can be served after all."""
     if refused.outcome is not Outcome.QUEUE or refused.reason != "full" or refused.evict:
         return refused

@@ -1,8 +1,8 @@
 """Who gets room that is coming, and whose leases are taken back for it.
 
-Asks that do not fit now are judged, in their order, against the pool as it is going to be: without the leases that are
-being given back, without those that end for asks before them, and with what these asks will have. So room that comes
-anyway is used before anybody else is asked to go, and what one large lease leaves is shared by several small asks.
+Requests that do not fit now are judged, in their order, against the pool as it is going to be: without the leases that are
+being given back, without those that end for requests before them, and with what these requests will have. So room that comes
+anyway is used before anybody else is asked to go, and what one large lease leaves is shared by several small requests.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from gpupool.model.state import AskRecord, LeaseRecord
+from gpupool.model.state import LeaseRecord, RequestRecord
 from gpupool.pool.leases import notice_rules
 from gpupool.pool.model.consolidation import Consolidation
 from gpupool.pool.model.step import Step
@@ -19,7 +19,7 @@ from gpupool.pool.projects import standing_view
 from gpupool.pool.reclaim import taking_view
 from gpupool.scheduler import explain, reclaim
 from gpupool.scheduler.fairshare.standings import Standings
-from gpupool.scheduler.model import Ask, Decision, Outcome, PoolView
+from gpupool.scheduler.model import Decision, Outcome, PoolView, Request
 from gpupool.scheduler.reclaim import Candidate, Plan, Search
 from gpupool.scheduler.relocate import relocation
 from gpupool.scheduler.sizes import place_on
@@ -32,7 +32,7 @@ _MAX_SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """An ask that does not fit now.
+    """A request that does not fit now.
 
     Attributes:
         milli: what it takes.
@@ -42,8 +42,8 @@ class Wanted:
         now: what it says of the pool as it is.
     """
 
-    ask: AskRecord
-    wish: Ask
+    request: RequestRecord
+    wish: Request
     milli: int
     reserved: frozenset[str]
     resumed: Collection[str]
@@ -65,15 +65,18 @@ class TakingBack:
         """Begins with the pool as it is.
 
         Args:
-            owed: asks for which room is being made and that have not been decided in this look; changes as they are.
-            taken: asks for which somebody was told to go.
+            step: the step of the machine that this is part of.
+            view: what the scheduler sees now.
+            standings: where projects stand; changes with what is counted on.
+            owed: requests for which room is being made and that have not been decided in this look; changes as they are.
+            taken: requests for which somebody was told to go.
         """
         self._standings = standings
         self._owed, self._taken = owed, taken
-        #: Asks that will have what is counted on for them.
+        #: Requests that will have what is counted on for them.
         self.expected: set[str] = set()
         self._live: dict[str, list[str]] = {}
-        #: Leases that have a notice, by the ask it is for; "": asks that are gone.
+        #: Leases that have a notice, by the request it is for; "": requests that are gone.
         self._noticed: dict[str, set[str]] = {}
         leaving = []
         for name, parts in standing_view.wholes(step.state.index.holding.records()).items():
@@ -82,8 +85,8 @@ class TakingBack:
                 continue
             self._live[name] = [part.id for part in parts]
             notice = parts[0].notice
-            if notice is not None and notice.for_ask:
-                owner = notice.for_ask if notice.for_ask in step.state.asks else ""
+            if notice is not None and notice.for_request:
+                owner = notice.for_request if notice.for_request in step.state.requests else ""
                 self._noticed.setdefault(owner, set()).add(name)
         self._future = reclaim.after(view, leaving)
 
@@ -95,9 +98,9 @@ class TakingBack:
             self._future = self._future.taking(part.shares, part.user, part.id)
 
     def make_room(self, step: Step, wanted: Wanted) -> Decision | None:
-        """What an ask waits for, when room is coming or can be taken back for it; None: nothing comes of it."""
+        """What a request waits for, when room is coming or can be taken back for it; None: nothing comes of it."""
         base = self._future.resuming(wanted.resumed).reserving(wanted.reserved)
-        mine = sorted(self._noticed.get(wanted.ask.id, ()))
+        mine = sorted(self._noticed.get(wanted.request.id, ()))
         coming = wanted.decide(base)
         if reclaim.serves(coming):
             self.forgo(step, mine, say("forgo.enough"))
@@ -115,16 +118,18 @@ class TakingBack:
         return self._take(step, wanted, base, mine, found)
 
     def make_room_below_limit(self, step: Step, wanted: Wanted, excess: int) -> Decision | None:
-        """What an ask waits for whose project is at a limit: leases of the project that matter less end for it.
+        """What a request waits for whose project is at a limit: leases of the project that matter less end for it.
 
         Beside them others may have to, where there is no room either. None: nothing comes of it.
 
         Args:
+            step: the step of the machine that this is part of.
+            wanted: the request, with its size.
             excess: milli-GPU that the project would have above the limit.
         """
         base = self._future.resuming(wanted.resumed).reserving(wanted.reserved)
-        mine = sorted(self._noticed.get(wanted.ask.id, ()))
-        own = self._standings.tree.leaf(wanted.ask.project)
+        mine = sorted(self._noticed.get(wanted.request.id, ()))
+        own = self._standings.tree.leaf(wanted.request.project)
         possible = self._possible(step, wanted, mine)
         below = [x for x in possible if step.state.leases[x.id].project == own]
         # Those who were told to go already, if that is enough.
@@ -135,11 +140,11 @@ class TakingBack:
     def _plan_beside(
         self, step: Step, wanted: Wanted, base: PoolView, mine: Sequence[str], forced: Sequence[Candidate]
     ) -> Plan | None:
-        """`forced`, and who has to end beside them so that the ask has room; None: it is not had by that."""
+        """`forced`, and who has to end beside them so that the request has room; None: it is not had by that."""
         leases = [held for victim in forced if (held := self._standings.lease(victim.id))]
         self._standings.without([held.id for held in leases])
         try:
-            if not self._standings.admit(wanted.ask.project, wanted.milli, wanted.ask.kind):
+            if not self._standings.admit(wanted.request.project, wanted.milli, wanted.request.kind):
                 return None
             freed = reclaim.after(base, forced)
             alone = wanted.decide(freed)
@@ -159,7 +164,7 @@ class TakingBack:
         """Tells those of a plan to go, and those of the last one who are not in it to stay."""
         chosen = sorted(victim.id for victim in found.victims) if found is not None else []
         ends = {name: self._ends_at(step, name) for name in chosen}
-        give_up_at = wanted.ask.give_up_at
+        give_up_at = wanted.request.give_up_at
         in_vain = give_up_at is not None and any(end > give_up_at for end in ends.values())
         if found is None or not chosen or in_vain:
             self.forgo(step, mine, say("forgo.in-vain"))
@@ -175,40 +180,40 @@ class TakingBack:
     def _kept_for_later(self, step: Step, wanted: Wanted) -> Iterator[None]:
         """Judges as if those behind it, of its project and priority, had what others were told to give back to them.
 
-        Else a stream of asks with a short ``--for`` could have the notice of one that is overtaken begin again and
+        Else a stream of requests with a short ``--for`` could have the notice of one that is overtaken begin again and
         again. Among those for whom somebody has been told to go, the order alone decides.
         """
         kept = []
-        for owner in self._owed if wanted.ask.id not in self._owed else ():
-            ask = step.state.asks.get(owner)
-            if ask is None or owner not in self._taken:
+        for owner in self._owed if wanted.request.id not in self._owed else ():
+            request = step.state.requests.get(owner)
+            if request is None or owner not in self._taken:
                 continue
-            if (ask.project, ask.priority) == (wanted.ask.project, wanted.ask.priority):
+            if (request.project, request.priority) == (wanted.request.project, wanted.request.priority):
                 names = sorted(self._noticed.get(owner, ()))
-                kept.append((ask, [held for name in names if (held := self._standings.lease(name))]))
-        for ask, leases in kept:
+                kept.append((request, [held for name in names if (held := self._standings.lease(name))]))
+        for request, leases in kept:
             milli = least_milli(
-                (device.usable for device in self._future.devices), ask.milli, ask.mib, ask.count
+                (device.usable for device in self._future.devices), request.milli, request.mib, request.count
             )
             self._standings.without([held.id for held in leases])
-            self._standings.granted(standing_view.expected_lease(ask, milli, step.now))
+            self._standings.granted(standing_view.expected_lease(request, milli, step.now))
         try:
             yield
         finally:
-            for ask, leases in kept:
-                self._standings.without([standing_view.expected_name(ask)])
+            for request, leases in kept:
+                self._standings.without([standing_view.expected_name(request)])
                 for held in leases:
                     self._standings.granted(held)
 
     def _moves(self, step: Step, wanted: Wanted, base: PoolView, mine: Sequence[str]) -> Decision | None:
-        """Lets leases go on elsewhere so that an ask fits; None: there is no way, or they are not wanted to.
+        """Lets leases go on elsewhere so that a request fits; None: there is no way, or they are not wanted to.
 
         Only for a project that is entitled to what it asks, and nobody who computes within what is theirs is disturbed,
         unless the administrator has it so.
         """
         if step.consolidate is Consolidation.OFF:
             return None
-        if not self._standings.entitled(wanted.ask.project, wanted.milli):
+        if not self._standings.entitled(wanted.request.project, wanted.milli):
             return None
         also_busy = step.consolidate is Consolidation.ANY
         movable = {}
@@ -227,7 +232,7 @@ class TakingBack:
             return None
         targets = {move.lease_id: move.target for move in found.moved}
         ends = {name: self._ends_at(step, name) for name in targets}
-        give_up_at = wanted.ask.give_up_at
+        give_up_at = wanted.request.give_up_at
         if give_up_at is not None and max(ends.values()) > give_up_at:
             return None
         after = reclaim.after(
@@ -241,9 +246,9 @@ class TakingBack:
         self.forgo(step, [name for name in mine if name not in targets], say("forgo.not-needed"))
         for name, until in ends.items():
             self._noticed.get("", set()).discard(name)
-            self._noticed.setdefault(wanted.ask.id, set()).add(name)
+            self._noticed.setdefault(wanted.request.id, set()).add(name)
             notice_rules.give_move(
-                step, self._parts(step, name), wanted.ask, wanted.milli, until, targets[name]
+                step, self._parts(step, name), wanted.request, wanted.milli, until, targets[name]
             )
         self._expect(step, wanted, after, Plan((), decision))
         # Where they go on nobody else may go meanwhile.
@@ -270,8 +275,8 @@ class TakingBack:
         return Decision(Outcome.QUEUE, "notice", said, wants=tuple(kept), facts=facts)
 
     def room_is_made(self, step: Step, wanted: Wanted, decision: Decision) -> None:
-        """An ask waits for nothing but memory of parked sessions that leaves its devices."""
-        self.forgo(step, sorted(self._noticed.get(wanted.ask.id, ())), say("forgo.comes-anyway"))
+        """A request waits for nothing but memory of parked sessions that leaves its devices."""
+        self.forgo(step, sorted(self._noticed.get(wanted.request.id, ())), say("forgo.comes-anyway"))
         self._expect(step, wanted, self._future.resuming(wanted.resumed), Plan((), decision))
 
     def forgo(self, step: Step, names: Sequence[str], why: Sentence) -> None:
@@ -282,9 +287,14 @@ class TakingBack:
             owned.difference_update(names)
 
     def forgo_orphans(self, step: Step) -> None:
-        """Withdraws notices whose ask is gone, and whose leases nobody else needs."""
-        asks = step.state.asks
-        gone = [name for ask, names in self._noticed.items() if ask not in asks for name in sorted(names)]
+        """Withdraws notices whose request is gone, and whose leases nobody else needs."""
+        requests = step.state.requests
+        gone = [
+            name
+            for request, names in self._noticed.items()
+            if request not in requests
+            for name in sorted(names)
+        ]
         self.forgo(step, gone, say("forgo.gone"))
 
     def _parts(self, step: Step, name: str) -> list[LeaseRecord]:
@@ -305,10 +315,10 @@ class TakingBack:
 
     def _possible(self, step: Step, wanted: Wanted, mine: Sequence[str]) -> list[Candidate]:
         """Leases that may be taken back; those that have not begun to serve and those promised to others left out."""
-        ask = wanted.ask
+        request = wanted.request
         free_to_use = {*mine, *self._noticed.get("", ())}
         found = []
-        for held in self._standings.takeable(ask.project, wanted.milli, priority=ask.priority):
+        for held in self._standings.takeable(request.project, wanted.milli, priority=request.priority):
             if held.id not in self._live:
                 continue
             parts = self._parts(step, held.id)
@@ -318,8 +328,10 @@ class TakingBack:
         return found
 
     def _allowed(self, wanted: Wanted, victims: Sequence[Candidate]) -> bool:
-        names, ask = [victim.id for victim in victims], wanted.ask
-        return bool(self._standings.may_take_from(ask.project, wanted.milli, names, priority=ask.priority))
+        names, request = [victim.id for victim in victims], wanted.request
+        return bool(
+            self._standings.may_take_from(request.project, wanted.milli, names, priority=request.priority)
+        )
 
     def _ends_at(self, step: Step, name: str) -> float:
         """When a lease would end: after the notice, and not before it has run a while; a notice that is given stays."""
@@ -331,15 +343,15 @@ class TakingBack:
     def _notice(self, step: Step, wanted: Wanted, name: str, until: float) -> None:
         parts = self._parts(step, name)
         self._noticed.get("", set()).discard(name)
-        self._noticed.setdefault(wanted.ask.id, set()).add(name)
-        if parts[0].notice is None or parts[0].notice.for_ask != wanted.ask.id:
+        self._noticed.setdefault(wanted.request.id, set()).add(name)
+        if parts[0].notice is None or parts[0].notice.for_request != wanted.request.id:
             standing = self._standings.standing(self._standings.tree.leaf(parts[0].project))
-            notice_rules.give(step, parts, wanted.ask, wanted.milli, until, standing)
+            notice_rules.give(step, parts, wanted.request, wanted.milli, until, standing)
 
     def _expect(self, step: Step, wanted: Wanted, base: PoolView, found: Plan) -> None:
-        """Counts on what the ask is going to have."""
-        self.expected.add(wanted.ask.id)
-        self._standings.granted(standing_view.expected_lease(wanted.ask, wanted.milli, step.now))
+        """Counts on what the request is going to have."""
+        self.expected.add(wanted.request.id)
+        self._standings.granted(standing_view.expected_lease(wanted.request, wanted.milli, step.now))
         future = reclaim.after(base, found.victims).reserving(())
         shares = found.decision.shares
         if not shares:
@@ -347,10 +359,10 @@ class TakingBack:
             devices = [future.device(name) for name in found.decision.wants]
             placed = [place_on(device, share) for device in devices if device is not None]
             shares = tuple(one for one in placed if one is not None)
-        self._future = future.taking(shares, wanted.ask.user, standing_view.expected_name(wanted.ask))
+        self._future = future.taking(shares, wanted.request.user, standing_view.expected_name(wanted.request))
 
     def _waits(self, step: Step, wanted: Wanted, decision: Decision, chosen: Sequence[str]) -> Decision:
-        """What the ask is told."""
+        """What the request is told."""
         devices = reclaim.places(decision)
         ends = [self._ends_at(step, name) for name in chosen] or [
             lease.notice.until

@@ -39,8 +39,10 @@ def movable(step: Step, parts: Sequence[LeaseRecord]) -> Movable | None:
 
 
 def candidate(step: Step, parts: Sequence[LeaseRecord]) -> Candidate:
-    """A lease as the search sees it: those with a notice first, then who need not be waited for longer, then low
-    priority, then the newest."""
+    """A lease as the search sees it.
+
+    Those with a notice come first, then those that need not be waited for longer, then low priority, then the newest.
+    """
     first = parts[0]
     kept = []
     for part in parts:
@@ -64,10 +66,12 @@ def candidate(step: Step, parts: Sequence[LeaseRecord]) -> Candidate:
 
 
 def min_run(step: Step, lease: LeaseRecord) -> float:
+    """Seconds that a lease of this project is left alone after it began."""
     return project_tree(step.state).min_run(lease.project, step.timers.min_run)
 
 
 def asked_back(parts: Sequence[LeaseRecord]) -> Sentence:
+    """Whose room is asked back, and how much."""
     milli = sum(share.milli for part in parts for share in part.taken())
     of, whose = param.project(parts[0].project), param.user(parts[0].user)
     return say("asked-back.from", project=of, user=whose, milli=param.milli(milli))

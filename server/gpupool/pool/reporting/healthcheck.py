@@ -160,11 +160,11 @@ def _parked(pool: PoolShell) -> pb.HealthCheck:
 
 
 def _queue(pool: PoolShell) -> pb.HealthCheck:
-    asks = list(pool.state.asks.values())
-    if not asks:
+    requests = list(pool.state.requests.values())
+    if not requests:
         return _check("queue", "ok", "nobody waits")
-    longest = pool.clock.now() - min(ask.since for ask in asks)
-    detail = f"{len(asks)} ask(s) wait, the first for {longest:.0f} s"
+    longest = pool.clock.now() - min(request.since for request in requests)
+    detail = f"{len(requests)} request(s) wait, the first for {longest:.0f} s"
     return _check("queue", "ok", detail, "`gpupool queue` shows why, `gpupool explain` what would help")
 
 

@@ -25,6 +25,7 @@ def put_together(
     """The rows of a period.
 
     Args:
+        held: what leases held in it.
         used: what sessions used in it.
         labels: what sessions are called.
         covered_ms: how long it was looked at.
@@ -39,14 +40,17 @@ def put_together(
     }
     whole = bounded(named, most)
     merge(whole, held.devices)
-    merge(whole, held.asks)
+    merge(whole, held.requests)
     merge(whole, {Subject(): Amounts(covered_ms=covered_ms)})
     return whole
 
 
 def waste(amounts: Amounts) -> Amounts:
-    """With idle waste: what one session held of one device in a period, less the device time that it used there, never
-    less than nothing. Who uses more than her share (because nobody else wanted the device) makes up for nobody else."""
+    """With idle waste: what one session held of one device in a period, less the device time that it used there.
+
+    It is never less than nothing: a user of more than her share (because nobody else wanted the device) makes up for
+    nobody else.
+    """
     return replace(amounts, idle_milli_ms=max(0, amounts.held_milli_ms - amounts.used_milli_ms))
 
 

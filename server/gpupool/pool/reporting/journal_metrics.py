@@ -43,7 +43,7 @@ class JournalCounters:
     def metrics(self) -> Iterator[Metric]:
         decisions = CounterMetricFamily(
             "gpupool_decisions",
-            "asks decided, by outcome and by the reason's id",
+            "requests decided, by outcome and by the reason's id",
             labels=["outcome", "reason"],
         )
         for (outcome, reason), count in sorted(self._decisions.items()):
@@ -52,7 +52,7 @@ class JournalCounters:
         yield _counted("gpupool_leases_ended", "leases that are over, by reason", "reason", self._ended)
         yield _counted("gpupool_notices", "notices that a lease will be taken back", "reason", self._notices)
         yield _counted("gpupool_journal_lines", "lines of the journal, by kind", "kind", self._lines)
-        waits = HistogramMetricFamily("gpupool_wait_seconds", "how long granted asks had waited")
+        waits = HistogramMetricFamily("gpupool_wait_seconds", "how long granted requests had waited")
         waits.add_metric([], self._waits.buckets(), self._waits.sum)
         yield waits
 

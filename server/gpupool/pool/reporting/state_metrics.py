@@ -17,7 +17,7 @@ from gpupool.pool.model.holds import health
 from gpupool.pool.model.timers import Timers
 from gpupool.pool.model.view import host_rooms, pool_view, used_bytes
 from gpupool.pool.projects import accounts, limit_rules
-from gpupool.pool.projects.standing_view import with_asks
+from gpupool.pool.projects.standing_view import with_requests
 from gpupool.scheduler.fairshare import Standings
 from gpupool.scheduler.model import Quota
 from gpupool.shares import WHOLE_DEVICE_MILLI
@@ -31,12 +31,15 @@ def state_metrics(state: State, timers: Timers, quotas: Mapping[str, Quota], now
     """All of them. Quantities are milli-GPU and MiB, as everywhere in the pool.
 
     Args:
+        state: the pool as it is.
+        timers: how long everything lasts.
         quotas: limits of users that the pool was started with.
+        now: the pool's boot-time clock, seconds.
     """
     yield from _devices(state, timers, now)
     yield from _nodes(state, now)
     yield from _leases(state, now)
-    there = with_asks(state, timers, now)
+    there = with_requests(state, timers, now)
     yield from _projects(there)
     yield from _users(state, quotas, now)
 
@@ -135,11 +138,11 @@ def _leases(state: State, now: float) -> Iterator[Metric]:
     yield _counts("gpupool_sessions", "sessions by state", sessions, "state")
     noticed = [lease.notice.reason for lease in wholes if lease.holds and lease.notice is not None]
     yield _counts("gpupool_leases_noticed", "leases that will be taken back soon", noticed, "reason")
-    asks = list(state.asks.values())
-    yield GaugeMetricFamily("gpupool_queue_length", "asks that wait", value=len(asks))
-    oldest = max((now - ask.since for ask in asks), default=0.0)
+    requests = list(state.requests.values())
+    yield GaugeMetricFamily("gpupool_queue_length", "requests that wait", value=len(requests))
+    oldest = max((now - request.since for request in requests), default=0.0)
     yield GaugeMetricFamily(
-        "gpupool_queue_oldest_seconds", "how long the oldest ask has waited", value=oldest
+        "gpupool_queue_oldest_seconds", "how long the oldest request has waited", value=oldest
     )
 
 
@@ -147,7 +150,7 @@ def _projects(there: Standings) -> Iterator[Metric]:
     texts = {
         "allocated": "milli-GPU that leases of the project hold",
         "protected": "milli-GPU of them that are not taken back for others",
-        "waiting": "milli-GPU that asks of the project wait for",
+        "waiting": "milli-GPU that requests of the project wait for",
         "deserved": "milli-GPU that the project always gets",
         "fair_share": "milli-GPU that are its fair share at this moment",
     }
@@ -175,13 +178,15 @@ def _users(state: State, quotas: Mapping[str, Quota], now: float) -> Iterator[Me
     for lease in state.leases.values():
         if lease.holds:
             held[lease.user] += accounts.milli_of(lease)
-    waiting = Counter(ask.user for ask in state.asks.values())
+    waiting = Counter(request.user for request in state.requests.values())
     first = sorted(held.keys() | waiting.keys(), key=lambda user: (-held[user], -waiting[user], user))
     named = set(first[:MAXIMUM_USERS])
     holds = GaugeMetricFamily(
         "gpupool_user_held_milli", "milli-GPU that leases of the user hold", labels=["user"]
     )
-    waits = GaugeMetricFamily("gpupool_user_waiting_asks", "asks of the user that wait", labels=["user"])
+    waits = GaugeMetricFamily(
+        "gpupool_user_waiting_requests", "requests of the user that wait", labels=["user"]
+    )
     limits = GaugeMetricFamily(
         "gpupool_user_limit_milli",
         "milli-GPU that the user may hold, where there is a limit",

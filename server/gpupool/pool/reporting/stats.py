@@ -25,7 +25,7 @@ def present(state: State, timers: Timers, now: float) -> pb.StatsAnswer:
     """The figures of this moment; those of a time are left out."""
     held = held_milli(state)
     well = [device.id for device in state.devices.values() if health(state, device, timers, now)[0]]
-    asks = list(state.asks.values())
+    requests = list(state.requests.values())
     return pb.StatsAnswer(
         capacity_milli=WHOLE_DEVICE_MILLI * sum(device.present for device in state.devices.values()),
         held_milli=held.total(),
@@ -34,7 +34,7 @@ def present(state: State, timers: Timers, now: float) -> pb.StatsAnswer:
         parked_sessions=sum(
             session.state == "parked" and not session.part for session in state.index.unattached.records()
         ),
-        waiting_asks=len(asks),
-        waiting_milli=sum(milli_asked(ask, state.devices.values()) for ask in asks),
-        oldest_wait_seconds=max((now - ask.since for ask in asks), default=0.0),
+        waiting_requests=len(requests),
+        waiting_milli=sum(milli_asked(request, state.devices.values()) for request in requests),
+        oldest_wait_seconds=max((now - request.since for request in requests), default=0.0),
     )

@@ -9,7 +9,7 @@ from gpupool.sentences import Sentence, param, say
 
 
 def admit(leaf: Position, milli: int, kind: str, protection: Protection) -> Verdict:
-    """Yes, unless a limit would be exceeded, or what is deserved by a ``guaranteed`` ask."""
+    """Yes, unless a limit would be exceeded, or what is deserved by a ``guaranteed`` request."""
     for position in leaf.upwards():
         if position.limit is not None and position.allocated + milli > position.limit:
             said = say(

@@ -42,6 +42,7 @@ def fair_shares(
     The shares of siblings sum up to the smaller of their parent's share and what they want within their limits.
 
     Args:
+        tree: the projects.
         capacity: milli-GPU of the pool.
         requested: milli-GPU that each leaf wants in all, held and waiting.
         usage: of each leaf, what it used lately as a part of the pool, see :func:`..usage.part_of_pool`.

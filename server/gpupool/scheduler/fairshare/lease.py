@@ -1,4 +1,4 @@
-"""Leases and waiting asks as the rules of projects see them."""
+"""Leases and waiting requests as the rules of projects see them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class HeldLease:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """An ask that waits; `milli` of all its devices together."""
+    """A request that waits; `milli` of all its devices together."""
 
     id: str
     project: str

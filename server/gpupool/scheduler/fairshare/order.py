@@ -1,10 +1,10 @@
 """Whose turn it is, between projects. Smaller goes first.
 
-First come asks that stay within what is deserved, then those that stay within fair shares, each on all levels of the
+First come requests that stay within what is deserved, then those that stay within fair shares, each on all levels of the
 tree: whatever others hold, these may have it. Then level by level from the top, after KAI-Scheduler's queue order: who
 is within its fair share, who is below what it deserves, priority, who has a share at all, who has the smaller part of
-its share. There the ask's own size counts for its project only, not for the departments above, so that projects of one
-department are compared with each other rather than by the sizes of their asks.
+its share. There the request's own size counts for its project only, not for the departments above, so that projects of one
+department are compared with each other rather than by the sizes of their requests.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def level_key(position: Position, milli: int) -> Key:
 
 
 def order_key(leaf: Position, milli: int) -> Key:
-    """The whole key of an ask of `milli` in `leaf`."""
+    """The whole key of a request of `milli` in `leaf`."""
     key = level_key(leaf, milli)
     latest = turn(leaf, milli)
     undeserved = leaf.allocated + milli > leaf.deserved

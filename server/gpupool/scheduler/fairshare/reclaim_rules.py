@@ -1,11 +1,11 @@
-"""Whether leases may be taken back for an ask.
+"""Whether leases may be taken back for a request.
 
 From other projects (*reclaim*): the asking project stays within its fair share or what it deserves; so does what is
 above it, up to where the two projects part, or it stays less over its share than what is lost from; and each project
 that loses something, and everything above it up to there, has more than its fair share, or more than it deserves while
 the asker stays within what it deserves. Since leases are taken whole, the largest one may reach below that line.
 
-Inside the project (*preempt*): only leases of lower priority than the ask.
+Inside the project (*preempt*): only leases of lower priority than the request.
 
 Never, in both: protected leases.
 """
@@ -29,7 +29,7 @@ def may_take(
     priority: int,
     victims: Sequence[HeldLease],
 ) -> Verdict:
-    """Whether `victims` may be taken back, all together, for an ask of `milli` in `asker`."""
+    """Whether `victims` may be taken back, all together, for a request of `milli` in `asker`."""
     for lease in victims:
         if protection.is_protected(lease):
             said = say("protected", lease=param.text(lease.id), project=param.project(lease.project))
@@ -70,7 +70,7 @@ def may_take(
 
 
 def entitled(asker: Position, milli: int) -> Verdict:
-    """Whether an ask of `milli` may take anything from other projects: a cheap look before victims are sought."""
+    """Whether a request of `milli` may take anything from other projects: a cheap look before victims are sought."""
     if asker.allocated + milli > asker.entitled:
         return _over(asker, milli, asker.allocated)
     return YES

@@ -36,7 +36,10 @@ class Standings:
         """Takes stock.
 
         Args:
+            tree: the projects.
             capacity: milli-GPU of all devices that serve.
+            leases: what is held.
+            waiting: what waits.
             usage: of each leaf, what it used lately as a part of the pool, see :func:`.usage.part_of_pool`.
         """
         self.tree = tree
@@ -58,8 +61,8 @@ class Standings:
         self._waiting: dict[str, Waiting] = {}
         for lease in leases:
             self.granted(lease)
-        for ask in waiting:
-            self.asked(ask)
+        for request in waiting:
+            self.asked(request)
         self.refresh()
 
     # ---- what stands
@@ -98,17 +101,17 @@ class Standings:
         return admission.above_limit(self._leaf(project), milli)
 
     def order_key(self, project: str, milli: int) -> order.Key:
-        """Whose turn it is: of two asks in different projects the one with the smaller key comes first."""
+        """Whose turn it is: of two requests in different projects the one with the smaller key comes first."""
         return order.order_key(self._leaf(project), milli)
 
     def entitled(self, project: str, milli: int) -> Verdict:
-        """Whether `project` may take anything from others for an ask of `milli`; cheap."""
+        """Whether `project` may take anything from others for a request of `milli`; cheap."""
         return reclaim_rules.entitled(self._leaf(project), milli)
 
     def may_take_from(
         self, project: str, milli: int, victims: Sequence[str], *, priority: int = 100
     ) -> Verdict:
-        """Whether these leases may be taken back, all together, for an ask of `milli` in `project`.
+        """Whether these leases may be taken back, all together, for a request of `milli` in `project`.
 
         Reasons: ``protected``, ``priority``, ``over-quota``, ``within-fair-share``. Leases that are not known count
         as gone already.
@@ -118,7 +121,7 @@ class Standings:
         return reclaim_rules.may_take(self._positions, self._protection, asker, milli, priority, known)
 
     def takeable(self, project: str, milli: int, *, priority: int = 100) -> list[HeldLease]:
-        """The leases that may be taken back for such an ask if it is one alone: the lowest priority and newest first.
+        """The leases that may be taken back for such a request if it is one alone: the lowest priority and newest first.
 
         Several together must be asked about with :meth:`may_take_from`.
         """
@@ -139,11 +142,11 @@ class Standings:
 
     # ---- what happens
 
-    def granted(self, lease: HeldLease, ask_id: str = "") -> None:
-        """A lease begins, or one that is known has another size or project now; it answers the ask `ask_id`."""
+    def granted(self, lease: HeldLease, request_id: str = "") -> None:
+        """A lease begins, or one that is known has another size or project now; it answers the request `request_id`."""
         self.without([lease.id])
-        if ask_id:
-            self.answered(ask_id)
+        if request_id:
+            self.answered(request_id)
         leaf = self.tree.leaf(lease.project)
         if leaf != lease.project:
             lease = HeldLease(lease.id, leaf, lease.milli, lease.kind, lease.priority, lease.granted_at)
@@ -171,19 +174,19 @@ class Standings:
                 for position in self._upwards[lease.project]:
                     position.leaving += lease.milli
 
-    def asked(self, ask: Waiting) -> None:
-        """An ask waits; one of the same id is replaced."""
-        self.answered(ask.id)
-        self._waiting[ask.id] = ask
-        for position in self._upwards[self.tree.leaf(ask.project)]:
-            position.waiting += ask.milli
+    def asked(self, request: Waiting) -> None:
+        """A request waits; one of the same id is replaced."""
+        self.answered(request.id)
+        self._waiting[request.id] = request
+        for position in self._upwards[self.tree.leaf(request.project)]:
+            position.waiting += request.milli
 
-    def answered(self, ask_id: str) -> None:
-        """An ask waits no longer, if it did."""
-        ask = self._waiting.pop(ask_id, None)
-        if ask is not None:
-            for position in self._upwards[self.tree.leaf(ask.project)]:
-                position.waiting -= ask.milli
+    def answered(self, request_id: str) -> None:
+        """A request waits no longer, if it did."""
+        request = self._waiting.pop(request_id, None)
+        if request is not None:
+            for position in self._upwards[self.tree.leaf(request.project)]:
+                position.waiting -= request.milli
 
     def refresh(self, usage: Mapping[str, float] | None = None) -> None:
         """Fair shares as they are now; the cost is that of the projects, not of their leases.

@@ -1,4 +1,4 @@
-"""What the rules of projects say to an ask."""
+"""What the rules of projects say to a request."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from gpupool.scheduler.placement.binpack import Binpack
 from gpupool.scheduler.placement.dot_product import DotProduct
 from gpupool.scheduler.placement.fgd import Fgd
 from gpupool.scheduler.placement.gpu_packing import GpuPacking
-from gpupool.scheduler.placement.model import Request
+from gpupool.scheduler.placement.model import Demand
 from gpupool.scheduler.placement.policy import Policy
 from gpupool.scheduler.placement.random_fit import RandomFit
 from gpupool.scheduler.placement.shadow_price import ShadowPrice
@@ -22,11 +22,12 @@ POLICIES: Final = tuple(
 )
 
 
-def policy_named(name: str, *, counts: Mapping[Request, int] | None = None, seed: int = 0) -> Policy:
+def policy_named(name: str, *, counts: Mapping[Demand, int] | None = None, seed: int = 0) -> Policy:
     """A new policy.
 
     Args:
-        counts: the distribution of requests, for policies that are given one beforehand (``fgd``).
+        name: one of :data:`POLICIES`.
+        counts: the distribution of demands, for policies that are given one beforehand (``fgd``).
         seed: for policies that choose by chance (``random``).
 
     Raises:

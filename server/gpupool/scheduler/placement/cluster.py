@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from gpupool.scheduler.placement.model import DeviceSpec, NodeSpec, Placement, Request
+from gpupool.scheduler.placement.model import Demand, DeviceSpec, NodeSpec, Placement
 from gpupool.shares import WHOLE_DEVICE_MILLI
 
 Integers: TypeAlias = NDArray[np.int64]
@@ -89,19 +89,19 @@ class Cluster:
         self._check(placement, +1)
         self._change(placement, +1)
 
-    def place_at(self, request: Request, node: int, devices: Sequence[int]) -> Placement | None:
-        """``request`` on these devices if they are free, by name of the devices; None if not."""
+    def place_at(self, demand: Demand, node: int, devices: Sequence[int]) -> Placement | None:
+        """``demand`` on these devices if they are free, by name of the devices; None if not."""
         shares = []
         for device in sorted(devices):
-            share = request.on(self.nodes[node].devices[device])
+            share = demand.on(self.nodes[node].devices[device])
             if share is None:
                 return None
             shares.append(share)
-        placement = Placement(request, node, tuple(sorted(devices)), tuple(shares))
+        placement = Placement(demand, node, tuple(sorted(devices)), tuple(shares))
         return placement if self._fault(placement, -1) is None else None
 
     def hold(self, node: int, device: int, milli: int, mib: int) -> Placement:
-        """Occupies a part of a device that is no request's: it is unhealthy, kept for somebody, or holds parked memory.
+        """Occupies a part of a device that is no demand's: it is unhealthy, kept for somebody, or holds parked memory.
 
         Returns:
             What :meth:`give_back` takes.
@@ -109,7 +109,7 @@ class Cluster:
         Raises:
             ValueError: it is not free; nothing has changed.
         """
-        placement = Placement(Request(max(1, milli)), node, (device,), ((milli, mib),))
+        placement = Placement(Demand(max(1, milli)), node, (device,), ((milli, mib),))
         self.take(placement)
         return placement
 
@@ -141,19 +141,19 @@ class Cluster:
             raise ValueError(f"node {self.nodes[placement.node].id}: {fault}")
 
     def _fault(self, placement: Placement, sign: int) -> str | None:
-        node, request = placement.node, placement.request
+        node, demand = placement.node, placement.demand
         milli, mib, cpu, memory = self._full
-        if len(set(placement.devices)) != request.count or len(placement.shares) != request.count:
+        if len(set(placement.devices)) != demand.count or len(placement.shares) != demand.count:
             return "not one share on each of distinct devices"
         for device, share in zip(placement.devices, placement.shares, strict=True):
             if not 0 <= self.free_milli[node, device] + sign * share[0] <= milli[node, device]:
                 return f"device {device}: {share[0]} milli-GPU beside {self.free_milli[node, device]} free"
             if not 0 <= self.free_mib[node, device] + sign * share[1] <= mib[node, device]:
                 return f"device {device}: {share[1]} MiB beside {self.free_mib[node, device]} free"
-        if not 0 <= self.free_cpu[node] + sign * request.cpu_milli <= cpu[node]:
-            return f"{request.cpu_milli} milli-CPU beside {self.free_cpu[node]} free"
-        if not 0 <= self.free_memory[node] + sign * request.memory_mib <= memory[node]:
-            return f"{request.memory_mib} MiB of memory beside {self.free_memory[node]} free"
+        if not 0 <= self.free_cpu[node] + sign * demand.cpu_milli <= cpu[node]:
+            return f"{demand.cpu_milli} milli-CPU beside {self.free_cpu[node]} free"
+        if not 0 <= self.free_memory[node] + sign * demand.memory_mib <= memory[node]:
+            return f"{demand.memory_mib} MiB of memory beside {self.free_memory[node]} free"
         return None
 
     def _change(self, placement: Placement, sign: int) -> None:
@@ -162,8 +162,8 @@ class Cluster:
             self.free_milli[node, device] += sign * milli
             self.free_mib[node, device] += sign * mib
             self.free_total[node] += sign * milli
-        self.free_cpu[node] += sign * placement.request.cpu_milli
-        self.free_memory[node] += sign * placement.request.memory_mib
+        self.free_cpu[node] += sign * placement.demand.cpu_milli
+        self.free_memory[node] += sign * placement.demand.memory_mib
         self._note(node)
 
     def _note(self, node: int) -> None:

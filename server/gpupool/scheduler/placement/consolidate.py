@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpupool.scheduler.placement.cluster import Cluster, Integers
-from gpupool.scheduler.placement.model import Placement, Request
+from gpupool.scheduler.placement.model import Demand, Placement
 from gpupool.scheduler.placement.policy import Mask, Policy
 from gpupool.scheduler.placement.residents import Residents
 from gpupool.scheduler.placement.shape import Shape
@@ -45,7 +45,7 @@ class Relocation:
 
 
 def carry_out(cluster: Cluster, residents: Residents, relocation: Relocation) -> int | None:
-    """Gives the old places back and takes the new ones; the request's number among ``residents``, if it can be moved."""
+    """Gives the old places back and takes the new ones; the demand's number among ``residents``, if it can be moved."""
     for move in relocation.moves:
         cluster.give_back(move.source)
     cluster.take(relocation.placement)
@@ -64,32 +64,34 @@ class Consolidation:
         self._residents = residents
         self._version = -1
         self._has_place: dict[int, bool] = {}
-        self._in_vain: set[tuple[Request, int]] = set()
+        self._in_vain: set[tuple[Demand, int]] = set()
 
     def room_for(
-        self, request: Request, most_moves: int = MOST_MOVES, among: Mask | None = None
+        self, demand: Demand, most_moves: int = MOST_MOVES, among: Mask | None = None
     ) -> Relocation | None:
         """The cheapest relocation that makes room for one share or one device; the cluster is left as it was.
 
         Args:
-            among: per node, whether the request may go there; None: anywhere.
+            demand: what room is sought for.
+            most_moves: how many may move, at most.
+            among: per node, whether the demand may go there; None: anywhere.
 
-        None: there is none with so many moves, or the request needs no device or several.
+        None: there is none with so many moves, or the demand needs no device or several.
         """
         most = min(most_moves, MOST_MOVES)
-        if request.count != 1 or most < 1:
+        if demand.count != 1 or most < 1:
             return None
         if self._version != self._cluster.version:
             self._has_place.clear()
             self._in_vain.clear()
         relocation = None
-        if among is not None or (request, most) not in self._in_vain:
-            trials = islice(self._candidates(Shape(self._cluster, request), most, among), _MOST_TRIALS)
-            relocation = next((found for moved in trials if (found := self._try_out(request, moved))), None)
+        if among is not None or (demand, most) not in self._in_vain:
+            trials = islice(self._candidates(Shape(self._cluster, demand), most, among), _MOST_TRIALS)
+            relocation = next((found for moved in trials if (found := self._try_out(demand, moved))), None)
         # Trials were undone: what was true before still is.
         self._version = self._cluster.version
         if relocation is None and among is None:
-            self._in_vain.add((request, most))
+            self._in_vain.add((demand, most))
         return relocation
 
     def _candidates(self, shape: Shape, most: int, among: Mask | None) -> Iterator[tuple[int, ...]]:
@@ -97,7 +99,7 @@ class Consolidation:
         cluster, residents = self._cluster, self._residents
         need = (shape.milli, shape.mib)
         numbers = residents.whose_leaving_helps(
-            cluster, need, shape.request.cpu_milli, shape.request.memory_mib
+            cluster, need, shape.demand.cpu_milli, shape.demand.memory_mib
         )
         numbers = numbers[self._with_a_place(residents.shapes_of(numbers))]
         if among is not None:
@@ -121,7 +123,7 @@ class Consolidation:
             yield (one, other)
 
     def _with_a_place(self, shapes: Integers) -> NDArray[np.bool_]:
-        """Of each, whether such a request has room now; asked once for each shape."""
+        """Of each, whether such a demand has room now; asked once for each shape."""
         every = np.zeros(len(self._residents.shapes), np.bool_)
         for shape in np.unique(shapes).tolist():
             if shape not in self._has_place:
@@ -131,7 +133,7 @@ class Consolidation:
         chosen: NDArray[np.bool_] = every[shapes]
         return chosen
 
-    def _try_out(self, request: Request, moved: Sequence[int]) -> Relocation | None:
+    def _try_out(self, demand: Demand, moved: Sequence[int]) -> Relocation | None:
         """Does it, sees whether everybody has a place, and undoes it."""
         cluster, residents = self._cluster, self._residents
         sources = [residents[number] for number in moved]
@@ -139,7 +141,7 @@ class Consolidation:
             cluster.give_back(source)
         taken: list[Placement] = []
         try:
-            placement = cluster.place_at(request, sources[0].node, sources[0].devices)
+            placement = cluster.place_at(demand, sources[0].node, sources[0].devices)
             if placement is None:
                 return None
             cluster.take(placement)
@@ -147,7 +149,7 @@ class Consolidation:
             moves = []
             # The larger share has fewer places to go to.
             for number in sorted(moved, key=lambda number: -residents[number].shares[0][0]):
-                target = self._policy.place(cluster, residents[number].request, residents.among(number))
+                target = self._policy.place(cluster, residents[number].demand, residents.among(number))
                 if target is None:
                     return None
                 cluster.take(target)

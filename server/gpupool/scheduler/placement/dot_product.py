@@ -1,4 +1,4 @@
-"""DotProd: the node whose free capacity lies least in the request's direction (Tetris, doi 10.1145/2619239.2626334)."""
+"""DotProd: the node whose free capacity lies least in the demand's direction (Tetris, doi 10.1145/2619239.2626334)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class DotProduct(NodeScorePolicy):
 
     def scores(self, cluster: Cluster, shape: Shape, nodes: Nodes) -> Costs:
         cpu = np.minimum(cluster.free_cpu[nodes] / MOST_CPU_MILLI, 1.0) * (
-            shape.request.cpu_milli / MOST_CPU_MILLI
+            shape.demand.cpu_milli / MOST_CPU_MILLI
         )
         asked = shape.total_on(cluster, nodes)
         milli = (cluster.free_total[nodes] / MOST_MILLI) * (asked / MOST_MILLI)

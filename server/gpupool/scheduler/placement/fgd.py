@@ -1,8 +1,8 @@
 """FGD, fragmentation gradient descent (Weng et al., USENIX ATC 2023): the placement that fragments least.
 
-The fragmentation of a node is the milli left on it that a request drawn from a distribution could not use:
+The fragmentation of a node is the milli left on it that a demand drawn from a distribution could not use:
 
-* all of it, if the request does not fit the node (devices, CPU, model) or needs no device,
+* all of it, if the demand does not fit the node (devices, CPU, model) or needs no device,
 * else the milli left on the devices that are too full for one of its shares.
 
 The score of a placement is ``int(100 sigmoid((before - after) / 1000))``. That it is rounded matters: within one step (about
@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from gpupool.scheduler.placement.cluster import Cluster, Integers, Nodes
-from gpupool.scheduler.placement.model import Request
+from gpupool.scheduler.placement.model import Demand
 from gpupool.scheduler.placement.packing import has_room, left_after
 from gpupool.scheduler.placement.policy import Costs, ScoredPolicy, only_where
 from gpupool.scheduler.placement.shape import Shape
@@ -28,24 +28,24 @@ COVERED: Final = 0.95
 
 
 class Fgd(ScoredPolicy):
-    """As published, with the distribution of requests given beforehand."""
+    """As published, with the distribution of demands given beforehand."""
 
     name = "fgd"
 
-    def __init__(self, counts: Mapping[Request, int]) -> None:
+    def __init__(self, counts: Mapping[Demand, int]) -> None:
         super().__init__()
         self._counts = dict(counts)
-        self.typical = typical_requests(counts)
+        self.typical = typical_demands(counts)
         self._fragmentation: Fragmentation | None = None
 
     @property
-    def learned(self) -> Mapping[Request, int]:
+    def learned(self) -> Mapping[Demand, int]:
         """What it was given."""
         return self._counts
 
-    def recall(self, learned: Mapping[Request, int]) -> None:
+    def recall(self, learned: Mapping[Demand, int]) -> None:
         self._counts = dict(learned)
-        self.typical = typical_requests(learned)
+        self.typical = typical_demands(learned)
         self._fragmentation = None
         self.forget()
 
@@ -66,7 +66,7 @@ class Fgd(ScoredPolicy):
         else:
             measure = self._measure(cluster)
             free, cpu, kind = cluster.free_milli[nodes], cluster.free_cpu[nodes], cluster.kind[nodes, 0]
-            after = measure.of(_tightest_taken(cluster, shape, nodes), cpu - shape.request.cpu_milli, kind)
+            after = measure.of(_tightest_taken(cluster, shape, nodes), cpu - shape.demand.cpu_milli, kind)
             score = -_score(measure.of(free, cpu, kind) - after)
             fits = has_room(cluster, shape, nodes)
         cpu_left, milli_left = left_after(cluster, shape, nodes)
@@ -82,20 +82,20 @@ class Fgd(ScoredPolicy):
 class Fragmentation:
     """The measure for one cluster, as tables: what one device contributes depends on its milli, its kind and the node's CPU."""
 
-    def __init__(self, cluster: Cluster, typical: Mapping[Request, float]) -> None:
+    def __init__(self, cluster: Cluster, typical: Mapping[Demand, float]) -> None:
         self.cluster = cluster
-        shapes = [(Shape(cluster, request), part) for request, part in typical.items()]
-        self._cpu_steps = np.unique(np.array([request.cpu_milli for request in typical], np.int64))
-        self._several = [(shape, part) for shape, part in shapes if shape.request.count > 1]
+        shapes = [(Shape(cluster, demand), part) for demand, part in typical.items()]
+        self._cpu_steps = np.unique(np.array([demand.cpu_milli for demand in typical], np.int64))
+        self._several = [(shape, part) for shape, part in shapes if shape.demand.count > 1]
         milli = np.arange(WHOLE_DEVICE_MILLI + 1)
         unusable = np.zeros((len(cluster.kinds), len(self._cpu_steps) + 1, len(milli)))
         for shape, part in shapes:
-            if shape.request.count > 1:
+            if shape.demand.count > 1:
                 continue
-            # With this many of the steps at or below a node's CPU, the request's own step is among them.
-            enough_cpu = int(np.searchsorted(self._cpu_steps, shape.request.cpu_milli, side="right"))
+            # With this many of the steps at or below a node's CPU, the demand's own step is among them.
+            enough_cpu = int(np.searchsorted(self._cpu_steps, shape.demand.cpu_milli, side="right"))
             unusable[:, :enough_cpu, :] += part
-            if shape.request.count == 0:
+            if shape.demand.count == 0:
                 unusable[:, enough_cpu:, :] += part
             else:
                 too_full = milli[None, :] < shape.milli[:, None]
@@ -109,14 +109,14 @@ class Fragmentation:
         amount: Costs = self._table[kind[:, None], step[:, None], free].sum(axis=1)
         for shape, part in self._several:
             fits = free >= shape.milli[kind][:, None]
-            good = (fits.sum(axis=1) >= shape.request.count) & (cpu >= shape.request.cpu_milli)
+            good = (fits.sum(axis=1) >= shape.demand.count) & (cpu >= shape.demand.cpu_milli)
             amount += part * (free.sum(axis=1) - np.where(good, (free * fits).sum(axis=1), 0))
         return amount
 
     def with_one_share(self, cluster: Cluster, shape: Shape, nodes: Nodes) -> Costs:
         """Per device of ``nodes``: the node's fragmentation with one share on it; meaningless where it does not fit."""
         free, kind = cluster.free_milli[nodes], cluster.kind[nodes, 0]
-        cpu = cluster.free_cpu[nodes] - shape.request.cpu_milli
+        cpu = cluster.free_cpu[nodes] - shape.demand.cpu_milli
         step = np.searchsorted(self._cpu_steps, cpu, side="right")[:, None]
         left = np.maximum(free - shape.milli_on(cluster, nodes), 0)
         parts = self._table[kind[:, None], step, free]
@@ -126,28 +126,28 @@ class Fragmentation:
             fits, still = free >= need, left >= need
             count = fits.sum(axis=1)[:, None] - fits + still
             usable = (free * fits).sum(axis=1)[:, None] - free * fits + left * still
-            good = (count >= typical.request.count) & (cpu >= typical.request.cpu_milli)[:, None]
+            good = (count >= typical.demand.count) & (cpu >= typical.demand.cpu_milli)[:, None]
             amount += part * (free.sum(axis=1)[:, None] - free + left - np.where(good, usable, 0))
         return amount
 
 
-def typical_requests(counts: Mapping[Request, int]) -> dict[Request, float]:
+def typical_demands(counts: Mapping[Demand, int]) -> dict[Demand, float]:
     """The most frequent shapes that together cover :data:`COVERED`, with their parts of these; host memory is not looked at."""
-    merged: dict[Request, int] = {}
-    for request, count in counts.items():
-        shape = Request(request.milli, request.mib, request.count, request.cpu_milli, 0, request.models)
+    merged: dict[Demand, int] = {}
+    for demand, count in counts.items():
+        shape = Demand(demand.milli, demand.mib, demand.count, demand.cpu_milli, 0, demand.models)
         merged[shape] = merged.get(shape, 0) + count
     total = sum(merged.values())
-    chosen: dict[Request, int] = {}
+    chosen: dict[Demand, int] = {}
     covered = 0
-    for request in sorted(
+    for demand in sorted(
         merged, key=lambda r: (-merged[r], r.cpu_milli, r.milli, r.mib, r.count, sorted(r.models))
     ):
         if covered >= COVERED * total:
             break
-        chosen[request] = merged[request]
-        covered += merged[request]
-    return {request: count / covered for request, count in chosen.items()}
+        chosen[demand] = merged[demand]
+        covered += merged[demand]
+    return {demand: count / covered for demand, count in chosen.items()}
 
 
 def _score(gradient: Costs) -> Costs:
@@ -157,13 +157,13 @@ def _score(gradient: Costs) -> Costs:
 
 def _chooses_device(shape: Shape) -> bool:
     """Whether the score tells devices apart: for one share of a device; whole devices are alike."""
-    return shape.request.count == 1 and shape.milli_anywhere != WHOLE_DEVICE_MILLI
+    return shape.demand.count == 1 and shape.milli_anywhere != WHOLE_DEVICE_MILLI
 
 
 def _tightest_taken(cluster: Cluster, shape: Shape, nodes: Nodes) -> Integers:
     """Free milli per device once the shares lie on the fullest devices with room."""
     free = cluster.free_milli[nodes]
-    count = min(shape.request.count, free.shape[1])
+    count = min(shape.demand.count, free.shape[1])
     if count == 0:
         return free
     order = np.where(shape.devices_with_room(cluster, nodes), free, 10 * WHOLE_DEVICE_MILLI)

@@ -24,7 +24,7 @@ class GpuPacking(NodeScorePolicy):
     name = "gpu_packing"
 
     def scores(self, cluster: Cluster, shape: Shape, nodes: Nodes) -> Costs:
-        count = shape.request.count
+        count = shape.demand.count
         if count == 0 or count > cluster.free_milli.shape[1]:
             return np.zeros(len(nodes))
         left = cluster.free_milli[nodes]

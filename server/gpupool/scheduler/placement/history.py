@@ -1,4 +1,4 @@
-"""What a policy has learned from the requests it has seen. Nothing is known beforehand, and the past fades."""
+"""What a policy has learned from the demands it has seen. Nothing is known beforehand, and the past fades."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from gpupool.scheduler.placement.model import DeviceSpec, Request
+from gpupool.scheduler.placement.model import Demand, DeviceSpec
 from gpupool.shares import WHOLE_DEVICE_MILLI, milli_of_mib
 
 #: Requests before the first conclusion, and between two of them as long as few have been seen.
@@ -28,14 +28,14 @@ class History:
         self._seen = 0
         self._since = 0
 
-    def add(self, request: Request, device: DeviceSpec) -> bool:
-        """Notes a request, its memory taken as a part of ``device``; True: it is time to conclude anew."""
-        milli = request.milli or _milli_of_memory(request, device)
-        if request.count and milli:
-            self._milli += milli * request.count
-            self._cpu += request.cpu_milli
+    def add(self, demand: Demand, device: DeviceSpec) -> bool:
+        """Notes a demand, its memory taken as a part of ``device``; True: it is time to conclude anew."""
+        milli = demand.milli or _milli_of_memory(demand, device)
+        if demand.count and milli:
+            self._milli += milli * demand.count
+            self._cpu += demand.cpu_milli
             if milli < WHOLE_DEVICE_MILLI:
-                self._sizes[max(milli, SMALLEST_SIZE)] += request.count
+                self._sizes[max(milli, SMALLEST_SIZE)] += demand.count
         self._seen += 1
         self._since += 1
         return self._since >= max(FIRST, min(self._seen - self._since, LONGEST))
@@ -59,7 +59,7 @@ class History:
         return self._cpu / self._milli if self._milli else 0.0
 
 
-def _milli_of_memory(request: Request, device: DeviceSpec) -> int:
-    if not request.mib or request.mib > device.usable_mib:
+def _milli_of_memory(demand: Demand, device: DeviceSpec) -> int:
+    if not demand.mib or demand.mib > device.usable_mib:
         return 0
-    return milli_of_mib(request.mib, device.usable_mib)
+    return milli_of_mib(demand.mib, device.usable_mib)

@@ -12,7 +12,7 @@ class DeviceSpec:
     """A device as it is when nothing is placed on it.
 
     Attributes:
-        model: what requests may name.
+        model: what demands may name.
         usable_mib: MiB that shares are cut from; 0: memory is not counted, only milli.
     """
 
@@ -26,8 +26,8 @@ class NodeSpec:
 
     Attributes:
         id: its name; where policies see no difference, the lower one wins.
-        cpu_milli: milli-CPU that requests are to find; None: not looked at.
-        memory_mib: host memory that requests are to find; None: not looked at.
+        cpu_milli: milli-CPU that demands are to find; None: not looked at.
+        memory_mib: host memory that demands are to find; None: not looked at.
     """
 
     id: str
@@ -37,8 +37,8 @@ class NodeSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """A wish for ``count`` even shares on distinct devices of one node; equal requests have one shape.
+class Demand:
+    """A wish for ``count`` even shares on distinct devices of one node; equal demands have one shape.
 
     Attributes:
         milli: of each device, 1..1000; 0 when the share is named by ``mib``.
@@ -60,9 +60,9 @@ class Request:
         if self.count < 0 or self.cpu_milli < 0 or self.memory_mib < 0 or self.mib < 0:
             raise ValueError(f"negative quantity in {self}")
         if self.count == 0 and (self.milli or self.mib):
-            raise ValueError("a request without devices names no share")
+            raise ValueError("a demand without devices names no share")
         if self.count and (self.milli > 0) == (self.mib > 0):
-            raise ValueError("a request names either milli or mib of a device, not both and not neither")
+            raise ValueError("a demand names either milli or mib of a device, not both and not neither")
         if not 0 <= self.milli <= WHOLE_DEVICE_MILLI:
             raise ValueError(f"{self.milli} milli-GPU is not within 1..{WHOLE_DEVICE_MILLI}")
 
@@ -85,7 +85,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a request goes.
+    """Where a demand goes.
 
     Attributes:
         node: index of the node in its cluster.
@@ -93,7 +93,7 @@ class Placement:
         shares: (milli, MiB) on each of them, in this order.
     """
 
-    request: Request
+    demand: Demand
     node: int
     devices: tuple[int, ...]
     shares: tuple[tuple[int, int], ...]

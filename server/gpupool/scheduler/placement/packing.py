@@ -36,19 +36,19 @@ class NodeScorePolicy(ScoredPolicy):
 
 
 def has_room(cluster: Cluster, shape: Shape, nodes: Nodes) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Per node: whether the whole request fits."""
+    """Per node: whether the whole demand fits."""
     fits = shape.nodes_with_room(cluster, nodes)
-    if shape.request.count:
-        fits &= shape.devices_with_room(cluster, nodes).sum(axis=1) >= shape.request.count
+    if shape.demand.count:
+        fits &= shape.devices_with_room(cluster, nodes).sum(axis=1) >= shape.demand.count
     return fits
 
 
 def left_after(cluster: Cluster, shape: Shape, nodes: Nodes) -> tuple[Costs, Costs]:
-    """Per node, as parts of the largest node: CPU and milli left once the request is placed; 0 where CPU is not counted."""
+    """Per node, as parts of the largest node: CPU and milli left once the demand is placed; 0 where CPU is not counted."""
     cpu = np.where(
         cluster.free_cpu[nodes] > MOST_CPU_MILLI * 1000,
         0.0,
-        (cluster.free_cpu[nodes] - shape.request.cpu_milli) / MOST_CPU_MILLI,
+        (cluster.free_cpu[nodes] - shape.demand.cpu_milli) / MOST_CPU_MILLI,
     )
     milli = (cluster.free_total[nodes] - shape.total_on(cluster, nodes)) / MOST_MILLI
     return cpu, milli

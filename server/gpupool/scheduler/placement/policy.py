@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpupool.scheduler.placement.cluster import Cluster, Nodes
-from gpupool.scheduler.placement.model import Placement, Request
+from gpupool.scheduler.placement.model import Demand, Placement
 from gpupool.scheduler.placement.shape import Shape
 
 #: Per node: whether it is meant.
@@ -25,7 +25,7 @@ Costs: TypeAlias = NDArray[np.float64]
 #: Shapes whose costs are kept; of more the one goes that was not asked for the longest.
 MOST_SHAPES: Final = 256
 #: What is learned by who learns nothing.
-_NOTHING: Final[Mapping[Request, int]] = {}
+_NOTHING: Final[Mapping[Demand, int]] = {}
 
 
 class Policy(Protocol):
@@ -35,19 +35,21 @@ class Policy(Protocol):
     def name(self) -> str: ...
 
     @property
-    def learned(self) -> Mapping[Request, int]:
-        """What its answers rest on besides the cluster: requests with their numbers. Empty: nothing."""
+    def learned(self) -> Mapping[Demand, int]:
+        """What its answers rest on besides the cluster: demands with their numbers. Empty: nothing."""
 
-    def observe(self, request: Request) -> None:
-        """Tells of a request, once, when it arrives. Policies that learn from history do it here."""
+    def observe(self, demand: Demand) -> None:
+        """Tells of a demand, once, when it arrives. Policies that learn from history do it here."""
 
-    def recall(self, learned: Mapping[Request, int]) -> None:
+    def recall(self, learned: Mapping[Demand, int]) -> None:
         """Answers from now on as one of whom :attr:`learned` was this; no more is known of what it has seen."""
 
-    def place(self, cluster: Cluster, request: Request, among: Mask | None = None) -> Placement | None:
-        """Devices that are free for ``request``; None only if no node has room. Changes nothing in ``cluster``.
+    def place(self, cluster: Cluster, demand: Demand, among: Mask | None = None) -> Placement | None:
+        """Devices that are free for ``demand``; None only if no node has room. Changes nothing in ``cluster``.
 
         Args:
+            cluster: where.
+            demand: what is to be placed.
             among: per node, whether it will do; None: all will.
         """
 
@@ -77,7 +79,7 @@ class ScoredPolicy(ABC):
 
     def __init__(self) -> None:
         self._cluster: Cluster | None = None
-        self._known: dict[Request, tuple[Shape, Board]] = {}
+        self._known: dict[Demand, tuple[Shape, Board]] = {}
 
     @property
     @abstractmethod
@@ -92,18 +94,18 @@ class ScoredPolicy(ABC):
         """Of one share of the shape, per device of ``nodes``; infinite where it does not fit."""
 
     @property
-    def learned(self) -> Mapping[Request, int]:
+    def learned(self) -> Mapping[Demand, int]:
         """Nothing is learned unless a policy says so."""
         return _NOTHING
 
-    def observe(self, request: Request) -> None:
-        del request
+    def observe(self, demand: Demand) -> None:
+        del demand
 
-    def recall(self, learned: Mapping[Request, int]) -> None:
+    def recall(self, learned: Mapping[Demand, int]) -> None:
         del learned
 
-    def place(self, cluster: Cluster, request: Request, among: Mask | None = None) -> Placement | None:
-        shape, board = self._remembered(cluster, request)
+    def place(self, cluster: Cluster, demand: Demand, among: Mask | None = None) -> Placement | None:
+        shape, board = self._remembered(cluster, demand)
         costs = board.refreshed(cluster, lambda nodes: self.costs(cluster, shape, nodes))
         if among is not None:
             costs = only_where(among, costs)
@@ -116,20 +118,20 @@ class ScoredPolicy(ABC):
         """Drops all that is remembered: costs mean something else from now on."""
         self._known.clear()
 
-    def _remembered(self, cluster: Cluster, request: Request) -> tuple[Shape, Board]:
+    def _remembered(self, cluster: Cluster, demand: Demand) -> tuple[Shape, Board]:
         if self._cluster is not cluster:
             self._cluster = cluster
             self.forget()
-        known = self._known.pop(request, None)
+        known = self._known.pop(demand, None)
         if known is None:
-            known = (Shape(cluster, request), Board(cluster))
+            known = (Shape(cluster, demand), Board(cluster))
             if len(self._known) >= MOST_SHAPES:
                 del self._known[next(iter(self._known))]
-        self._known[request] = known  # the last asked for is the last to go
+        self._known[demand] = known  # the last asked for is the last to go
         return known
 
     def _devices(self, cluster: Cluster, shape: Shape, node: int) -> tuple[int, ...]:
-        count = shape.request.count
+        count = shape.demand.count
         if count == 0:
             return ()
         row = self.device_costs(cluster, shape, np.array([node]))[0]
@@ -150,4 +152,5 @@ def cheapest(device_costs: Costs, count: int) -> Costs:
 
 
 def only_where(fits: NDArray[np.bool_], costs: Costs) -> Costs:
+    """The costs, infinite where it does not fit."""
     return np.where(fits, costs, np.inf)

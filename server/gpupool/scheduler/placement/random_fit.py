@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpupool.scheduler.placement.cluster import Cluster, Nodes
-from gpupool.scheduler.placement.model import Placement, Request
+from gpupool.scheduler.placement.model import Demand, Placement
 from gpupool.scheduler.placement.packing import has_room
 from gpupool.scheduler.placement.policy import Costs, Mask, ScoredPolicy, only_where
 from gpupool.scheduler.placement.shape import Shape
@@ -27,8 +27,8 @@ class RandomFit(ScoredPolicy):
     def costs(self, cluster: Cluster, shape: Shape, nodes: Nodes) -> Costs:
         return only_where(has_room(cluster, shape, nodes), np.zeros(len(nodes)))
 
-    def place(self, cluster: Cluster, request: Request, among: Mask | None = None) -> Placement | None:
-        shape, board = self._remembered(cluster, request)
+    def place(self, cluster: Cluster, demand: Demand, among: Mask | None = None) -> Placement | None:
+        shape, board = self._remembered(cluster, demand)
         costs = board.refreshed(cluster, lambda nodes: self.costs(cluster, shape, nodes))
         if among is not None:
             costs = only_where(among, costs)

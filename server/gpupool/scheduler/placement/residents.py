@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpupool.scheduler.placement.cluster import Cluster, Integers
-from gpupool.scheduler.placement.model import Placement, Request
+from gpupool.scheduler.placement.model import Demand, Placement
 from gpupool.scheduler.placement.policy import Mask
 from gpupool.shares import WHOLE_DEVICE_MILLI
 
@@ -19,9 +19,9 @@ class Residents:
         self._placements: list[Placement | None] = []
         self._gone: list[int] = []
         self._columns: Integers = np.zeros((8, 256), np.int64)
-        #: The distinct requests, by the number that stands for them.
-        self.shapes: list[Request] = []
-        self._shape_numbers: dict[Request, int] = {}
+        #: The distinct demands, by the number that stands for them.
+        self.shapes: list[Demand] = []
+        self._shape_numbers: dict[Demand, int] = {}
         self._among: dict[int, Mask] = {}
 
     def __getitem__(self, number: int) -> Placement:
@@ -37,6 +37,7 @@ class Residents:
         """Its number; None: whole devices and shares of several devices are not moved.
 
         Args:
+            placement: what lies where.
             among: per node, whether it may go there; None: anywhere.
         """
         if len(placement.devices) != 1 or placement.shares[0][0] >= WHOLE_DEVICE_MILLI:
@@ -75,7 +76,10 @@ class Residents:
         """Numbers of those who could be of use: their node would have the CPU and memory, and some device room for them.
 
         Args:
+            cluster: where they lie.
             need: per kind of device, milli and MiB of what is to be placed.
+            cpu: milli-CPU that is needed; 0: none.
+            memory: MiB of host memory that are needed; 0: none.
         """
         columns = self._columns[:, : len(self._placements)]
         node, device = columns[_NODE], columns[_DEVICE]
@@ -97,7 +101,7 @@ class Residents:
         return milli, cluster.free_mib[node, device] + columns[_MIB] - need[1][kind]
 
     def shapes_of(self, numbers: Integers) -> Integers:
-        """Of each, the index of its request in ``shapes``."""
+        """Of each, the index of its demand in ``shapes``."""
         shapes: Integers = self._columns[_SHAPE, numbers]
         return shapes
 
@@ -115,18 +119,18 @@ class Residents:
         return self._columns[_MILLI, numbers], self._columns[_MIB, numbers]
 
     def _write(self, number: int, placement: Placement) -> None:
-        request = placement.request
+        demand = placement.demand
         milli, mib = placement.shares[0]
-        shape = self._shape_numbers.setdefault(request, len(self.shapes))
+        shape = self._shape_numbers.setdefault(demand, len(self.shapes))
         if shape == len(self.shapes):
-            self.shapes.append(request)
+            self.shapes.append(demand)
         row = (
             placement.node,
             placement.devices[0],
             milli,
             mib,
-            request.cpu_milli,
-            request.memory_mib,
+            demand.cpu_milli,
+            demand.memory_mib,
             shape,
             1,
         )

@@ -8,7 +8,7 @@ Two terms come with it:
 * a pull towards little room left, because the prices do not tell equally good patterns apart;
 * what a node's CPU leaves stranded: the devices for which, by the CPU that came with a device so far, none would be left.
 
-It learns from the requests that it was told of (:meth:`ShadowPrice.observe`), and from nothing else.
+It learns from the demands that it was told of (:meth:`ShadowPrice.observe`), and from nothing else.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from gpupool.scheduler.placement.cluster import Cluster, Nodes
 from gpupool.scheduler.placement.cutting_stock import pack, value_by_room
 from gpupool.scheduler.placement.history import History
-from gpupool.scheduler.placement.model import DeviceSpec, Request
+from gpupool.scheduler.placement.model import Demand, DeviceSpec
 from gpupool.scheduler.placement.policy import MOST_SHAPES, Board, Costs, ScoredPolicy, cheapest, only_where
 from gpupool.scheduler.placement.shape import Shape
 from gpupool.shares import WHOLE_DEVICE_MILLI
@@ -33,7 +33,7 @@ PULL: Final = 0.1
 NODE_PULL: Final = 0.001
 #: What a stranded device costs beside an occupied one: less, since what comes may need less CPU than usual.
 STRANDED: Final = 0.5
-#: How far the CPU of one device's requests lies from its mean, as a part of the mean.
+#: How far the CPU of one device's demands lies from its mean, as a part of the mean.
 CPU_SPREAD: Final = 0.5
 #: Milli-CPU to spare beyond which nothing is stranded; keeps the arithmetic exact where CPU is not counted.
 _PLENTY: Final = 1e9
@@ -54,17 +54,17 @@ class ShadowPrice(ScoredPolicy):
         self._shares: dict[tuple[int, int, int, frozenset[str]], tuple[Costs, Board]] = {}
         self._stranded: Board | None = None
         self._cpu = 0.0
-        self._priced: Mapping[Request, int] = {}
+        self._priced: Mapping[Demand, int] = {}
         #: Per free milli of a device: the worth of its room. Until something was seen, room is worth its size.
         self.worth: Costs = _BY_SIZE
 
     @property
-    def learned(self) -> Mapping[Request, int]:
+    def learned(self) -> Mapping[Demand, int]:
         """The sizes that were priced last. CPU that came with them is not among it."""
         return self._priced
 
-    def observe(self, request: Request) -> None:
-        if self._history.add(request, self._largest):
+    def observe(self, demand: Demand) -> None:
+        if self._history.add(demand, self._largest):
             self._history.conclude()
             sizes = self._history.sizes
             if sizes:
@@ -72,12 +72,12 @@ class ShadowPrice(ScoredPolicy):
             self._cpu = self._history.cpu_per_milli
             self.forget()
 
-    def recall(self, learned: Mapping[Request, int]) -> None:
-        self._price({request.milli: number for request, number in learned.items()})
+    def recall(self, learned: Mapping[Demand, int]) -> None:
+        self._price({demand.milli: number for demand, number in learned.items()})
         self.forget()
 
     def _price(self, sizes: Mapping[int, int]) -> None:
-        self._priced = {Request(size): number for size, number in sizes.items()}
+        self._priced = {Demand(size): number for size, number in sizes.items()}
         if not sizes:
             self.worth = _BY_SIZE
             return
@@ -96,7 +96,7 @@ class ShadowPrice(ScoredPolicy):
             self._stranding(cluster, shape, nodes)
             + NODE_PULL * cluster.free_total[nodes] / WHOLE_DEVICE_MILLI
         )
-        count = shape.request.count
+        count = shape.demand.count
         if count:
             table, board = self._share(cluster, shape)
             devices = board.refreshed(
@@ -109,9 +109,9 @@ class ShadowPrice(ScoredPolicy):
         return _read(self._share(cluster, shape)[0], cluster, shape, nodes)
 
     def _share(self, cluster: Cluster, shape: Shape) -> tuple[Costs, Board]:
-        """What all requests for such shares have in common, whatever CPU they ask for."""
-        request = shape.request
-        key = (request.milli, request.mib, request.count, request.models)
+        """What all demands for such shares have in common, whatever CPU they ask for."""
+        demand = shape.demand
+        key = (demand.milli, demand.mib, demand.count, demand.models)
         known = self._shares.pop(key, None)
         if known is None:
             known = (self._table(shape), Board(cluster))
@@ -139,7 +139,7 @@ class ShadowPrice(ScoredPolicy):
         )
         left = cluster.free_total[nodes] - shape.total_on(cluster, nodes)
         return STRANDED * (
-            self._without_cpu(left, cluster.free_cpu[nodes] - shape.request.cpu_milli) - now[nodes]
+            self._without_cpu(left, cluster.free_cpu[nodes] - shape.demand.cpu_milli) - now[nodes]
         )
 
     def _without_cpu(self, left: NDArray[np.int64], cpu: NDArray[np.int64]) -> Costs:

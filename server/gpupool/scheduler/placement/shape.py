@@ -1,4 +1,4 @@
-"""One shape of request in one cluster: what it needs of each kind of device, and where it fits now."""
+"""One shape of demand in one cluster: what it needs of each kind of device, and where it fits now."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpupool.scheduler.placement.cluster import Cluster, Integers, Nodes
-from gpupool.scheduler.placement.model import Placement, Request
+from gpupool.scheduler.placement.model import Demand, Placement
 from gpupool.shares import WHOLE_DEVICE_MILLI
 
 #: More than any device has: a kind that will not do.
@@ -14,11 +14,11 @@ _NEVER = WHOLE_DEVICE_MILLI + 1
 
 
 class Shape:
-    """A request, and per kind of device the milli and MiB of one of its shares."""
+    """A demand, and per kind of device the milli and MiB of one of its shares."""
 
-    def __init__(self, cluster: Cluster, request: Request) -> None:
-        self.request = request
-        sizes = [request.on(kind) if request.count else None for kind in cluster.kinds]
+    def __init__(self, cluster: Cluster, demand: Demand) -> None:
+        self.demand = demand
+        sizes = [demand.on(kind) if demand.count else None for kind in cluster.kinds]
         self.milli: Integers = np.array([_NEVER if s is None else s[0] for s in sizes], np.int64)
         self.mib: Integers = np.array([0 if s is None else s[1] for s in sizes], np.int64)
         #: The same milli on every kind of device; None: it depends.
@@ -30,11 +30,11 @@ class Shape:
 
     def total_on(self, cluster: Cluster, nodes: Nodes) -> Integers | int:
         """Milli of all shares, per node (where kinds are mixed, of its first device)."""
-        if self.request.count == 0:
+        if self.demand.count == 0:
             return 0
         if self.milli_anywhere is not None:
-            return self.milli_anywhere * self.request.count
-        total: Integers = self.milli[cluster.kind[nodes, 0]] * self.request.count
+            return self.milli_anywhere * self.demand.count
+        total: Integers = self.milli[cluster.kind[nodes, 0]] * self.demand.count
         return total
 
     def devices_with_room(self, cluster: Cluster, nodes: Nodes) -> NDArray[np.bool_]:
@@ -49,11 +49,11 @@ class Shape:
 
     def nodes_with_room(self, cluster: Cluster, nodes: Nodes) -> NDArray[np.bool_]:
         """Per node: whether its CPU and memory suffice; its devices are not looked at."""
-        fits: NDArray[np.bool_] = cluster.free_cpu[nodes] >= self.request.cpu_milli
-        return fits & (cluster.free_memory[nodes] >= self.request.memory_mib)
+        fits: NDArray[np.bool_] = cluster.free_cpu[nodes] >= self.demand.cpu_milli
+        return fits & (cluster.free_memory[nodes] >= self.demand.memory_mib)
 
     def placement(self, cluster: Cluster, node: int, devices: tuple[int, ...]) -> Placement:
         chosen = tuple(sorted(devices))
         kinds = [int(cluster.kind[node, device]) for device in chosen]
         shares = tuple((int(self.milli[kind]), int(self.mib[kind])) for kind in kinds)
-        return Placement(self.request, node, chosen, shares)
+        return Placement(self.demand, node, chosen, shares)

@@ -21,6 +21,6 @@ class Spread(ScoredPolicy):
 
     def costs(self, cluster: Cluster, shape: Shape, nodes: Nodes) -> Costs:
         node = -cluster.free_total[nodes] / 1e6 - np.minimum(cluster.free_cpu[nodes], 10**9) / 1e16
-        if shape.request.count:
-            node = node + cheapest(self.device_costs(cluster, shape, nodes), shape.request.count)
+        if shape.demand.count:
+            node = node + cheapest(self.device_costs(cluster, shape, nodes), shape.demand.count)
         return only_where(has_room(cluster, shape, nodes), node)

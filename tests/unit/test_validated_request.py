@@ -1,4 +1,4 @@
-"""What an ask may say of project, kind, priority, filters and node pools, and what is told of the rest."""
+"""What a request may say of project, kind, priority, filters and node pools, and what is told of the rest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from gpupool.client import convert
-from gpupool.client.types import Ask
+from gpupool.client.types import LeaseRequest
 from gpupool.filters import Filter
 from gpupool.node.driver_version import driver_version
 from gpupool.pool.access import validate
@@ -20,7 +20,7 @@ def read(**fields: Any) -> Any:
 
 
 def test_what_a_client_asks_is_what_the_pool_reads() -> None:
-    ask = Ask(
+    request = LeaseRequest(
         Share.parse("0.2"),
         project="research/vision",
         kind="preemptible",
@@ -29,13 +29,13 @@ def test_what_a_client_asks_is_what_the_pool_reads() -> None:
         pools=("fast", "slow", "fast"),
         no_isolation=True,
     )
-    event = validate.request(convert.lease_request(ask, 5.0), "ann", 0.0)
+    event = validate.request(convert.lease_request(request, 5.0), "ann", 0.0)
     assert (event.project, event.kind, event.priority) == ("research/vision", "preemptible", 70)
     assert event.filters == (Filter("name", "=", "*H100*|*A100*"), Filter("memory", ">=", "40GiB"))
     assert (event.pools, event.isolated) == (("fast", "slow"), False)
 
 
-def test_an_ask_of_before_says_nothing_of_it_and_means_what_it_meant() -> None:
+def test_a_request_of_before_says_nothing_of_it_and_means_what_it_meant() -> None:
     event = read()
     assert (event.project, event.kind, event.priority) == ("", "interactive", None)
     assert (event.filters, event.pools, event.isolated) == ((), (), True)

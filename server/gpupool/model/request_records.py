@@ -1,4 +1,4 @@
-"""Asks that wait, and what every ask says of itself."""
+"""Requests that wait, and what every request says of itself."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ PRIORITIES = {"interactive": 100, "guaranteed": 100, "preemptible": 50}
 
 
 @dataclass(frozen=True, slots=True)
-class AskRecord:
-    """An ask that waits. Not stored: its caller's stream breaks with the pool, and asks again.
+class RequestRecord:
+    """A request that waits. Not stored: its caller's stream breaks with the pool, and asks again.
 
     Attributes:
         number: order of arrival.
-        nodes: on how many nodes its devices may lie, see `scheduler.model.Ask`.
+        nodes: on how many nodes its devices may lie, see `scheduler.model.Request`.
         give_up_at: refused with reason `timeout` then; None: waits without limit.
-        wants: devices kept free of later asks for this one.
+        wants: devices kept free of later requests for this one.
         said: why it waits, as its waiter was told; told: the last (place, `said`).
         project, kind, priority: as those of the lease it will become.
-        filters, pools, isolated: see `scheduler.model.Ask`.
+        filters, pools, isolated: see `scheduler.model.Request`.
         decision: why it waits, as the scheduler said last.
     """
 
@@ -64,5 +64,5 @@ class AskRecord:
 
 
 def key_of(user: str, key: str) -> str:
-    """The name of an ask: an idempotency key belongs to its user."""
+    """The name of a request: an idempotency key belongs to its user."""
     return f"{user}\n{key}"
