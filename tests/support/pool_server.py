@@ -28,10 +28,10 @@ def profile(ordinal: int = 0, total_mib: int = 8192) -> str:
 
 @contextlib.asynccontextmanager
 async def pool_server(**options: Any) -> AsyncIterator[Serving]:
-    """A server on a socket of its own; timers are 1/20 of the real ones."""
+    """A server on a socket of its own."""
     with tempfile.TemporaryDirectory(prefix="gpp-") as home:
         options.setdefault("home", Path(home))
-        options.setdefault("timers_scale", 0.05)
+        options.setdefault("timers_scale", 1.0)
         stop = asyncio.Event()
         up: asyncio.Future[Serving] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(serve(ServeOptions(**options), ready=up.set_result, stop=stop))
