@@ -130,9 +130,7 @@ ROOMS: Mapping[str, str] = {
         "gpupool gpupool.client gpupool.model gpupool.pool.model gpupool.scheduler gpupool.scheduler.placement"
         " gpupool.simulation"
     ),
-    "benchmarks.notebook": (
-        "gpupool:face gpupool.client gpupool.request gpupool.sentences jupyter_gpupool:face benchmarks"
-    ),
+    "benchmarks.notebook": "gpupool:face gpupool.client jupyter_gpupool:face benchmarks",
 }
 
 #: Imports upwards that are not there while a module is loaded: of names for the type checker, or on demand.
