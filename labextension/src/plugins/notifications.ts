@@ -5,6 +5,7 @@ import type {
 import { Notification } from '@jupyterlab/apputils';
 import { ITranslator, type TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
+import type { Reason } from '../api/reasons';
 import type { GpuPool } from '../api/types';
 import { CommandIDs } from '../commands/ids';
 import { undoable } from '../commands/releaseCommands';
@@ -17,7 +18,7 @@ import { ourWords } from './translation';
 const STEP_SECONDS = 5;
 
 /** Reasons that a person did not ask for and wants to hear about. */
-const UNASKED: ReadonlySet<string | null> = new Set<GpuPool.Reason>([
+const UNASKED: ReadonlySet<string | null> = new Set<Reason>([
   'idle',
   'deadline',
   'budget',

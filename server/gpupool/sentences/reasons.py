@@ -1,9 +1,18 @@
-"""Why a lease or a session ended, in words: the ids of `gpupool.model.lease_records.REASONS`, which others learn, too."""
+"""Why leases and sessions end: the ids, the same in every API, log, event and screen, and their words."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from gpupool.sentences.render import catalogue, render
 from gpupool.sentences.sentence import Sentence, say
+
+#: Why a lease ended or a session closed. `reset`: its user ended the session; `stopped`: its kernel ran on after its
+#: lease had ended, on a device whose driver cannot stop one. The page has them from here (`typescript.py`).
+REASONS: Final = (
+    "exit", "release", "idle", "deadline", "budget", "reclaim", "preempt", "consolidate", "lost", "admin", "reset",
+    "stopped",
+)  # fmt: skip
 
 
 def headline(reason: str) -> str:
