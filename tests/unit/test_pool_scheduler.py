@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from gpupool.scheduler import DeviceView, Held, Outcome, Parked, PoolView, Quota, Request, decide
+from gpupool.sentences import obstacles
 
 GIB8 = 8192  # usable 7936
 ANN_07 = Held("l1", "ann", 700, 5555)

@@ -117,8 +117,8 @@ export namespace GpuPool {
     place: 'device' | 'host' | 'image' | 'none';
     /** What is being done with it; empty: nothing. */
     activity: '' | 'parking' | 'resuming' | 'moving';
-    /** A sentence for each thing that cannot be done with it. */
-    obstacles: readonly string[];
+    /** What cannot be done with it, and why. */
+    obstacles: readonly ISentence[];
     enforcement: 'soft' | 'hard' | 'mps' | 'none';
     strict: boolean;
   }

@@ -6,7 +6,13 @@ import { KernelRow } from '../../components/KernelRow';
 import type { IContext } from '../../components/context';
 import { h } from '../../ui/jsx';
 import { CATALOGUE } from '../catalogue';
-import { aKernel, anAttachedKernel, aSample, aWarnedKernel } from '../samples';
+import {
+  aKernel,
+  anAttachedKernel,
+  aSample,
+  aWarnedKernel,
+  words
+} from '../samples';
 import { SidebarFixture } from '../sidebarFixture';
 
 learn(CATALOGUE);
@@ -187,7 +193,7 @@ describe('the row of a kernel', () => {
           memory: {
             ...memory,
             place: 'device',
-            obstacles: [sentence],
+            obstacles: [words(sentence)],
             enforcement: 'soft'
           }
         })
