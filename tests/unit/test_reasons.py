@@ -14,7 +14,7 @@ from gpupool.sentences.render import catalogue
 def test_each_reason_has_words_and_no_other_id_has_those_of_a_reason() -> None:
     worded = {code.removeprefix("reason.") for code in catalogue() if code.startswith("reason.")}
     assert worded == {*REASONS, "idle-after"}  # as long as it was idle
-    for part in ("because.", "ended."):
+    for part in ("because.", "ended.", "gone."):
         assert {code.removeprefix(part) for code in catalogue() if code.startswith(part)} < {*REASONS}, part
 
 

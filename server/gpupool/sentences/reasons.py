@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from gpupool.sentences import param
 from gpupool.sentences.render import catalogue, render
 from gpupool.sentences.sentence import Sentence, say
 
@@ -28,6 +29,11 @@ def because(reason: str) -> str:
 def ended(reason: str) -> str:
     """What a holder is told, with what became of its memory; empty: there is nothing to say."""
     return _words(say(f"ended.{reason}"))
+
+
+def gone(reason: str) -> str:
+    """Why a session ended with all its memory, as what reads on behind a colon."""
+    return _words(say(f"gone.{reason}")) or render(say("gone", reason=param.text(reason)))
 
 
 def _words(sentence: Sentence) -> str:
