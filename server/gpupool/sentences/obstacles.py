@@ -8,6 +8,7 @@ from gpupool.sentences.sentence import NOTHING, Sentence, say
 
 
 def is_known(obstacle: str) -> bool:
+    """Whether there are words for it."""
     return f"obstacle.{obstacle}" in catalogue()
 
 
