@@ -38,8 +38,6 @@ module.exports = {
   testRegex: '/__tests__/.*\\.spec\\.tsx?$',
   moduleNameMapper: {
     '\\.(css|less)$': '<rootDir>/labextension/src/__tests__/empty.ts',
-    // Where the build copies it from.
-    '/catalogue\\.json$': '<rootDir>/server/gpupool/sentences/catalogue.json',
     // Icons come as text from the bundler; what they draw is not tested here.
     '\\.svg$': '<rootDir>/labextension/src/__tests__/icon.ts'
   },

@@ -1,22 +1,20 @@
 /*
- * Makes `src/api/request.ts` from the pool's table of options: nothing of the
- * front end can be compiled or tested without it, and it is never committed.
+ * Makes what the front end has from the pool's own tables, the request for a
+ * GPU and the reasons of an end: nothing of it can be compiled or tested
+ * without them, and they are never committed.
  */
 const { execFileSync } = require('node:child_process');
 const { resolve } = require('node:path');
 
 const root = resolve(__dirname, '..');
 
-execFileSync(
-  'python3',
-  [
-    '-m',
-    'gpupool.request.typescript',
-    resolve(__dirname, 'src/api/request.ts')
-  ],
-  {
+for (const [made, by] of [
+  ['request.ts', 'gpupool.request.typescript'],
+  ['reasons.ts', 'gpupool.sentences.typescript']
+]) {
+  execFileSync('python3', ['-m', by, resolve(__dirname, 'src/api', made)], {
     cwd: root,
     env: { ...process.env, PYTHONPATH: resolve(root, 'server') },
     stdio: ['ignore', 'inherit', 'inherit']
-  }
-);
+  });
+}

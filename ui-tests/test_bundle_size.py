@@ -8,4 +8,3 @@ from benchmarks.notebook.bundle import bundle
 def test_the_front_end_without_the_chart_library_has_at_most_150_kb() -> None:
     sizes = bundle([])
     assert 0 < sizes["own_kb"] <= 150, sizes
-    assert 0 < sizes["words_kb"] <= 20, sizes

@@ -1,20 +1,11 @@
-"""How much JavaScript and CSS the extension brings, as it was built.
-
-The words of the pool's sentences and of its options are data, which the build takes from the pool's own tables: they are
-counted apart, so that another sentence does not look like more code.
-"""
+"""How much JavaScript and CSS the extension brings, as it was built."""
 
 from __future__ import annotations
 
 import gzip
-import json
 import re
 from pathlib import Path
 from typing import Any, Final
-
-from gpupool.request.forms import schema
-from gpupool.request.option import Place
-from gpupool.sentences.render import catalogue
 
 from benchmarks.notebook.problem import BenchError
 
@@ -37,8 +28,7 @@ def bundle(loaded: list[str]) -> dict[str, Any]:
     chart = {name for name, text in files.items() if _CHART_LIBRARY.search(text)}
     own = {name: text for name, text in files.items() if name not in chart}
     return {
-        "own_kb": _size(own.values()) - _words(),
-        "words_kb": _words(),
+        "own_kb": _size(own.values()),
         "own_gzip_kb": _packed(own.values()),
         "chart_files": sorted(chart),
         "chart_kb": _size(files[name] for name in chart),
@@ -46,15 +36,6 @@ def bundle(loaded: list[str]) -> dict[str, Any]:
         "at_start_gzip_kb": _packed(text for name, text in files.items() if name in loaded),
         "at_start": sorted(name for name in files if name in loaded),
     }
-
-
-def _words() -> float:
-    descriptions = [described["description"] for described in schema(Place.PAGE).values()]
-    words = [
-        json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-        for data in (dict(catalogue()), descriptions)
-    ]
-    return _size(text.encode() for text in words)
 
 
 def _size(texts: Any) -> float:

@@ -93,7 +93,7 @@ def memory_lines(memory: dict[str, Any], *, parked: bool) -> Iterator[str]:
     if not parked and (enforcement := _ENFORCEMENTS.get(str(memory.get("enforcement")))):
         cap = ", a hard cap (--strict)" if memory.get("strict") else ""
         yield f"compute share: {enforcement}{cap}"
-    yield from (str(obstacle) for obstacle in memory.get("obstacles") or ())
+    yield from (str(said["text"]) for said in memory.get("obstacles") or ())
 
 
 def auto_text(auto: dict[str, Any] | None) -> str:

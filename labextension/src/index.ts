@@ -9,6 +9,7 @@ import { sidebarPlugin } from './plugins/sidebar';
 import { statusPlugin } from './plugins/status';
 import { toolbarPlugin } from './plugins/toolbar';
 
+export * from './api/reasons';
 export * from './api/types';
 export * from './model/tokens';
 

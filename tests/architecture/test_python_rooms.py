@@ -45,14 +45,12 @@ ROOMS: Mapping[str, str] = {
     "gpupool.engines": "gpupool.client",
     "gpupool.node": "gpupool gpupool.client gpupool.engines gpupool.proto",
     # the pool server: rules without I/O first
-    "gpupool.pool.model": (
-        "gpupool gpupool.sentences gpupool.client gpupool.model gpupool.scheduler gpupool.scheduler.placement"
-    ),
+    "gpupool.pool.model": "gpupool gpupool.sentences gpupool.model gpupool.scheduler gpupool.scheduler.placement",
     "gpupool.pool.projects": (
         "gpupool gpupool.sentences gpupool.model gpupool.pool.model gpupool.proto gpupool.scheduler gpupool.scheduler.fairshare"
     ),
     "gpupool.pool.leases": (
-        "gpupool gpupool.sentences gpupool.client gpupool.model gpupool.pool.model gpupool.pool.projects"
+        "gpupool gpupool.sentences gpupool.model gpupool.pool.model gpupool.pool.projects"
         " gpupool.scheduler gpupool.scheduler.fairshare"
     ),
     "gpupool.pool.reclaim": (
@@ -98,7 +96,7 @@ ROOMS: Mapping[str, str] = {
     ),
     "gpupool.cli": (
         "gpupool gpupool.client gpupool.client.program gpupool.client.session gpupool.ledger gpupool.model gpupool.node"
-        " gpupool.pool gpupool.pool.access gpupool.pool.lifecycle gpupool.pool.model gpupool.request"
+        " gpupool.pool gpupool.pool.access gpupool.pool.lifecycle gpupool.pool.model gpupool.request gpupool.sentences"
         " gpupool.scheduler.placement gpupool.simulation"
     ),
     # Jupyter: in kernels
@@ -130,9 +128,7 @@ ROOMS: Mapping[str, str] = {
         "gpupool gpupool.client gpupool.model gpupool.pool.model gpupool.scheduler gpupool.scheduler.placement"
         " gpupool.simulation"
     ),
-    "benchmarks.notebook": (
-        "gpupool:face gpupool.client gpupool.request gpupool.sentences jupyter_gpupool:face benchmarks"
-    ),
+    "benchmarks.notebook": "gpupool:face gpupool.client jupyter_gpupool:face benchmarks",
 }
 
 #: Imports upwards that are not there while a module is loaded: of names for the type checker, or on demand.

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from gpupool.client.obstacles import parking_sentence
 from gpupool.client.session_file import SessionFile
+from gpupool.sentences import Sentence, obstacles
 from gpupool.shares import Share
 
 from tests.support.jupyter import Cells, JupyterInProcess, jupyter_in_process
@@ -148,9 +148,9 @@ async def test_where_memory_lies_is_shown_and_what_keeps_it_there_beforehand(
     assert await memory() is None
     await jupyter.json("POST", f"{path}/attach", {"share": "0.2"})
     found = await until("device")
-    assert found["obstacles"] == [parking_sentence("managed")]
+    assert [Sentence.from_json(said) for said in found["obstacles"]] == [obstacles.parking("managed")]
     assert found["enforcement"] == "soft"
-    assert parking_sentence("managed") in (await kernel.run("%gpu status")).text
+    assert str(obstacles.parking("managed")) in (await kernel.run("%gpu status")).text
 
     jupyter.pool.memory_now = {"memory_place": "host"}
     await jupyter.json("POST", f"{path}/detach", {})

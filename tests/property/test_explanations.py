@@ -16,6 +16,7 @@ from gpupool.scheduler import (
     Request,
     decide,
 )
+from gpupool.sentences import NOTHING, obstacles
 from gpupool.shares import usable_mib
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
@@ -49,7 +50,7 @@ def devices_of_node(draw: st.DrawFn, name: str) -> list[DeviceView]:
         rest = usable - sum(h.mib for h in held)
         if rest > 100 and draw(st.booleans()):
             mib = draw(st.integers(1, rest))
-            stays = draw(st.sampled_from(["", "its modules hold addresses"]))
+            stays = draw(st.sampled_from([NOTHING, obstacles.because("global-addresses")]))
             held.append(Held("", draw(st.sampled_from(USERS)), 0, mib, f"s{name}{ordinal}", mib, stays=stays))
         healthy = draw(st.integers(0, 5)) > 0
         found.append(

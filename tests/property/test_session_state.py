@@ -5,10 +5,10 @@ A small pool plays along: it grants, refuses and ends leases, and knows which it
 
 from __future__ import annotations
 
-from gpupool.client.reasons import REASONS
 from gpupool.client.session import events as events
 from gpupool.client.session.state import HOLDING, Session, State, step
 from gpupool.client.types import Grant, GrantedShare, LeaseRequest, Notice, QueuePlace
+from gpupool.sentences.reasons import REASONS
 from gpupool.shares import Share
 from hypothesis import settings
 from hypothesis import strategies as st

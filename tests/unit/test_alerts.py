@@ -15,6 +15,7 @@ from gpupool.pool.projects import alerts
 from gpupool.pool.projects.alerts import AlertBook
 from gpupool.pool.reporting import alert_watch
 from gpupool.scheduler.model import Quota
+from gpupool.sentences import Sentence, param, say, without_users
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -105,27 +106,70 @@ class TestLevels:
         }
 
 
+PROJECT = say("alert.project", project=param.project("a/b"))
+
+
 @pytest.mark.parametrize(
-    ("alert", "text"),
+    ("alert", "said"),
     [
         (
             Alert("project", "a/b", "limit", 1900, 2000),
-            "project a/b holds 1.9 of the 2 GPUs that are its limit (95 %); give shares back, or ask an administrator "
-            "for more",
+            say(
+                "alert.limit",
+                who=PROJECT,
+                used=param.milli(1900),
+                cap=param.milli(2000),
+                percent=param.count(95),
+            ),
+        ),
+        (
+            Alert("project", "a/b", "deserved", 2010, 2000),
+            say(
+                "alert.deserved",
+                who=PROJECT,
+                used=param.milli(2010),
+                cap=param.milli(2000),
+                percent=param.count(100),
+            ),
         ),
         (
             Alert("user", "ann", "window", 95_500, 100_000),
-            "ann has used 95 of 100 GPU-seconds of the present window (95 %); ask an administrator for more, or wait "
-            "for its end",
+            say(
+                "alert.window",
+                who=param.user("ann"),
+                used=param.count(95),
+                cap=param.count(100),
+                percent=param.count(95),
+            ),
         ),
         (
             Alert("user", "ann", "shares", 4, 4),
-            "ann holds 4 of at most 4 shares (100 %); give some back, or ask an administrator for more",
+            say(
+                "alert.shares",
+                who=param.user("ann"),
+                used=param.count(4),
+                cap=param.count(4),
+                percent=param.count(100),
+            ),
         ),
     ],
 )
-def test_sentences_have_numbers_and_say_what_would_help(alert: Alert, text: str) -> None:
-    assert alert.sentence() == text
+def test_an_alert_is_said_with_its_numbers(alert: Alert, said: Sentence) -> None:
+    assert alert.said() == said
+
+
+def test_whose_quota_it_is_is_a_field_that_can_be_left_out() -> None:
+    near = level(960)
+    assert without_users(near.said(), "bob").params["who"] == param.user("")
+    assert without_users(near.said(), "ann") == near.said()
+
+
+def test_the_journal_says_what_is_near_and_what_is_not_any_more() -> None:
+    world, near = PoolWorld(nodes={"node1": 1}), level(960)
+    world.handle(events.QuotasNear(world.now, (near,), ()))
+    world.handle(events.QuotasNear(world.now, (), (near,)))
+    said = [line.said for line in world.journal if line.kind.startswith("alert")]
+    assert said == [near.said(), say("alert.over", of=near.said())]
 
 
 async def test_a_pool_that_starts_again_does_not_say_it_again(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from gpupool.scheduler import DeviceView, Held, Outcome, Parked, PoolView, Quota, Request, decide
+from gpupool.sentences import obstacles, say
 
 ANN_07 = Held("l1", "ann", 700, 5555)
 BOB_08 = Held("l2", "bob", 800, 6348)
@@ -133,12 +134,13 @@ class TestAParkedGang:
         assert places(view, Request("ann", 500, count=2, parts=self.PARTS)) == ["a/0", "b/0"]
 
     def test_waits_as_a_whole_when_one_part_has_no_room(self):
-        parts = (parked("s1", "a/0"), parked("s2", "b/0", bound="it has graphs"))
+        parts = (parked("s1", "a/0"), parked("s2", "b/0", bound=obstacles.because("graphs")))
         view = pool(device("a/0"), device("b/0", BOB_08), device("c/0"))
         decision = decide(view, Request("ann", 500, count=2, parts=parts))
         assert (decision.outcome, decision.reason, decision.shares) == (Outcome.QUEUE, "full", ())
         assert set(decision.wants) == {"a/0", "b/0"}
-        assert "it cannot go on in another node: it has graphs" in decision.explanation
+        said = [part.value for part in decision.said.params["of"].value]
+        assert say("stays-in-node", why=obstacles.because("graphs")) in said
 
     def test_one_part_goes_on_in_another_node_but_never_where_another_part_is(self):
         view = pool(device("a/0"), device("a/1"), device("b/0", BOB_08), device("c/0"))
@@ -152,7 +154,10 @@ class TestAParkedGang:
 
     def test_nobodys_memory_is_moved_for_one_part_while_another_has_no_room(self):
         kept = Held("", "eve", 0, 6000, session_id="s9", session_mib=6000)
-        parts = (parked("s1", "a/0", bound="x", stays="y"), parked("s2", "b/0", bound="x", stays="y"))
+        bound, stays = obstacles.because("graphs"), obstacles.because("managed")
+        parts = tuple(
+            parked(name, at, bound=bound, stays=stays) for name, at in (("s1", "a/0"), ("s2", "b/0"))
+        )
         view = pool(device("a/0", kept), device("b/0", BOB_08), host=9000)
         decision = decide(view, Request("ann", 500, count=2, parts=parts))
         assert (decision.outcome, decision.evict) == (Outcome.QUEUE, ())

@@ -23,7 +23,10 @@ def test_what_the_scheduler_says_of_a_device_names_nobody_else(users: list[str],
     viewer = users[own % len(users)]
     held = [
         *(Held(f"l{number}", user, 100, 800) for number, user in enumerate(users)),
-        *(Held("", user, 0, 800, f"{number:032x}", stays="ipc") for number, user in enumerate(users)),
+        *(
+            Held("", user, 0, 800, f"{number:032x}", stays=say("obstacle.ipc"))
+            for number, user in enumerate(users)
+        ),
         *(Held("", user, 100, 800, f"{number:032x}") for number, user in enumerate(users)),
         *(Held("", user, 0, 800) for user in users),
     ]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from gpupool.client.reasons import REASONS
 from gpupool.client.session.call_message import call_message
 from gpupool.client.session.state import Session, State
 from gpupool.client.types import QueuePlace
+from gpupool.sentences.reasons import REASONS
 
 from jupyter_gpupool.server.session.words import KERNEL_WORDS
 
@@ -19,7 +19,7 @@ def test_a_fresh_kernel_is_told_what_to_do() -> None:
     assert "kept" not in said
 
 
-@pytest.mark.parametrize("reason", sorted(REASONS - {"lost", "admin", "stopped"}))
+@pytest.mark.parametrize("reason", sorted({*REASONS} - {"lost", "admin", "stopped"}))
 def test_a_parked_session_is_told_that_its_memory_is_kept(reason: str) -> None:
     parked = Session(
         State.PARKED, "5e", reason=reason, message=KERNEL_WORDS.ended(reason), words=KERNEL_WORDS

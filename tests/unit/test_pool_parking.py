@@ -14,6 +14,7 @@ from gpupool.pool.model.view import pool_view
 from gpupool.scheduler import DeviceView, Held, Outcome, Parked, PoolView, Request, decide
 from gpupool.scheduler.evict import make_room
 from gpupool.scheduler.model import PlacedShare
+from gpupool.sentences import obstacles
 
 from tests.support.pool_world import PoolWorld, offered
 
@@ -85,7 +86,7 @@ class TestWhoLeaves:
 
     def test_nobody_when_all_that_can_leave_is_not_enough(self):
         assert self.room(600, kept("a", 500)) is None
-        assert self.room(400, kept("a", 500, stays="it uses managed memory")) is None
+        assert self.room(400, kept("a", 500, stays=obstacles.because("managed"))) is None
 
     def test_nobody_when_compute_is_missing_too(self):
         view = device(kept("a", 5000), free_milli=50)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from gpupool.scheduler import DeviceView, Held, Outcome, Parked, PoolView, Quota, Request, decide
+from gpupool.sentences import obstacles
 
 GIB8 = 8192  # usable 7936
 ANN_07 = Held("l1", "ann", 700, 5555)
@@ -169,14 +170,16 @@ class TestResumedSessions:
 
     def test_wait_when_that_device_is_full(self):
         view = pool(device("n/0", ANN_07), device("n/1"))
-        decision = decide(view, Request("bob", 500, parked=Parked("s1", ("n/0",), stays="it is old")))
+        decision = decide(
+            view, Request("bob", 500, parked=Parked("s1", ("n/0",), stays=obstacles.because("old-driver")))
+        )
         assert (decision.outcome, decision.reason) == (Outcome.QUEUE, "full")
         assert "the session's memory is on n/0" in decision.explanation
 
     def test_change_their_device_though_somebody_elses_parked_memory_is_in_the_way(self):
         parked = Held("", "carl", 0, 3, "s2", 3)
         view = pool(device("n/0", ANN_07), device("n/1", parked), host_room={"n": 100})
-        mine = Parked("s1", ("n/0",), (40,), bound="its modules hold addresses")
+        mine = Parked("s1", ("n/0",), (40,), bound=obstacles.because("global-addresses"))
         decision = decide(view, Request("bob", 1000, parked=mine))
         assert (decision.outcome, decision.evict) == (Outcome.QUEUE, ("s1", "s2"))
         assert "moving the session's 40 MiB from n/0" in decision.explanation

@@ -76,6 +76,7 @@ def test_a_reason_of_a_later_version_stands_for_itself() -> None:
     assert reasons.headline("new") == "Released (new)"
     assert reasons.because("new") == "new"
     assert reasons.ended("new") == ""
+    assert reasons.gone("new") == "its session was ended (new)"
     assert reasons.headline("admin") == "Taken back by an administrator"
 
 

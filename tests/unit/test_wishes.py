@@ -19,6 +19,7 @@ from gpupool.scheduler import (
     Request,
     decide,
 )
+from gpupool.sentences import say
 
 from tests.support.pool_world import PoolWorld, lease, session
 
@@ -204,7 +205,7 @@ class TestKeptPlaces:
 
     @pytest.mark.parametrize("where", ["n/2", "m/1"])
     def test_the_session_goes_on_there(self, where):
-        held = Held("", "ann", 700, 5555, "s1", stays="it goes on there")
+        held = Held("", "ann", 700, 5555, "s1", stays=say("stays.expected"))
         others = [device(name) for name in ("m/0", "n/1") if name[0] == where[0]]
         view = PoolView((device("n/0", FULL), *others, device(where, held)), host_room={"n": 100})
         assert placed(view, Request("bob", 500)) != [where]

@@ -6,6 +6,7 @@ from typing import Any
 
 from jupyter_gpupool.server.handlers import (
     administration,
+    catalogue,
     defaults,
     front_end,
     history,
@@ -22,6 +23,7 @@ def routes() -> list[tuple[str, type[Any]]]:
     return [
         (r"/gpupool/api/pool", front_end.PoolHandler),
         (r"/gpupool/api/defaults", defaults.DefaultsHandler),
+        (r"/gpupool/api/catalogue", catalogue.CatalogueHandler),
         (r"/gpupool/api/kernels", front_end.KernelsHandler),
         (rf"/gpupool/api/kernels/{_KERNEL}/attach", front_end.AttachHandler),
         (rf"/gpupool/api/kernels/{_KERNEL}/detach", front_end.DetachHandler),

@@ -9,6 +9,7 @@ from tornado import web
 
 from jupyter_gpupool.server.handlers.asked import BadRequestError
 from jupyter_gpupool.server.handlers.base import GpupoolHandler, RefusalError
+from jupyter_gpupool.server.handlers.said import said_view
 
 if TYPE_CHECKING:
     from gpupool.client.projects import ProjectStatus
@@ -133,7 +134,7 @@ def project_view(project: ProjectStatus, *, everything: bool) -> dict[str, Any]:
         "waiting_milli": project.waiting_milli,
         "fair_share_milli": project.fair_share_milli,
         "real_deserved_milli": project.real_deserved_milli,
-        "alerts": list(project.alerts) if everything else [],
+        "alerts": list(map(said_view, project.alerts)) if everything else [],
     }
 
 

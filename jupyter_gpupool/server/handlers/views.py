@@ -215,7 +215,9 @@ def usage_view(session: KernelSession) -> dict[str, Any] | None:
 def memory_view(session: KernelSession) -> dict[str, Any] | None:
     """Where the session's memory lies, while there is a session."""
     memory = session.shown.memory
-    return asdict(memory) if memory is not None and session.record.session_id is not None else None
+    if memory is None or session.record.session_id is None:
+        return None
+    return {**asdict(memory), "obstacles": list(map(said_view, memory.obstacles))}
 
 
 def samples_view(extension: GpuPoolExtension, session: KernelSession, since: float) -> dict[str, Any]:

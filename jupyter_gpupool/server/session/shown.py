@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gpupool.client.obstacles import sentences
 from gpupool.client.refused_memory import LargerShare, RefusedMemory
 from gpupool.client.session.record import Session
 from gpupool.client.types import SessionInfo
+from gpupool.sentences import Sentence
+from gpupool.sentences.obstacles import sentences
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +28,13 @@ class MemoryPlace:
     Attributes:
         place: ``device``, ``host``, ``image`` or ``none``.
         activity: what is being done with it: empty, ``parking``, ``resuming`` or ``moving``.
-        obstacles: a sentence for each thing that cannot be done with it; known before it is wanted.
+        obstacles: what cannot be done with it, and why; known before it is wanted.
         enforcement: of the compute share: ``soft``, ``hard``, ``mps`` or ``none``; ``strict``: it is a cap.
     """
 
     place: str
     activity: str
-    obstacles: tuple[str, ...]
+    obstacles: tuple[Sentence, ...]
     enforcement: str
     strict: bool
 

@@ -23,12 +23,6 @@ NOT_STRICT = (
 NOT_ATTACHED = f"No GPU is attached. {WAY_OUT}"
 
 
-_CAUSES = {
-    "lost": "its worker or node failed",
-    "stopped": "a kernel went on running after its lease, and this GPU cannot stop one",
-}
-
-
 class KernelWords(Words):
     """How people are told of a notebook's kernel."""
 
@@ -48,8 +42,7 @@ class KernelWords(Words):
         return reasons.ended(reason) or None
 
     def gone(self, reason: str) -> str:
-        cause = _CAUSES.get(reason, f"its session was ended ({reason})")
-        return f"The GPU is gone with what was in its memory: {cause}. Arrays on it must be made again. {WAY_OUT}"
+        return f"The GPU is gone with what was in its memory: {reasons.gone(reason)}. Arrays on it must be made again. {WAY_OUT}"
 
 
 KERNEL_WORDS: Final = KernelWords()

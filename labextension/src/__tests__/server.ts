@@ -4,8 +4,10 @@ import {
   type Kernel
 } from '@jupyterlab/services';
 import { Signal } from '@lumino/signaling';
+import type { ICatalogue } from '../api/catalogue';
 import type { GpuPool } from '../api/types';
 import type { GpuPoolModel } from '../model/model';
+import { CATALOGUE } from './catalogue';
 import { aKernel, anAttachedKernel, aPool } from './samples';
 
 /** The services of JupyterLab that the model listens to, without a server. */
@@ -60,6 +62,17 @@ export class Server implements GpuPoolModel.Api {
       throw new Error('404');
     }
     return this.told;
+  }
+
+  /** Null: the server does not know the route. */
+  words: ICatalogue | null = CATALOGUE;
+
+  async catalogue(): Promise<ICatalogue> {
+    this.calls.push('catalogue');
+    if (this.words === null) {
+      throw new Error('404');
+    }
+    return this.words;
   }
 
   attach(kernelId: string, options: GpuPool.IAttachOptions) {

@@ -1,5 +1,6 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
+import type { ICatalogue } from './catalogue';
 import type { GpuPool } from './types';
 
 /** A request that the server or the pool refused, with its reason id. */
@@ -42,6 +43,13 @@ export class GpuPoolApi {
 
   defaults(): Promise<GpuPool.IDefaults> {
     return this._request<GpuPool.IDefaults>('GET', ['defaults']);
+  }
+
+  /** The words of the pool's sentences; a browser that has them gets no other copy. */
+  catalogue(): Promise<ICatalogue> {
+    return this._request<ICatalogue>('GET', ['catalogue'], undefined, '', {
+      cache: 'no-cache'
+    });
   }
 
   attach(
@@ -102,7 +110,8 @@ export class GpuPoolApi {
     method: string,
     path: string[],
     body?: object,
-    query = ''
+    query = '',
+    how: RequestInit = {}
   ): Promise<T> {
     const url =
       URLExt.join(
@@ -111,7 +120,7 @@ export class GpuPoolApi {
         'api',
         ...path.map(encodeURIComponent)
       ) + query;
-    const init: RequestInit = { method };
+    const init: RequestInit = { ...how, method };
     if (body !== undefined) {
       init.body = JSON.stringify(body);
     }

@@ -21,37 +21,6 @@ export namespace GpuPool {
   export type SessionState =
     'none' | 'queued' | 'attached' | 'warned' | 'parked' | 'closed' | 'lost';
 
-  /** Why a session lost its lease. */
-  export type Reason =
-    | 'exit'
-    | 'release'
-    | 'idle'
-    | 'deadline'
-    | 'budget'
-    | 'reclaim'
-    | 'preempt'
-    | 'consolidate'
-    | 'lost'
-    | 'admin'
-    | 'reset'
-    | 'stopped';
-
-  /** All of them; any other reason is that of a refused request. */
-  export const REASONS: ReadonlySet<string> = new Set<Reason>([
-    'exit',
-    'release',
-    'idle',
-    'deadline',
-    'budget',
-    'reclaim',
-    'preempt',
-    'consolidate',
-    'lost',
-    'admin',
-    'reset',
-    'stopped'
-  ]);
-
   /** A part of one device as one holder has it. */
   export interface IDeviceShare {
     lease_id: string;
@@ -148,8 +117,8 @@ export namespace GpuPool {
     place: 'device' | 'host' | 'image' | 'none';
     /** What is being done with it; empty: nothing. */
     activity: '' | 'parking' | 'resuming' | 'moving';
-    /** A sentence for each thing that cannot be done with it. */
-    obstacles: readonly string[];
+    /** What cannot be done with it, and why. */
+    obstacles: readonly ISentence[];
     enforcement: 'soft' | 'hard' | 'mps' | 'none';
     strict: boolean;
   }

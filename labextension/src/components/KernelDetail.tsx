@@ -1,4 +1,5 @@
-import { GpuPool } from '../api/types';
+import { REASONS } from '../api/reasons';
+import type { GpuPool } from '../api/types';
 import { holds } from '../figures/session';
 import { formatGuess } from '../text/format';
 import { withoutHelps } from '../text/sentence';
@@ -12,7 +13,7 @@ import type { IContext } from './context';
  */
 export function lateRefusal(kernel: GpuPool.IKernel): string | null {
   const idle = !holds(kernel) && kernel.state !== 'queued';
-  return idle && kernel.reason !== null && !GpuPool.REASONS.has(kernel.reason)
+  return idle && kernel.reason !== null && !REASONS.has(kernel.reason)
     ? kernel.message
     : null;
 }

@@ -1,5 +1,6 @@
 import type { GpuPool } from '../api/types';
 import { holds } from '../figures/session';
+import { render } from '../text/sentence';
 import { enforcementText, memoryText } from '../text/words';
 import { h } from '../ui/jsx';
 import type { IContext } from './context';
@@ -33,7 +34,7 @@ export function SessionNotes(props: {
       {enforcement === null ? null : (
         <li data-kind="enforcement">{enforcement}</li>
       )}
-      {obstacles.map(sentence => (
+      {obstacles.map(render).map(sentence => (
         <li key={sentence} data-kind="obstacle">
           {sentence}
         </li>

@@ -1,4 +1,5 @@
 import { useState } from 'react';
+import { render } from '../text/sentence';
 import { Button } from '../ui/Button';
 import { h } from '../ui/jsx';
 import { NumberCell } from './NumberCell';
@@ -154,7 +155,7 @@ function Row(props: {
         >
           {project.path}
         </PlaceLink>
-        {project.alerts.map(alert => (
+        {project.alerts.map(render).map(alert => (
           <p key={alert} className="jp-GpuPool-warning">
             {alert}
           </p>

@@ -1,3 +1,5 @@
+import type { ISentence } from '../api/sentence';
+
 /** Columns of `GET api/history`: one value for each point, null where nobody looked. */
 export interface IColumns {
   /** Beginning of the point, Unix seconds. */
@@ -76,7 +78,8 @@ export interface IProject {
   waiting_milli: number;
   fair_share_milli: number;
   real_deserved_milli: number;
-  alerts: string[];
+  /** What is nearly used up. */
+  alerts: readonly ISentence[];
 }
 
 /** Answer of `GET api/administration`. */

@@ -4,6 +4,7 @@ import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
 import { Poll } from '@lumino/polling';
 import { Signal, type ISignal } from '@lumino/signaling';
+import { hasWords, learn } from '../api/catalogue';
 import { GpuPoolApi, GpuPoolError } from '../api/client';
 import type { GpuPool } from '../api/types';
 import { UsageHistory } from './history';
@@ -224,7 +225,8 @@ export class GpuPoolModel implements IGpuPool {
     try {
       const [pool, kernels] = await Promise.all([
         this._api.pool(),
-        this._api.kernels(this._watchers > 0 ? this._history.since : undefined)
+        this._api.kernels(this._watchers > 0 ? this._history.since : undefined),
+        this._learnWords()
       ]);
       if (this.isDisposed) {
         return;
@@ -256,6 +258,18 @@ export class GpuPoolModel implements IGpuPool {
       }
       // Rejecting is how the poll learns to back off.
       throw error;
+    }
+  }
+
+  /** Before the first sentence is shown; without words its id stands for it, and the next poll asks again. */
+  private async _learnWords(): Promise<void> {
+    if (hasWords()) {
+      return;
+    }
+    try {
+      learn(await this._api.catalogue());
+    } catch {
+      // An older server has none; that it does not answer is said by the poll.
     }
   }
 
@@ -329,6 +343,7 @@ export namespace GpuPoolModel {
     GpuPoolApi,
     | 'pool'
     | 'kernels'
+    | 'catalogue'
     | 'defaults'
     | 'attach'
     | 'detach'

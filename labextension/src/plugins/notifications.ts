@@ -5,6 +5,7 @@ import type {
 import { Notification } from '@jupyterlab/apputils';
 import { ITranslator, type TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
+import { REASONS, type Reason } from '../api/reasons';
 import type { GpuPool } from '../api/types';
 import { CommandIDs } from '../commands/ids';
 import { undoable } from '../commands/releaseCommands';
@@ -16,18 +17,16 @@ import { ourWords } from './translation';
 /** A notification is read aloud at each change, so it changes rarely. */
 const STEP_SECONDS = 5;
 
-/** Reasons that a person did not ask for and wants to hear about. */
-const UNASKED: ReadonlySet<string | null> = new Set<GpuPool.Reason>([
-  'idle',
-  'deadline',
-  'budget',
-  'reclaim',
-  'preempt',
-  'consolidate',
-  'lost',
-  'admin',
-  'stopped'
+/** Reasons that a person at this kernel asked for; all others they want to hear about. */
+const ASKED: ReadonlySet<string> = new Set<Reason>([
+  'exit',
+  'release',
+  'reset'
 ]);
+
+function isUnasked(reason: string | null): boolean {
+  return reason !== null && REASONS.has(reason) && !ASKED.has(reason);
+}
 
 export const notificationsPlugin: JupyterFrontEndPlugin<void> = {
   id: `${NAMESPACE}:notifications`,
@@ -85,7 +84,7 @@ export class GpuNotifications {
     if (
       from !== null &&
       released &&
-      UNASKED.has(kernel.reason) &&
+      isUnasked(kernel.reason) &&
       this._model.preferences.notifyReleased
     ) {
       this._tellReleased(change);

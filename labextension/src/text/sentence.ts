@@ -1,14 +1,11 @@
+import { templateOf } from '../api/catalogue';
 import type { ISentence, Param } from '../api/sentence';
-import catalogue from './catalogue.json';
 
 /*
  * The words of the pool's sentences, by the templates that the pool renders
- * them with too (server/gpupool/sentences/render.py).
+ * them with too (server/gpupool/sentences/render.py); the server hands them out.
  */
 
-type Template = string | { by: string; one: string; other: string };
-
-const TEMPLATES = catalogue as { readonly [code: string]: Template };
 const PLACE = /\{(\w+)(?::(\w+))?\}/g;
 /** What stands between the items of a list, by style. */
 const BETWEEN: { readonly [style: string]: string } = {
@@ -19,8 +16,8 @@ const BETWEEN: { readonly [style: string]: string } = {
 };
 
 /**
- * The words. A name that was left out becomes `another user`; of an unknown id,
- * the id stands for itself.
+ * The words. A name that was left out becomes `another user`; of an id without
+ * words, the id stands for itself.
  */
 export function render(sentence: ISentence): string {
   if (sentence.code === '') {
@@ -34,7 +31,7 @@ export function render(sentence: ISentence): string {
 
 /** Whether there are words for it. */
 export function isKnown(code: string): boolean {
-  return code in TEMPLATES;
+  return templateOf(code) !== undefined;
 }
 
 /** What it says first: of several clauses the first one, else all. */
@@ -58,7 +55,7 @@ export function withoutHelps(sentence: ISentence): string {
 }
 
 function template(sentence: ISentence): string {
-  const found = TEMPLATES[sentence.code] ?? sentence.code;
+  const found = templateOf(sentence.code) ?? sentence.code;
   if (typeof found === 'string') {
     return found;
   }

@@ -202,7 +202,7 @@ export function sessionNotes(
   ];
   return [
     ...notes.filter(note => note !== null),
-    ...(kernel.memory?.obstacles ?? [])
+    ...(kernel.memory?.obstacles ?? []).map(render)
   ];
 }
 

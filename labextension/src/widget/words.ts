@@ -67,7 +67,7 @@ export function notesOf(session: GpuPool.ISession): string[] {
     idleNote(session),
     releaseNote(session),
     memory ? `${memory}.` : '',
-    ...(session.memory?.obstacles ?? [])
+    ...(session.memory?.obstacles ?? []).map(render)
   ].filter(Boolean);
 }
 

@@ -9,8 +9,9 @@ from rich.console import RenderableType
 
 from gpupool.cli import show, watch
 from gpupool.cli.options import Endpoint, Json, TokenFile, client
-from gpupool.client import at_work, obstacles
+from gpupool.client import at_work
 from gpupool.client.types import Device, Lease, QueueEntry, SessionInfo
+from gpupool.sentences import obstacles
 from gpupool.shares import format_milli
 
 NO_GPU = "the pool has no GPU; start a node: gpupool node"

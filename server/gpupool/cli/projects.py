@@ -47,7 +47,7 @@ def list_(
             "warnings": found.warnings,
             "capacity_milli": found.capacity_milli,
         }
-        alerts = (sentence for project in found.projects for sentence in project.alerts)
+        alerts = (str(said) for project in found.projects for said in project.alerts)
         return watch.Shown(_tree(found), data, (*found.warnings, *alerts))
 
     watch.look(work, as_json=json, every=every)
@@ -71,7 +71,7 @@ def show_(
     async def work() -> watch.Shown:
         async with client(pool, token_file) as connection:
             project = _find(await ProjectsClient(connection).projects(), path)
-        return watch.Shown(_one(project), _plain(project), project.alerts)
+        return watch.Shown(_one(project), _plain(project), tuple(map(str, project.alerts)))
 
     watch.look(work, as_json=json, every=every)
 
@@ -203,7 +203,7 @@ def _plain(project: ProjectStatus) -> dict[str, Any]:
     settings: dict[str, Any] = figures.pop("settings")
     # Of the user whom a list is for; this one is for nobody in particular.
     del figures["open"]
-    return {**settings, **figures}
+    return {**settings, **figures, "alerts": list(map(str, project.alerts))}
 
 
 def _tree(found: ProjectList) -> RenderableType:

@@ -36,7 +36,7 @@ def list_(
     async def work() -> watch.Shown:
         async with client(pool, token_file) as connection:
             found = await ProjectsClient(connection).limits()
-        notes = tuple(sentence for limit in found for sentence in limit.alerts)
+        notes = tuple(str(said) for limit in found for said in limit.alerts)
         return watch.Shown(_table(found), {"limits": [_plain(limit) for limit in found]}, notes)
 
     watch.look(work, as_json=json, every=every)
@@ -157,7 +157,7 @@ def _sentence(limit: LimitSettings) -> str:
 def _plain(limit: LimitStatus) -> dict[str, Any]:
     figures = asdict(limit)
     settings: dict[str, Any] = figures.pop("settings")
-    return {**settings, **figures}
+    return {**settings, **figures, "alerts": list(map(str, limit.alerts))}
 
 
 def _table(found: list[LimitStatus]) -> RenderableType:

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from gpupool.client.services import Services
 from gpupool.proto import pool_pb2
+from gpupool.proto.sentences import from_message
+from gpupool.sentences import Sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class ProjectStatus:
         protected_milli: the part of what it holds that is not taken back for others.
         real_deserved_milli: what `ProjectSettings.deserved_milli` comes to of the present pool.
         decayed_gpu_seconds: what it used, halved once per half-life of the pool.
-        alerts: what is nearly used up, one sentence each.
+        alerts: what is nearly used up.
         open: the user whom the list is for may ask in its name.
     """
 
@@ -51,7 +53,7 @@ class ProjectStatus:
     fair_share_milli: int
     real_deserved_milli: int
     decayed_gpu_seconds: float
-    alerts: tuple[str, ...] = ()
+    alerts: tuple[Sentence, ...] = ()
     open: bool = False
 
 
@@ -91,7 +93,7 @@ class LimitSettings:
 class LimitStatus:
     """A limit and how much of it is used. `resets_in_seconds` None: nothing is, of the window.
 
-    `alerts`: what is nearly used up, one sentence each. `configured`: it is of ``gpupool serve --quota``.
+    `alerts`: what is nearly used up. `configured`: it is of ``gpupool serve --quota``.
     """
 
     settings: LimitSettings
@@ -99,7 +101,7 @@ class LimitStatus:
     held_shares: int
     used_gpu_seconds: float
     resets_in_seconds: float | None
-    alerts: tuple[str, ...] = ()
+    alerts: tuple[Sentence, ...] = ()
     configured: bool = False
 
 
@@ -231,7 +233,7 @@ def _project(message: Any) -> ProjectStatus:
         fair_share_milli=message.fair_share_milli,
         real_deserved_milli=message.real_deserved_milli,
         decayed_gpu_seconds=message.decayed_gpu_seconds,
-        alerts=tuple(message.alerts),
+        alerts=tuple(map(from_message, message.alerts)),
         open=message.open,
     )
 
@@ -250,6 +252,6 @@ def _limit(message: Any) -> LimitStatus:
         held_shares=message.held_shares,
         used_gpu_seconds=message.used_gpu_seconds,
         resets_in_seconds=None if message.resets_in_seconds < 0 else message.resets_in_seconds,
-        alerts=tuple(message.alerts),
+        alerts=tuple(map(from_message, message.alerts)),
         configured=message.configured,
     )

@@ -1,27 +1,8 @@
-"""Why leases and sessions end: ids, the same in every API, log, event and screen."""
+"""What follows from the reason of a lease's or a session's end; all ids are in `gpupool.sentences.reasons`."""
 
 from __future__ import annotations
 
 from typing import Final
-
-#: Why a lease or a session ended.
-REASONS: Final = frozenset(
-    {
-        *(
-            "exit",
-            "release",
-            "idle",
-            "deadline",
-            "budget",
-            "reclaim",
-            "preempt",
-            "consolidate",
-            "lost",
-            "admin",
-        ),
-        *("reset", "stopped"),
-    }
-)
 
 #: Why a session ended with all its memory, where it is neither that it was lost nor that an administrator closed it.
 SESSION_ENDS: Final = frozenset({"reset", "stopped"})

@@ -273,7 +273,7 @@ class SessionInfo:
     Attributes:
         memory_place: where its device memory lies: ``device``, ``host``, ``image`` or ``none``.
         park_obstacle: why its memory cannot be moved to host memory; empty: it can. The sentence for
-            people is in :mod:`gpupool.client.obstacles`.
+            people is in :mod:`gpupool.sentences.obstacles`.
         move_obstacle: why it cannot go on in another node; empty: it can.
         enforcement: of its compute share: ``soft``, ``hard``, ``mps`` or ``none``.
         strict: its compute share is a hard cap.

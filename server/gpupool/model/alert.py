@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gpupool.shares import format_milli
+from gpupool.sentences import Param, Sentence, param, say
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +36,19 @@ class Alert:
         """As the journal has it."""
         return asdict(self)
 
-    def sentence(self) -> str:
+    def said(self) -> Sentence:
         """For people, with what would help."""
-        who = f"project {self.name}" if self.subject == "project" else self.name
-        if self.of == "window":
-            had = f"has used {self.used // 1000} of {self.cap // 1000} GPU-seconds of the present window"
-            return f"{who} {had} ({self.percent} %); ask an administrator for more, or wait for its end"
-        if self.of == "shares":
-            held = f"holds {self.used} of at most {self.cap} shares"
-            return f"{who} {held} ({self.percent} %); give some back, or ask an administrator for more"
-        of_what = f"{format_milli(self.used)} of the {format_milli(self.cap)} GPUs"
-        if self.of == "deserved":
-            return (
-                f"{who} holds {of_what} that it deserves ({self.percent} %); what it takes beyond that may be taken "
-                "back for others"
-            )
-        return (
-            f"{who} holds {of_what} that are its limit ({self.percent} %); give shares back, or ask an administrator "
-            "for more"
+        amount = param.milli if self.of in ("limit", "deserved") else param.count
+        unit = 1000 if self.of == "window" else 1
+        return say(
+            f"alert.{self.of}",
+            who=self._who(),
+            used=amount(self.used // unit),
+            cap=amount(self.cap // unit),
+            percent=param.count(self.percent),
         )
+
+    def _who(self) -> Param | Sentence:
+        if self.subject == "project":
+            return say("alert.project", project=param.project(self.name))
+        return param.user(self.name)

@@ -12,12 +12,6 @@ from gpupool.sentences import Sentence
 #: Lease states. A `starting` lease waits for its worker; a `releasing` one is over for its holder, but
 #: its share is not free yet; an `ended` one holds nothing.
 LEASE_STATES = ("starting", "attached", "releasing", "ended")
-#: Why a lease ended or a session closed. `reset`: its user ended the session; `stopped`: its kernel ran on after
-#: its lease had ended, on a device whose driver cannot stop one.
-REASONS = (
-    "exit", "release", "idle", "deadline", "budget", "reclaim", "preempt", "consolidate", "lost", "admin", "reset",
-    "stopped",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

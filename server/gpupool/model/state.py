@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpupool.model.lease_records import LEASE_STATES, REASONS, LeaseRecord, Notice, Resize
+from gpupool.model.lease_records import LEASE_STATES, LeaseRecord, Notice, Resize
 from gpupool.model.node_records import DeviceRecord, NodeRecord, node_of_device
 from gpupool.model.project_records import DEFAULT_PROJECT, AccountRecord, LimitRecord, ProjectRecord
 from gpupool.model.request_records import PRIORITIES, RequestRecord, key_of
@@ -30,7 +30,6 @@ __all__ = [
     "LEASE_STATES",
     "PLACES",
     "PRIORITIES",
-    "REASONS",
     "SESSION_STATES",
     "WORK_STATES",
     "AccountRecord",

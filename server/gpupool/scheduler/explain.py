@@ -171,9 +171,9 @@ def pinned_full(share: Share, view: DeviceView, pool: PoolView, parked: Parked) 
     code = "full.own" if parked.place == "device" else "full.was-own"
     said = [say(code, asked=asked(share), **_free(view)), *_why(view, pool, advise=False)]
     if parked.place == "device" and parked.stays:
-        said.append(say("stays-on-device", why=param.text(parked.stays)))
+        said.append(say("stays-on-device", why=parked.stays))
     if parked.bound:
-        said.append(say("stays-in-node", why=param.text(parked.bound)))
+        said.append(say("stays-in-node", why=parked.bound))
     return clauses(*said)
 
 
@@ -285,7 +285,7 @@ def _parked(held: Held) -> Sentence:
         said = say("holds.parked-session", session=name, user=whose, mib=param.mib(held.mib))
     else:
         said = say("holds.parked", user=whose, mib=param.mib(held.mib))
-    return say("holds.stays", held=said, why=param.text(held.stays)) if held.stays else said
+    return say("holds.stays", held=said, why=held.stays) if held.stays else said
 
 
 def _largest_that_fits(view: DeviceView) -> int:

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, cast
 
 from gpupool.filters import Filter
-from gpupool.sentences import Sentence
+from gpupool.sentences import NOTHING, Sentence
 from gpupool.shares import usable_mib
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Held:
         session_id: the parked session; empty for a lease.
         session_mib: what that session keeps on all its devices: it moves whole or not at all.
         since: since when it has been parked.
-        stays: why its memory cannot be moved to the host, as a half sentence; empty: it can.
+        stays: why its memory cannot be moved to the host, as a half sentence; nothing: it can.
         leaving: its memory is on its way off its devices.
         goes_to: where it goes: ``host``, ``image`` (disk), or empty: nowhere, it is freed because the session is being ended.
     """
@@ -46,7 +46,7 @@ class Held:
     session_id: str = ""
     session_mib: int = 0
     since: float = 0.0
-    stays: str = ""
+    stays: Sentence = NOTHING
     leaving: bool = False
     goes_to: str = "host"
 
@@ -129,8 +129,8 @@ class Parked:
         devices: where its memory lives, or lived, in its order; all on one node.
         kept_mib: what it keeps on each; a share must hold it. Empty: nothing is known to be kept.
         place: where its memory lies: ``device``, ``host`` or ``image``.
-        stays: why its memory cannot be moved to the host, as a half sentence; empty: it can.
-        bound: why it cannot go on in another node, as a half sentence; empty: it can.
+        stays: why its memory cannot be moved to the host, as a half sentence; nothing: it can.
+        bound: why it cannot go on in another node, as a half sentence; nothing: it can.
         avoid: nodes that it cannot go to now: where other parts of its gang are.
         kept_place: devices where room is kept for it, because it was moved away for another; in its order.
     """
@@ -139,8 +139,8 @@ class Parked:
     devices: tuple[str, ...]
     kept_mib: tuple[int, ...] = ()
     place: str = "device"
-    stays: str = ""
-    bound: str = ""
+    stays: Sentence = NOTHING
+    bound: Sentence = NOTHING
     avoid: frozenset[str] = frozenset()
     kept_place: tuple[str, ...] = ()
 

@@ -1,9 +1,19 @@
-"""Why a lease or a session ended, in words: the ids of `gpupool.model.lease_records.REASONS`, which others learn, too."""
+"""Why leases and sessions end: the ids, the same in every API, log, event and screen, and their words."""
 
 from __future__ import annotations
 
+from typing import Final
+
+from gpupool.sentences import param
 from gpupool.sentences.render import catalogue, render
 from gpupool.sentences.sentence import Sentence, say
+
+#: Why a lease ended or a session closed. `reset`: its user ended the session; `stopped`: its kernel ran on after its
+#: lease had ended, on a device whose driver cannot stop one. The page has them from here (`typescript.py`).
+REASONS: Final = (
+    "exit", "release", "idle", "deadline", "budget", "reclaim", "preempt", "consolidate", "lost", "admin", "reset",
+    "stopped",
+)  # fmt: skip
 
 
 def headline(reason: str) -> str:
@@ -19,6 +29,11 @@ def because(reason: str) -> str:
 def ended(reason: str) -> str:
     """What a holder is told, with what became of its memory; empty: there is nothing to say."""
     return _words(say(f"ended.{reason}"))
+
+
+def gone(reason: str) -> str:
+    """Why a session ended with all its memory, as what reads on behind a colon."""
+    return _words(say(f"gone.{reason}")) or render(say("gone", reason=param.text(reason)))
 
 
 def _words(sentence: Sentence) -> str:

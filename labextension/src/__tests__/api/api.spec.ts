@@ -6,7 +6,7 @@ import { anAttachedKernel } from '../samples';
 
 let server: Server;
 let api: GpuPoolApi;
-let asked: { method: string; path: string; body: string };
+let asked: { method: string; path: string; query: string; body: string };
 let answer: { status: number; text: string };
 
 async function bodyOf(request: IncomingMessage): Promise<string> {
@@ -20,8 +20,11 @@ async function bodyOf(request: IncomingMessage): Promise<string> {
 beforeAll(async () => {
   server = createServer((request, response) => {
     void bodyOf(request).then(body => {
-      const path = new URL(request.url ?? '', 'http://x').pathname;
-      asked = { method: request.method ?? '', path, body };
+      const { pathname: path, search: query } = new URL(
+        request.url ?? '',
+        'http://x'
+      );
+      asked = { method: request.method ?? '', path, query, body };
       response.writeHead(answer.status).end(answer.text);
     });
   });
@@ -66,6 +69,16 @@ it('accepts an empty answer', async () => {
   answer = { status: 200, text: '' };
   expect(await api.cancelQueue('k1')).toBeNull();
   expect(asked.method).toBe('DELETE');
+});
+
+it('asks for the words so that a browser may keep them', async () => {
+  answer = { status: 200, text: '{"full": "no room"}' };
+  expect(await api.catalogue()).toEqual({ full: 'no room' });
+  // Other questions have the time behind them, so that no copy of an answer is used.
+  expect(asked.path).toBe('/user/ann/gpupool/api/catalogue');
+  expect(asked.query).toBe('');
+  await api.defaults();
+  expect(asked.query).not.toBe('');
 });
 
 it('passes the sentence and the reason of a refusal on', async () => {

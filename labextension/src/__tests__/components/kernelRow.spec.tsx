@@ -1,11 +1,21 @@
 import { act, fireEvent, render, screen, within } from '@testing-library/react';
+import { learn } from '../../api/catalogue';
 import type { GpuPool } from '../../api/types';
 import { CommandIDs } from '../../commands/ids';
 import { KernelRow } from '../../components/KernelRow';
 import type { IContext } from '../../components/context';
 import { h } from '../../ui/jsx';
-import { aKernel, anAttachedKernel, aSample, aWarnedKernel } from '../samples';
+import { CATALOGUE } from '../catalogue';
+import {
+  aKernel,
+  anAttachedKernel,
+  aSample,
+  aWarnedKernel,
+  words
+} from '../samples';
 import { SidebarFixture } from '../sidebarFixture';
+
+learn(CATALOGUE);
 
 let fixture: SidebarFixture;
 let context: IContext;
@@ -183,7 +193,7 @@ describe('the row of a kernel', () => {
           memory: {
             ...memory,
             place: 'device',
-            obstacles: [sentence],
+            obstacles: [words(sentence)],
             enforcement: 'soft'
           }
         })

@@ -1,11 +1,15 @@
 import { fireEvent, render, screen } from '@testing-library/react';
+import { learn } from '../../api/catalogue';
 import { CommandIDs } from '../../commands/ids';
 import { QueueSection } from '../../components/QueueSection';
 import type { IContext } from '../../components/context';
 import { EMPTY_STATE } from '../../model/reduce';
 import { h } from '../../ui/jsx';
+import { CATALOGUE } from '../catalogue';
 import { aPool, aQueueEntry, words } from '../samples';
 import { SidebarFixture } from '../sidebarFixture';
+
+learn(CATALOGUE);
 
 let fixture: SidebarFixture;
 let context: IContext;

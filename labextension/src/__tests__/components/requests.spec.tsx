@@ -1,11 +1,15 @@
 import { fireEvent, render, screen, within } from '@testing-library/react';
+import { learn } from '../../api/catalogue';
 import type { GpuPool } from '../../api/types';
 import { CommandIDs } from '../../commands/ids';
 import { KernelRow } from '../../components/KernelRow';
 import type { IContext } from '../../components/context';
 import { h } from '../../ui/jsx';
+import { CATALOGUE } from '../catalogue';
 import { aKernel, anAttachedKernel, clauses, words } from '../samples';
 import { SidebarFixture } from '../sidebarFixture';
+
+learn(CATALOGUE);
 
 let fixture: SidebarFixture;
 let context: IContext;

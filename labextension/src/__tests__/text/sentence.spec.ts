@@ -1,8 +1,15 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { learn } from '../../api/catalogue';
 import type { ISentence } from '../../api/sentence';
-import { firstClause, render, withoutHelps } from '../../text/sentence';
+import {
+  firstClause,
+  isKnown,
+  render,
+  withoutHelps
+} from '../../text/sentence';
 import { reasonSentence } from '../../text/words';
+import { CATALOGUE } from '../catalogue';
 import { clauses, words } from '../samples';
 
 /** What Python says of the same (tests/unit/test_sentences.py). */
@@ -12,6 +19,17 @@ const GOLDEN = JSON.parse(
     'utf-8'
   )
 ) as { words: string; sentence: ISentence }[];
+
+it('shows the id of a sentence while nobody has handed out the words', () => {
+  const said = { code: 'full', params: {} };
+  expect(isKnown('full')).toBe(false);
+  expect(render(said)).toBe('full');
+  expect(withoutHelps(clauses(said, words('wait')))).toContain('full');
+  expect(firstClause(clauses(said))).toBe('full');
+  expect(reasonSentence('admin')).toBe('admin');
+  learn(CATALOGUE);
+  expect(isKnown('full')).toBe(true);
+});
 
 it('says what Python says', () => {
   expect(GOLDEN.length).toBeGreaterThan(150);

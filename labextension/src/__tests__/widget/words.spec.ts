@@ -1,3 +1,4 @@
+import { learn } from '../../api/catalogue';
 import type { GpuPool } from '../../api/types';
 import { ENGLISH } from '../../widget/english';
 import {
@@ -6,6 +7,7 @@ import {
   notesOf,
   stateText
 } from '../../widget/words';
+import { CATALOGUE } from '../catalogue';
 import {
   aKernel,
   anAttachedKernel,
@@ -13,6 +15,8 @@ import {
   clauses,
   words
 } from '../samples';
+
+learn(CATALOGUE);
 
 describe('words without a translator', () => {
   it('are English, with what is said in their places', () => {

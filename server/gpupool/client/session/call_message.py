@@ -7,8 +7,8 @@ tell how to make another one.
 
 from __future__ import annotations
 
-from gpupool.client.reasons import REASONS
 from gpupool.client.session.record import Session, State
+from gpupool.sentences.reasons import REASONS
 
 
 def call_message(session: Session) -> str:

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 from gpupool.filters import parse
 from gpupool.model.events import Requested
-from gpupool.model.state import REASONS
 from gpupool.names import NAME_RULE, is_label, is_name
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.request.forms import of_message
 from gpupool.request.option import RequestError
 from gpupool.scheduler.fairshare.tree import EVERYBODY, GROUP
 from gpupool.scheduler.model import SHARING
+from gpupool.sentences.reasons import REASONS
 from gpupool.shares import MAXIMUM_MIB, WHOLE_DEVICE_MILLI
 from gpupool.text import printable
 

@@ -19,6 +19,7 @@ from gpupool.pool.projects import accounts, project_view
 from gpupool.pool.projects.project_rules import record_of
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
+from gpupool.proto.sentences import to_message
 from gpupool.scheduler.fairshare import ProjectError
 from gpupool.scheduler.fairshare.tree import EVERYBODY, GROUP, MAXIMUM_MILLI
 from gpupool.shares import WHOLE_DEVICE_MILLI
@@ -51,7 +52,7 @@ class ProjectsService(pool_pb2_grpc.ProjectsServicer):
                 # Who works on what is not everybody's business.
                 project.members[:] = [name for name in project.members if name in own]
             if viewer is None or project.members:
-                project.alerts.extend(self._pool.alerts.of("project", project.path))
+                project.alerts.extend(map(to_message, self._pool.alerts.of("project", project.path)))
         return answer
 
     async def SetProject(self, request: pb.Project, context: Any) -> pb.Project:
@@ -94,7 +95,7 @@ class ProjectsService(pool_pb2_grpc.ProjectsServicer):
         seen = project_view.limits_seen_by(state, configured, current_identity().viewer)
         limits = [project_view.limit(state, record, now, configured=is_option) for record, is_option in seen]
         for limit in limits:
-            limit.alerts.extend(self._pool.alerts.of("user", limit.user))
+            limit.alerts.extend(map(to_message, self._pool.alerts.of("user", limit.user)))
         return pb.LimitList(limits=limits)
 
     async def SetLimit(self, request: pb.Limit, context: Any) -> pb.Limit:

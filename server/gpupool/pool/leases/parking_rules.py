@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpupool.client import obstacles
 from gpupool.model import events
 from gpupool.model.state import Parking, SessionRecord
 from gpupool.pool.model import messages
 from gpupool.pool.model.step import Step
 from gpupool.pool.model.view import kept_mib, session_mib
-from gpupool.sentences import Sentence
+from gpupool.sentences import Sentence, obstacles
 
 #: What a person reads for the reasons that workers give; others stand for themselves.
 _REASONS = {
@@ -77,7 +76,8 @@ def answered(step: Step, event: events.MemoryParked) -> None:
 def _in_words(said: str) -> str:
     """A worker's reason, with the driver's error behind it if there is one (``failed why=out-of-memory``)."""
     reason, _, why = said.partition(" why=")
-    words = _REASONS.get(reason) or obstacles.OBSTACLES.get(reason, reason)
+    known = str(obstacles.because(reason)) if obstacles.is_known(reason) else reason
+    words = _REASONS.get(reason) or known
     return f"{words} ({why})" if why else words
 
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from gpupool.model.state import (
     LEASE_STATES,
     PLACES,
-    REASONS,
     SESSION_STATES,
     LeaseRecord,
     SessionRecord,
@@ -22,6 +21,7 @@ from gpupool.model.state import (
 from gpupool.pool.projects import limit_rules
 from gpupool.pool.queue.queue_rules import ALL_TOLD
 from gpupool.scheduler.model import PoolView, Quota
+from gpupool.sentences.reasons import REASONS
 from gpupool.shares import WHOLE_DEVICE_MILLI, usable_mib
 
 

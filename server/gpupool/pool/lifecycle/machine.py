@@ -43,6 +43,7 @@ from gpupool.pool.projects import accounts, limit_rules, project_rules
 from gpupool.pool.queue import queue_rules
 from gpupool.scheduler.model import Quota
 from gpupool.scheduler.placement import DEFAULT_POLICY, Policy
+from gpupool.sentences import say
 
 
 class Machine:
@@ -192,5 +193,5 @@ def _quotas_near(step: Step, event: events.QuotasNear) -> None:
     for kind, alerts in (("alert", event.near), ("alert-over", event.over)):
         for alert in alerts:
             user = alert.name if alert.subject == "user" else ""
-            text = alert.sentence() if kind == "alert" else f"no longer: {alert.sentence()}"
-            step.journal(kind, text, user=user, data=alert.data())
+            said = alert.said() if kind == "alert" else say("alert.over", of=alert.said())
+            step.journal(kind, said, user=user, data=alert.data())

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from gpupool.client import obstacles
 from gpupool.model.state import DeviceRecord, LeaseRecord, SessionRecord, State
 from gpupool.pool.model.timers import Timers
 from gpupool.scheduler.model import Held
+from gpupool.sentences import NOTHING, Sentence, obstacles, param, say
 
 _MIB = 1024 * 1024
 
@@ -54,15 +54,15 @@ def session_mib(session: SessionRecord) -> int:
     return sum(kept_mib(session))
 
 
-def stays(session: SessionRecord, now: float) -> str:
-    """Why its memory cannot be moved to the host now, as a half sentence; empty: it can."""
+def stays(session: SessionRecord, now: float) -> Sentence:
+    """Why its memory cannot be moved to the host now, as a half sentence; nothing: it can."""
     if session.park_obstacle:
         return obstacles.because(session.park_obstacle)
     if session.park_failure and now < session.park_retry_at:
-        return f"the last try failed ({session.park_failure})"
+        return say("stays.failed", why=param.text(session.park_failure))
     if session.state != "parked" or session.lease_id:
-        return f"it is {session.state}"
-    return ""
+        return say("stays.state", state=param.text(session.state))
+    return NOTHING
 
 
 def holds_of_lease(lease: LeaseRecord) -> tuple[tuple[str, Held], ...]:
@@ -76,15 +76,15 @@ def holds_of_session(state: State, session: SessionRecord, now: float) -> Iterat
     """(device, what the session takes there beside its lease): memory, or room that is kept for it."""
     for device_id, mib in left_behind(session):
         if mib > 0:
-            yield device_id, _kept(session, mib, "its worker is being ended", leaving=False)
+            yield device_id, _kept(session, mib, say("stays.ending"), leaving=False)
     for device_id, mib in resident(state, session):
         if mib > 0:
             # A worker that is being ended takes its memory with it: that is a moment's wait, like a move.
             leaving = session.parking is not None or session.state == "closed"
-            yield device_id, _kept(session, mib, "" if leaving else stays(session, now), leaving=leaving)
+            yield device_id, _kept(session, mib, NOTHING if leaving else stays(session, now), leaving=leaving)
     if keeps_place(state, session, now):
         for share in session.kept_place:
-            why = "it was moved away for another request and goes on there"
+            why = say("stays.expected")
             yield (
                 share.device_id,
                 Held("", session.user, share.milli, share.mib, session_id=session.id, stays=why),
@@ -131,7 +131,7 @@ def host_share(session: SessionRecord) -> Iterator[tuple[str, int]]:
         yield session.left.node, sum(session.left.mib)
 
 
-def _kept(session: SessionRecord, mib: int, why_it_stays: str, *, leaving: bool) -> Held:
+def _kept(session: SessionRecord, mib: int, why_it_stays: Sentence, *, leaving: bool) -> Held:
     return Held(
         "",
         session.user,

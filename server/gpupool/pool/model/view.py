@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from gpupool.client import obstacles
 from gpupool.model.state import SessionRecord, State
 from gpupool.pool.model import live_view
 from gpupool.pool.model.holds import (
@@ -19,6 +18,7 @@ from gpupool.pool.model.holds import (
 from gpupool.pool.model.live_view import LiveView
 from gpupool.pool.model.timers import Timers
 from gpupool.scheduler.model import Parked, PoolView, Quota
+from gpupool.sentences import NOTHING, obstacles, param, say
 
 __all__ = [
     "health",
@@ -91,9 +91,9 @@ def used_bytes(state: State) -> dict[str, int]:
 
 def parked_session(state: State, session: SessionRecord, now: float) -> Parked:
     """A session that is asked to go on, as the scheduler sees it."""
-    bound = obstacles.because(session.move_obstacle) if session.move_obstacle else ""
+    bound = obstacles.because(session.move_obstacle) if session.move_obstacle else NOTHING
     if session.left is not None:
-        bound = f"its last worker on node {session.left.node} has not ended yet"
+        bound = say("bound.worker", node=param.node(session.left.node))
     return Parked(
         session.id,
         session.device_ids,

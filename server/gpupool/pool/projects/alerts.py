@@ -16,6 +16,7 @@ from gpupool.pool.model.timers import Timers
 from gpupool.pool.projects import accounts, limit_rules
 from gpupool.pool.projects.standing_view import with_requests
 from gpupool.scheduler.model import Quota
+from gpupool.sentences import Sentence
 
 #: A quota is nearly used up at so many percent of it.
 NEAR_PERCENT: Final = 95
@@ -48,9 +49,9 @@ class AlertBook:
     def raised(self) -> list[Alert]:
         return [self._raised[name] for name in sorted(self._raised)]
 
-    def of(self, subject: str, name: str) -> list[str]:
+    def of(self, subject: str, name: str) -> list[Sentence]:
         """What is to be said of one project or user."""
-        return [alert.sentence() for alert in self.raised if (alert.subject, alert.name) == (subject, name)]
+        return [alert.said() for alert in self.raised if (alert.subject, alert.name) == (subject, name)]
 
     def review(self, now_used: Iterable[Alert]) -> tuple[tuple[Alert, ...], tuple[Alert, ...]]:
         """(what has come near since the last :meth:`take`, what is over). Changes nothing."""

@@ -11,7 +11,7 @@ from gpupool.pool.projects.project_rules import project_tree
 from gpupool.scheduler.model import Held, PlacedShare
 from gpupool.scheduler.reclaim import Candidate
 from gpupool.scheduler.relocate import Movable
-from gpupool.sentences import Sentence, param, say
+from gpupool.sentences import NOTHING, Sentence, obstacles, param, say
 
 
 def is_idle(step: Step, lease: LeaseRecord) -> bool:
@@ -50,7 +50,7 @@ def candidate(step: Step, parts: Sequence[LeaseRecord]) -> Candidate:
         mib = kept_mib(session)
         if session.state == "closed" or part.node != session.node or not any(mib):
             continue
-        stays = f"{session.park_obstacle} keeps it there" if session.park_obstacle else ""
+        stays = obstacles.because(session.park_obstacle) if session.park_obstacle else NOTHING
         held = Held(
             "", part.user, 0, 0,
             session_id=session.id, session_mib=session_mib(session), since=step.now, stays=stays,

@@ -180,7 +180,7 @@ def _quotas(pool: PoolShell) -> pb.HealthCheck:
     near = pool.alerts.raised
     if not near:
         return _check("quotas", "ok", f"none is used to {pool.alerts.percent} % or more")
-    said = [alert.sentence() for alert in near if alert.subject == "project"][:8]
+    said = [str(alert.said()) for alert in near if alert.subject == "project"][:8]
     users = len({alert.name for alert in near if alert.subject == "user"})
     if users:
         said.append(f"{users} user(s) have nearly used up a limit")
