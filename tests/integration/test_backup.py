@@ -41,7 +41,10 @@ class Stand:
 
 @contextlib.asynccontextmanager
 async def running(home: Path, **workers: int) -> AsyncIterator[Stand]:
-    async with pool_server(home=home, timers_scale=0.3) as serving, Caller(f"unix:{serving.socket}") as caller:
+    async with (
+        pool_server(home=home, timers_scale=0.3) as serving,
+        Caller(f"unix:{serving.socket}") as caller,
+    ):
         node = ScriptedNode(caller)
         node.workers = dict(workers)
         async with node:

@@ -158,7 +158,9 @@ def test_the_row_resets_what_a_cell_waits_for(stack: Stack, kernel: Kernel) -> N
     assert not computes_on(stack)
 
 
-def test_a_cell_whose_time_is_over_ends_although_its_kernel_is_only_stopped(stack: Stack, kernel: Kernel) -> None:
+def test_a_cell_whose_time_is_over_ends_although_its_kernel_is_only_stopped(
+    stack: Stack, kernel: Kernel
+) -> None:
     cell = kernel.start(
         "%%gpu 0.2 --for 2s\nz = cuda.to_device(np.zeros(2)); forever[1, 1](z); cuda.synchronize()"
     )
