@@ -18,6 +18,7 @@ REQUIRED = (
     "server/gpupool/_native/client/libcuda.so.1",
     "server/gpupool/proto/gpupool/v1/pool_pb2.py",
     "jupyter_gpupool/labextension/package.json",
+    "jupyter_gpupool/server/rest/openapi.json",
     "jupyter_gpupool/widget/static/usage.js",
     "jupyter_gpupool/widget/static/usage.css",
 )

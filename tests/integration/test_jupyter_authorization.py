@@ -31,7 +31,7 @@ def every_route(side: str) -> list[tuple[str, str]]:
     for pattern, handler in routes():
         if issubclass(handler, KernelSideHandler) != (side == "self"):
             continue
-        path = re.sub(r"\(\?P<\w+>[^()]*\)", "x", pattern).removeprefix("/gpupool/")
+        path = re.sub(r"\(\?P<\w+>[^()]*\)", "x", pattern).removeprefix("/gpupool/").replace("\\.", ".")
         assert not set(path) & set("()[]?*+"), f"{pattern}: say in this test what to put there"
         found += [
             (method.upper(), path)

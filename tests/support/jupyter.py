@@ -32,6 +32,7 @@ from jupyter_gpupool.server.pool.identity import PoolAccess
 from jupyter_gpupool.server.pool.port import Pool
 from tests.support.memory_pool import MemoryPool
 from tests.support.patience import BUSY
+from tests.support.rest_answers import compared
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -128,9 +129,12 @@ class Cells:
 
 
 class JupyterInProcess:
-    """The running server. `pool` is what the extension asks."""
+    """The running server. `pool` is what the extension asks; `wrong`: answers that are not as they are described."""
 
-    def __init__(self, app: ServerApp, extension: GpuPoolExtension, pool: MemoryPool, token: str) -> None:
+    def __init__(
+        self, app: ServerApp, extension: GpuPoolExtension, pool: MemoryPool, token: str, wrong: list[str]
+    ) -> None:
+        self.wrong = wrong
         self.app = app
         self.extension = extension
         self.pool = pool
@@ -202,9 +206,12 @@ class JupyterInProcess:
         sessions = await self.extension.sessions()
         while list(sessions) or sessions.ending:
             await asyncio.sleep(0.02)
+        wrong = self.wrong.copy()
+        self.wrong.clear()
         leaked = [lease for lease, held in self.pool.held.items() if held.state == "attached"]
         self.pool.reset()
         assert not leaked, "a share was leaked"
+        assert not wrong, "answers are not as described"
 
     def environment_of(self, kernel_id: str) -> dict[str, str]:
         """The environment that the kernel process really has."""
@@ -297,6 +304,7 @@ async def jupyter_in_process(
         tempfile.TemporaryDirectory(prefix="gpj-") as runtime,
         mock.patch.dict(os.environ, environment, JUPYTER_RUNTIME_DIR=runtime),
         mock.patch.object(GpuPoolExtension, "pool_factory", staticmethod(factory)),
+        compared() as wrong,
     ):
         app = ServerApp.instance(config=config)
         app.init_signal = lambda: None
@@ -304,7 +312,8 @@ async def jupyter_in_process(
         extension = app.extension_manager.extension_apps["jupyter_gpupool"].copy().pop()
         await extension._start_jupyter_server_extension(app)
         try:
-            yield JupyterInProcess(app, extension, behind, token)
+            yield JupyterInProcess(app, extension, behind, token, wrong)
+            assert not wrong, "answers are not as described"
         finally:
             await app.extension_manager.stop_all_extensions()
             await app.kernel_manager.shutdown_all()

@@ -10,10 +10,11 @@ from tornado import web
 from jupyter_gpupool.server.handlers.asked import BadRequestError
 from jupyter_gpupool.server.handlers.base import GpupoolHandler, RefusalError
 from jupyter_gpupool.server.handlers.said import said_view
+from jupyter_gpupool.server.rest.dashboard import Administration, Node, Project
 
 if TYPE_CHECKING:
+    from gpupool.client import types
     from gpupool.client.projects import ProjectStatus
-    from gpupool.client.types import Node
 
     from jupyter_gpupool.server.extension import GpuPoolExtension
     from jupyter_gpupool.server.pool.port import Pool
@@ -52,15 +53,14 @@ class AdministrationHandler(_AdministrationHandler):
         admin = await may_administer(self.extension)
         nodes = await AdminClient(pool).nodes()
         projects = await ProjectsClient(pool).projects()
-        self.answer(
-            {
-                "admin": admin,
-                "nodes": [node_view(node) for node in nodes],
-                "projects": [project_view(project, everything=admin) for project in projects.projects],
-                "warnings": list(projects.warnings),
-                "capacity_milli": projects.capacity_milli,
-            }
-        )
+        answer: Administration = {
+            "admin": admin,
+            "nodes": [node_view(node) for node in nodes],
+            "projects": [project_view(project, everything=admin) for project in projects.projects],
+            "warnings": list(projects.warnings),
+            "capacity_milli": projects.capacity_milli,
+        }
+        self.answer(answer)
 
 
 class DrainHandler(_AdministrationHandler):
@@ -107,7 +107,7 @@ class ProjectHandler(_AdministrationHandler):
         self.answer(project_view(await projects.change_project(path, changes), everything=True))
 
 
-def node_view(node: Node) -> dict[str, Any]:
+def node_view(node: types.Node) -> Node:
     return {
         "name": node.name,
         "connected": node.connected,
@@ -122,7 +122,7 @@ def node_view(node: Node) -> dict[str, Any]:
     }
 
 
-def project_view(project: ProjectStatus, *, everything: bool) -> dict[str, Any]:
+def project_view(project: ProjectStatus, *, everything: bool) -> Project:
     settings = project.settings
     return {
         "path": settings.path,

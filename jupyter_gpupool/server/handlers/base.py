@@ -14,6 +14,8 @@ from jupyter_server.extension.handler import ExtensionHandlerMixin
 from tornado import web
 
 from jupyter_gpupool.server.handlers.asked import BadRequestError, body_of, request_of
+from jupyter_gpupool.server.rest.errors import Refusal
+from jupyter_gpupool.server.rest.routes import Answer
 from jupyter_gpupool.server.session.session import AttachRefusedError
 
 if TYPE_CHECKING:
@@ -74,7 +76,7 @@ class GpupoolHandler(ExtensionHandlerMixin, APIHandler):
             if model.get("kernel") and model.get("type") == "notebook"
         }
 
-    def answer(self, value: Any, status: int = 200) -> None:
+    def answer(self, value: Answer, status: HTTPStatus = HTTPStatus.OK) -> None:
         self.set_status(status)
         self.set_header("Content-Type", "application/json")
         self.set_header("Cache-Control", "no-store")
@@ -90,7 +92,7 @@ class GpupoolHandler(ExtensionHandlerMixin, APIHandler):
         bad = isinstance(error, BadRequestError)
         self.set_status(HTTPStatus.BAD_REQUEST if bad else _STATUS_OF_REASON.get(reason, HTTPStatus.CONFLICT))
         self.set_header("Content-Type", "application/json")
-        self.finish(json.dumps({"message": message, "reason": reason}))
+        self.finish(json.dumps(Refusal(message=message, reason=reason)))
 
     def log_exception(self, kind: Any, error: Any, trace: Any) -> None:
         """A refusal is an answer, not a fault of the server: no traceback in its log."""

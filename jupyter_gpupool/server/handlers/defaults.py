@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from gpupool.client.errors import GpupoolError
 from gpupool.client.projects import ProjectsClient
@@ -14,6 +13,7 @@ from tornado import web
 
 from jupyter_gpupool.server.handlers.front_end import PollHandler
 from jupyter_gpupool.server.handlers.project_choice import choices
+from jupyter_gpupool.server.rest.pool import Defaults, Projects, ServerDefaults
 
 if TYPE_CHECKING:
     from jupyter_gpupool.server.extension import GpuPoolExtension
@@ -34,10 +34,11 @@ class DefaultsHandler(PollHandler):
         extension = self.extension
         # Asks the pool who the user is besides, if it has not said so yet.
         projects = await _projects_view(extension)
-        self.answer({**defaults_view(extension), **projects})
+        answer: Defaults = {**defaults_view(extension), **projects}
+        self.answer(answer)
 
 
-def defaults_view(extension: GpuPoolExtension) -> dict[str, Any]:
+def defaults_view(extension: GpuPoolExtension) -> ServerDefaults:
     """What the server knows by itself; minutes and seconds as their names say."""
     limits = extension.idle_limits
     return {
@@ -53,7 +54,7 @@ def defaults_view(extension: GpuPoolExtension) -> dict[str, Any]:
     }
 
 
-async def _projects_view(extension: GpuPoolExtension) -> dict[str, Any]:
+async def _projects_view(extension: GpuPoolExtension) -> Projects:
     """``project``: what a request without a project counts against; empty: one must be named."""
     error = None
     try:
@@ -67,7 +68,7 @@ async def _projects_view(extension: GpuPoolExtension) -> dict[str, Any]:
     else:
         return {
             "project": extension.default_project or listed.default_path,
-            "projects": [asdict(choice) for choice in choices(listed)],
+            "projects": choices(listed),
             "error": None,
         }
     return {"project": extension.default_project, "projects": [], "error": error}

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
-
-from gpupool.client.types import Explanation, Help
+from gpupool.client import types
 from gpupool.request.forms import body_of
 
 from jupyter_gpupool.server.handlers.said import said_view
+from jupyter_gpupool.server.rest.explanations import Explanation, Help
 
 
-def explanation_view(explanation: Explanation | None) -> dict[str, Any] | None:
+def explanation_view(explanation: types.Explanation | None) -> Explanation | None:
     if explanation is None:
         return None
     return {
-        **asdict(explanation),
-        "said": said_view(explanation.said),
+        "reason": explanation.reason,
+        "sentence": explanation.sentence,
         "facts": dict(explanation.facts),
         "helps": [_help_view(item) for item in explanation.helps],
+        "project": explanation.project,
+        "place": explanation.place,
+        "eta_seconds": explanation.eta_seconds,
+        "said": said_view(explanation.said),
     }
 
 
-def _help_view(item: Help) -> dict[str, Any]:
+def _help_view(item: types.Help) -> Help:
     """``ask``: the attach request that would be granted now; None: it is not a matter of asking otherwise."""
     asked = None if item.request is None else body_of(item.request, short=True)
     return {"action": item.action, "sentence": item.sentence, "said": said_view(item.said), "ask": asked}

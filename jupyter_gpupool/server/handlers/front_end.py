@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from http import HTTPStatus
 from typing import Any
 
 from gpupool.client.errors import GpupoolError
@@ -15,6 +16,7 @@ from tornado import web
 from jupyter_gpupool.server.handlers import views
 from jupyter_gpupool.server.handlers.asked import BadRequestError, keep_seconds, share_of
 from jupyter_gpupool.server.handlers.base import GpupoolHandler, RefusalError
+from jupyter_gpupool.server.rest.kernels import Kernel, Kernels
 from jupyter_gpupool.server.session.session import AttachRefusedError, KernelSession
 from jupyter_gpupool.server.session.sessions import Sessions
 
@@ -41,7 +43,7 @@ class FrontEndHandler(GpupoolHandler):
         """Why a kernel has no session that could be attached."""
         return _ENDED if (await self.extension.sessions()).has_ended(kernel_id) else _NO_ENVIRONMENT
 
-    async def view(self, session: KernelSession) -> dict[str, Any]:
+    async def view(self, session: KernelSession) -> Kernel:
         path = (await self.notebook_paths()).get(session.kernel_id, "")
         name = self.kernel_manager.get_kernel(session.kernel_id).kernel_name
         return views.kernel_view(self.extension, session, name=name, path=path)
@@ -89,7 +91,7 @@ class KernelsHandler(PollHandler):
             sessions = await self.extension.sessions()
         except GpupoolError as error:
             problem = str(error)
-        kernels = []
+        kernels: list[Kernel] = []
         for kernel_id in self.kernel_manager.list_kernel_ids():
             name = self.kernel_manager.get_kernel(kernel_id).kernel_name
             path = names.get(kernel_id, "")
@@ -104,7 +106,7 @@ class KernelsHandler(PollHandler):
                 if since is not None:
                     view["samples"] = views.history_view(session, since)
                 kernels.append(view)
-        self.answer({"kernels": kernels})
+        self.answer(Kernels(kernels=kernels))
 
 
 class AttachHandler(FrontEndHandler):
@@ -128,7 +130,7 @@ class AttachHandler(FrontEndHandler):
         done, _ = await asyncio.wait([attach], timeout=_FIRST_ANSWER_SECONDS)
         if done:
             attach.result()
-        self.answer(await self.view(session), status=202)
+        self.answer(await self.view(session), status=HTTPStatus.ACCEPTED)
 
     def _attach_ended(self, attach: asyncio.Future[Any]) -> None:
         error = None if attach.cancelled() else attach.exception()

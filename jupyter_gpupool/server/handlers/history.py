@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from jupyter_server.auth.decorator import authorized
 from tornado import web
@@ -12,9 +12,11 @@ from tornado import web
 from jupyter_gpupool.server.handlers.administration import may_administer
 from jupyter_gpupool.server.handlers.asked import BadRequestError
 from jupyter_gpupool.server.handlers.base import GpupoolHandler
+from jupyter_gpupool.server.rest.dashboard import Columns, History, Member, Series, Sums
 
 if TYPE_CHECKING:
-    from gpupool.client.history import Amounts, Member, Series
+    from gpupool.client import history
+    from gpupool.client.history import Amounts
 
 #: How far back a series goes when nothing is said, seconds.
 _BACK_SECONDS: Final = 3600.0
@@ -43,11 +45,11 @@ class HistoryHandler(GpupoolHandler):
     @web.authenticated
     @authorized
     async def get(self) -> None:
-        from gpupool.client.history import History
+        from gpupool.client.history import History as HistoryClient
 
         now = time.time()
         admin = await may_administer(self.extension)
-        series = await History((await self.extension.sessions()).pool).series(
+        series = await HistoryClient((await self.extension.sessions()).pool).series(
             self.get_query_argument("view", "cluster"),
             self.get_query_argument("name", ""),
             from_unix=self._number("from", now - _BACK_SECONDS),
@@ -57,7 +59,8 @@ class HistoryHandler(GpupoolHandler):
             # The server's own identity may see more than its user.
             viewer="" if admin else self.extension.user,
         )
-        self.answer({**series_view(series), "admin": admin})
+        answer: History = {**series_view(series), "admin": admin}
+        self.answer(answer)
 
     def _number(self, name: str, default: float, *, most: float = 1e11) -> float:
         raw = self.get_query_argument(name, "")
@@ -72,7 +75,7 @@ class HistoryHandler(GpupoolHandler):
         return value
 
 
-def series_view(series: Series) -> dict[str, Any]:
+def series_view(series: history.Series) -> Series:
     """Points as columns: means of each, null where nobody looked."""
     columns: dict[str, list[float | None]] = {"t": [point.from_unix for point in series.points]}
     for column, name in _MEANS.items():
@@ -83,13 +86,13 @@ def series_view(series: Series) -> dict[str, Any]:
         "from": series.from_unix,
         "to": series.to_unix,
         "step": series.step_seconds,
-        "points": columns,
+        "points": cast(Columns, columns),
         "total": sums_view(series.total),
         "members": [member_view(member) for member in series.members],
     }
 
 
-def member_view(member: Member) -> dict[str, Any]:
+def member_view(member: history.Member) -> Member:
     return {
         "name": member.name,
         "user": member.user,
@@ -98,7 +101,7 @@ def member_view(member: Member) -> dict[str, Any]:
     }
 
 
-def sums_view(amounts: Amounts) -> dict[str, Any]:
+def sums_view(amounts: Amounts) -> Sums:
     """Sums over the whole time, in units that people know."""
     return {
         "seconds": amounts.covered_ms / 1000,

@@ -32,6 +32,15 @@ from jupyter_gpupool.server.handlers.asked import (
     text_of,
 )
 from jupyter_gpupool.server.handlers.base import GpupoolHandler, RefusalError, reason_of
+from jupyter_gpupool.server.rest.kernel_side import (
+    AttachedLine,
+    AttachLine,
+    OwnKernel,
+    QueuedLine,
+    RefusedLine,
+    WaitingLine,
+)
+from jupyter_gpupool.server.rest.pool import Choices
 from jupyter_gpupool.server.session.session import KernelSession
 from jupyter_gpupool.server.session.shown import Lacking
 
@@ -61,7 +70,7 @@ class KernelSideHandler(GpupoolHandler):
     def check_xsrf_cookie(self) -> None:
         """Not needed: a page cannot know the capability, and no cookie gives access."""
 
-    async def view(self) -> dict[str, Any]:
+    async def view(self) -> OwnKernel:
         record = self.session.record
         path = (await self.notebook_paths()).get(self.session.kernel_id, "")
         kernel = views.kernel_view(self.extension, self.session, name="kernel", path=path)
@@ -122,11 +131,12 @@ class AttachHandler(KernelSideHandler):
                 [attach, place], timeout=_SIGN_OF_LIFE_SECONDS, return_when=asyncio.FIRST_COMPLETED
             )
             if place.done():
-                await self._line({"event": "queued", **views.place_view(place.result())})
+                queued: QueuedLine = {"event": "queued", **views.place_view(place.result())}
+                await self._line(queued)
                 continue
             place.cancel()
             if not attach.done():
-                await self._line({"event": "waiting"})
+                await self._line(WaitingLine(event="waiting"))
         try:
             record = attach.result()
         except asyncio.CancelledError:
@@ -136,16 +146,15 @@ class AttachHandler(KernelSideHandler):
             if reason is None:
                 self.log.exception("attach of kernel %s failed", self.session.kernel_id, exc_info=error)
                 reason, message = "internal", "The Jupyter server failed to attach a GPU; see its log."
-            await self._line({"event": "refused", "reason": reason, "message": message})
+            await self._line(RefusedLine(event="refused", reason=reason, message=message))
             return
         if scope is not None and not self._outlives_cell:
             self.extension.watch.scope_entered(self.session.kernel_id, scope)
-        view = await self.view()
-        await self._line(
-            {"event": "attached", **view, "software": bool(record.lease and record.lease.software)}
-        )
+        software = bool(record.lease and record.lease.software)
+        attached: AttachedLine = {"event": "attached", **(await self.view()), "software": software}
+        await self._line(attached)
 
-    async def _line(self, value: dict[str, Any]) -> None:
+    async def _line(self, value: AttachLine) -> None:
         self.write(json.dumps(value) + "\n")
         await self.flush()
 
@@ -306,4 +315,13 @@ class ChoicesHandler(KernelSideHandler):
         from gpupool.client.choices import choices
 
         pool = (await self.extension.sessions()).pool
-        self.answer(await choices(pool, self.extension.user))
+        found = await choices(pool, self.extension.user)
+        self.answer(
+            Choices(
+                projects=found["projects"],
+                names=found["names"],
+                nodes=found["nodes"],
+                labels=found["labels"],
+                node_pools=found["node_pools"],
+            )
+        )

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gpupool.client.projects import ProjectList, ProjectStatus
 
-
-@dataclass(frozen=True, slots=True)
-class ProjectChoice:
-    """A project that may be asked for; quantities in milli-GPU.
-
-    Attributes:
-        deserved: what it always gets of the present pool.
-        limit: what it never exceeds, the limits above it included; None: no limit.
-        held: what its leases hold.
-        free: what is left of the limit that is reached first; None: no limit. Whether the pool has as much is not asked.
-    """
-
-    path: str
-    deserved: int
-    limit: int | None
-    held: int
-    free: int | None
+from jupyter_gpupool.server.rest.pool import ProjectChoice
 
 
 def choices(listed: ProjectList) -> list[ProjectChoice]:
-    """What is open to the user whom the list is for, in its order."""
+    """What is open to the user whom the list is for, in its order.
+
+    The limits above a project count as its own; whether the pool has what is left of them is not asked.
+    """
     by_path = {project.settings.path: project for project in listed.projects}
     found = []
     for project in listed.projects:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gpupool.sentences import Sentence
 
+from jupyter_gpupool.server.rest.sentences import Said
 
-def said_view(said: Sentence) -> dict[str, Any]:
+
+def said_view(said: Sentence) -> Said:
     """``code`` and ``params`` for the page, which has the catalogue; the words for the widget.
 
     Each widget of a notebook carries its whole program, so the catalogue is no part of it.
     """
-    return {**said.as_json(), "text": str(said), "first": str(said.first())}
+    return {
+        "code": said.code,
+        "params": said.as_json()["params"],
+        "text": str(said),
+        "first": str(said.first()),
+    }

@@ -1,24 +1,44 @@
-"""The JSON that front ends and kernels see."""
+"""What front ends and kernels see of kernels and the pool, in the shapes of `server.rest`."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import time
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
+from gpupool.client import types
 from gpupool.client.errors import GpupoolError
 from gpupool.client.reasons import comes_back
 from gpupool.client.session.state import HOLDING, State
-from gpupool.client.types import Device, QueueEntry, QueuePlace, Usage
 
 from jupyter_gpupool.kernel.failures import failure_name
 from jupyter_gpupool.server.handlers.explained import explanation_view
 from jupyter_gpupool.server.handlers.said import said_view
 from jupyter_gpupool.server.pool.connection import WrongSettingError
+from jupyter_gpupool.server.rest.explanations import KernelQueuePlace, QueuePlace
+from jupyter_gpupool.server.rest.kernels import (
+    Activity,
+    Auto,
+    Enforcement,
+    FreedShare,
+    Holder,
+    Idle,
+    KeptMemory,
+    Kernel,
+    Memory,
+    MemoryPlace,
+    Notice,
+    Released,
+    Share,
+    UsageAnswer,
+)
+from jupyter_gpupool.server.rest.pool import Device, DeviceShare, Pool, QueueEntry, Totals
+from jupyter_gpupool.server.rest.usage import LargerShare, OutOfMemory, Usage, UsageSample, Work
 from jupyter_gpupool.server.session.released import release_sentence, undo_seconds
 from jupyter_gpupool.server.session.session import KernelSession
+from jupyter_gpupool.server.session.shown import AutoMode, Lacking
+from jupyter_gpupool.server.session.usage_history import Sample
 from jupyter_gpupool.server.watching.idle import Verdict
 
 if TYPE_CHECKING:
@@ -28,22 +48,20 @@ if TYPE_CHECKING:
 POOL_SECONDS = 5.0
 
 
-def kernel_view(
-    extension: GpuPoolExtension, session: KernelSession, *, name: str, path: str
-) -> dict[str, Any]:
+def kernel_view(extension: GpuPoolExtension, session: KernelSession, *, name: str, path: str) -> Kernel:
     """One kernel with GPU support: state, share, queue, idle ladder, usage."""
     record = session.record
     lease = record.lease
     return {
         **plain_kernel_view(extension, session.kernel_id, name=name, path=path),
         "session_id": record.session_id,
-        "state": str(record.state),
+        "state": record.state,
         "held": record.held,
-        "by": record.by,
-        "auto": asdict(session.shown.auto) if session.shown.auto is not None else None,
+        "by": cast(Holder | None, record.by),
+        "auto": auto_view(session.shown.auto),
         "memory": memory_view(session),
         "share": (
-            {"milli": lease.shares[0].milli, "mib": lease.shares[0].mib, "count": len(lease.shares)}
+            Share(milli=lease.shares[0].milli, mib=lease.shares[0].mib, count=len(lease.shares))
             if lease is not None
             else None
         ),
@@ -64,7 +82,7 @@ def kernel_view(
 
 def plain_kernel_view(
     extension: GpuPoolExtension, kernel_id: str, *, name: str, path: str, message: str | None = None
-) -> dict[str, Any]:
+) -> Kernel:
     """A kernel that cannot attach; ``message`` says why."""
     return {
         "kernel_id": kernel_id,
@@ -73,7 +91,7 @@ def plain_kernel_view(
         "label": label_of(path, name),
         "busy": extension.busy.busy(kernel_id),
         "session_id": None,
-        "state": str(State.NONE),
+        "state": State.NONE,
         "held": False,
         "by": None,
         "auto": None,
@@ -94,12 +112,16 @@ def plain_kernel_view(
     }
 
 
+def auto_view(mode: AutoMode | None) -> Auto | None:
+    return None if mode is None else {"share": mode.share, "count": mode.count, "strict": mode.strict}
+
+
 def label_of(path: str, name: str) -> str:
     """What people call a kernel: its notebook's file name."""
     return path.rsplit("/", 1)[-1] or name
 
 
-def queue_view(session: KernelSession) -> dict[str, Any] | None:
+def queue_view(session: KernelSession) -> KernelQueuePlace | None:
     """Where the kernel's request waits; ``takes``: it may take something else in its place without harm to a cell."""
     record = session.record
     if record.state is not State.QUEUED or record.queue is None:
@@ -111,7 +133,7 @@ def queue_view(session: KernelSession) -> dict[str, Any] | None:
     }
 
 
-def place_view(place: QueuePlace) -> dict[str, Any]:
+def place_view(place: types.QueuePlace) -> QueuePlace:
     return {
         "place": place.place,
         "reason": place.reason,
@@ -120,7 +142,7 @@ def place_view(place: QueuePlace) -> dict[str, Any]:
     }
 
 
-def notice_view(session: KernelSession) -> dict[str, Any] | None:
+def notice_view(session: KernelSession) -> Notice | None:
     """That the pool takes the lease back, when, and why."""
     notice = session.record.notice
     if notice is None:
@@ -135,7 +157,7 @@ def notice_view(session: KernelSession) -> dict[str, Any] | None:
     }
 
 
-def idle_view(extension: GpuPoolExtension, session: KernelSession) -> dict[str, Any] | None:
+def idle_view(extension: GpuPoolExtension, session: KernelSession) -> Idle | None:
     """The ladder of a held lease, its two clocks apart; ``warn_at`` and ``release_at`` None: never."""
     if session.record.state not in HOLDING:
         return None
@@ -155,7 +177,7 @@ def idle_view(extension: GpuPoolExtension, session: KernelSession) -> dict[str, 
     }
 
 
-def released_view(session: KernelSession) -> dict[str, Any] | None:
+def released_view(session: KernelSession) -> Released | None:
     """The last release that nobody at this kernel asked for, or a Detach, until the next attach."""
     release, record = session.released, session.record
     if release is None or record.state in HOLDING or record.state is State.QUEUED:
@@ -169,28 +191,28 @@ def released_view(session: KernelSession) -> dict[str, Any] | None:
         ),
         "draining": session.draining,
         "at": release.at,
-        "freed": {
-            "milli": release.milli,
-            "mib": release.mib,
-            "count": len(release.devices),
-            "device": release.devices[0],
-        },
-        "memory": {
-            "bytes": release.memory_bytes if kept else 0,
-            "place": (place or "none") if kept else "none",
-        },
+        "freed": FreedShare(
+            milli=release.milli,
+            mib=release.mib,
+            count=len(release.devices),
+            device=release.devices[0],
+        ),
+        "memory": KeptMemory(
+            bytes=release.memory_bytes if kept else 0,
+            place=cast(MemoryPlace, (place or "none") if kept else "none"),
+        ),
         "undo_seconds": math.ceil(undo_seconds(release, record, time.time())),
     }
 
 
-def usage_view(session: KernelSession) -> dict[str, Any] | None:
+def usage_view(session: KernelSession) -> Usage | None:
     """What the session has used, what runs now, and what broke it."""
     usage, shown = session.history.latest, session.shown
     if usage is None:
         # What the kernel itself has told is known before the first report of its worker.
         if shown.out_of_memory is None:
             return None
-        usage = Usage()
+        usage = types.Usage()
     return {
         "device_seconds": usage.device_seconds,
         "utilization": session.history.utilization if session.record.state in HOLDING else 0.0,
@@ -201,61 +223,91 @@ def usage_view(session: KernelSession) -> dict[str, Any] | None:
         "asks": usage.asks,
         "calls": usage.calls,
         "in_flight": usage.in_flight,
-        "work": usage.work,
+        "work": cast(Work, usage.work),
         "kernel": usage.kernel,
         "work_seconds": usage.work_seconds,
         "failure": usage.failure,
         "failure_name": failure_name(usage.failure),
         "failed_kernel": usage.failed_kernel,
         "failed_cell": shown.failed_cell,
-        "out_of_memory": shown.out_of_memory.view() if shown.out_of_memory is not None else None,
+        "out_of_memory": out_of_memory_view(shown.out_of_memory),
     }
 
 
-def memory_view(session: KernelSession) -> dict[str, Any] | None:
+def out_of_memory_view(lacking: Lacking | None) -> OutOfMemory | None:
+    """The allocation that was refused, in bytes, and the share with room for it."""
+    if lacking is None:
+        return None
+    refused, larger = lacking.refused, lacking.larger
+    return {
+        "asked": refused.asked,
+        "share": refused.share,
+        "used": refused.used,
+        "largest_free": refused.largest_free,
+        "needed": refused.needed,
+        "device": refused.device,
+        "larger_share": (
+            LargerShare(share=larger.share or None, mib=larger.mib, free=larger.free, count=larger.count)
+            if larger is not None
+            else None
+        ),
+    }
+
+
+def memory_view(session: KernelSession) -> Memory | None:
     """Where the session's memory lies, while there is a session."""
     memory = session.shown.memory
     if memory is None or session.record.session_id is None:
         return None
-    return {**asdict(memory), "obstacles": list(map(said_view, memory.obstacles))}
+    return {
+        "place": cast(MemoryPlace, memory.place),
+        "activity": cast(Activity, memory.activity),
+        "obstacles": list(map(said_view, memory.obstacles)),
+        "enforcement": cast(Enforcement, memory.enforcement),
+        "strict": memory.strict,
+    }
 
 
-def samples_view(extension: GpuPoolExtension, session: KernelSession, since: float) -> dict[str, Any]:
+def samples_view(extension: GpuPoolExtension, session: KernelSession, since: float) -> UsageAnswer:
     view = kernel_view(extension, session, name="", path="")
     return {
-        **{
-            key: view[key]
-            for key in (
-                *(
-                    "session_id",
-                    "notice",
-                    "returning",
-                    "state",
-                    "share",
-                    "device",
-                    "software",
-                    "held",
-                    "idle",
-                    "released",
-                    "queue",
-                    "message",
-                    "usage",
-                ),
-                "memory",
-            )
-        },
+        "session_id": view["session_id"],
+        "notice": view["notice"],
+        "returning": view["returning"],
+        "state": view["state"],
+        "share": view["share"],
+        "device": view["device"],
+        "software": view["software"],
+        "held": view["held"],
+        "idle": view["idle"],
+        "released": view["released"],
+        "queue": view["queue"],
+        "message": view["message"],
+        "usage": view["usage"],
+        "memory": view["memory"],
         "samples": history_view(session, since),
     }
 
 
-def history_view(session: KernelSession, since: float) -> list[dict[str, Any]]:
+def history_view(session: KernelSession, since: float) -> list[UsageSample]:
     """What the session has used after Unix time ``since``, one sample a second, oldest first."""
-    return [asdict(sample) for sample in session.history.since(since)]
+    return [_sample_view(sample) for sample in session.history.since(since)]
 
 
-async def pool_view(extension: GpuPoolExtension) -> dict[str, Any]:
+def _sample_view(sample: Sample) -> UsageSample:
+    return {
+        "t": sample.t,
+        "utilization": sample.utilization,
+        "memory_bytes": sample.memory_bytes,
+        "to_device_bps": sample.to_device_bps,
+        "from_device_bps": sample.from_device_bps,
+    }
+
+
+async def pool_view(extension: GpuPoolExtension) -> Pool:
     """The whole pool; a pool that does not answer is a view too, with ``ok`` false."""
-    empty: dict[str, Any] = {
+    silent: Pool = {
+        "ok": False,
         "user": extension.user,
         "wrong_setting": None,
         "devices": [],
@@ -267,10 +319,10 @@ async def pool_view(extension: GpuPoolExtension) -> dict[str, Any]:
         devices, queue = await asyncio.wait_for(asyncio.gather(pool.devices(), pool.queue()), POOL_SECONDS)
     except GpupoolError as error:
         wrong = str(error) if isinstance(error, WrongSettingError) else extension.wrong_setting
-        return {"ok": False, "error": str(error), **empty, "wrong_setting": wrong or None}
+        return {**silent, "error": str(error), "wrong_setting": wrong or None}
     except TimeoutError:
         error_text = f"The GPU pool does not answer at {extension.pool_endpoint} (within {POOL_SECONDS:g} s)."
-        return {"ok": False, "error": error_text, **empty}
+        return {**silent, "error": error_text}
     kernels = set(extension.server.kernel_manager.list_kernel_ids())
     usable = [device for device in devices if device.healthy]
     return {
@@ -279,14 +331,11 @@ async def pool_view(extension: GpuPoolExtension) -> dict[str, Any]:
         "wrong_setting": extension.wrong_setting or None,
         "devices": [_device_view(device, extension.user, kernels) for device in devices],
         "queue": [_entry_view(entry, extension.user, kernels) for entry in queue],
-        "totals": {
-            "milli": 1000 * len(usable),
-            "free_milli": sum(device.free_milli for device in usable),
-        },
+        "totals": Totals(milli=1000 * len(usable), free_milli=sum(device.free_milli for device in usable)),
     }
 
 
-def _device_view(device: Device, user: str, kernels: set[str]) -> dict[str, Any]:
+def _device_view(device: types.Device, user: str, kernels: set[str]) -> Device:
     return {
         "id": device.id,
         "node": device.node,
@@ -300,25 +349,26 @@ def _device_view(device: Device, user: str, kernels: set[str]) -> dict[str, Any]
         "free_milli": device.free_milli,
         "free_mib": device.free_mib,
         "used_bytes": device.used_bytes,
-        "shares": [
-            {
-                "lease_id": share.lease_id,
-                "session_id": share.session_id,
-                "user": share.user,
-                "mine": share.user == user,
-                "kernel_id": share.holder if share.holder in kernels else None,
-                "label": share.label,
-                "milli": share.milli,
-                "mib": share.mib,
-                "state": share.state,
-                "in_use": share.in_use,
-            }
-            for share in device.shares
-        ],
+        "shares": [_share_view(share, user, kernels) for share in device.shares],
     }
 
 
-def _entry_view(entry: QueueEntry, user: str, kernels: set[str]) -> dict[str, Any]:
+def _share_view(share: types.HeldShare, user: str, kernels: set[str]) -> DeviceShare:
+    return {
+        "lease_id": share.lease_id,
+        "session_id": share.session_id,
+        "user": share.user,
+        "mine": share.user == user,
+        "kernel_id": share.holder if share.holder in kernels else None,
+        "label": share.label,
+        "milli": share.milli,
+        "mib": share.mib,
+        "state": share.state,
+        "in_use": share.in_use,
+    }
+
+
+def _entry_view(entry: types.QueueEntry, user: str, kernels: set[str]) -> QueueEntry:
     return {
         "place": entry.place,
         "user": entry.user,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from gpupool.client.refused_memory import LargerShare, RefusedMemory
 from gpupool.client.session.record import Session
@@ -55,13 +54,6 @@ class Lacking:
 
     refused: RefusedMemory
     larger: LargerShare | None = None
-
-    def view(self) -> dict[str, Any]:
-        """As JSON, in bytes."""
-        return {
-            **self.refused.view(),
-            "larger_share": self.larger.view() if self.larger is not None else None,
-        }
 
 
 @dataclass(slots=True)

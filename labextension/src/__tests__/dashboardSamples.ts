@@ -1,13 +1,7 @@
-import type {
-  IAdministration,
-  IColumns,
-  IMember,
-  ISeries,
-  ISums
-} from '../dashboard/types';
+import type { GpuPool } from '../api/types';
 
 /** Three points; of the first nobody knows anything. */
-export function someColumns(): IColumns {
+export function someColumns(): GpuPool.IColumns {
   const values = (...known: number[]) => [null, ...known];
   return {
     t: [1_700_000_000, 1_700_000_060, 1_700_000_120],
@@ -25,7 +19,7 @@ export function someColumns(): IColumns {
   };
 }
 
-export function someSums(changes: Partial<ISums> = {}): ISums {
+export function someSums(changes: Partial<GpuPool.ISums> = {}): GpuPool.ISums {
   return {
     seconds: 120,
     capacity_hours: 4,
@@ -40,11 +34,16 @@ export function someSums(changes: Partial<ISums> = {}): ISums {
   };
 }
 
-export function aMember(name: string, changes: Partial<IMember> = {}): IMember {
+export function aMember(
+  name: string,
+  changes: Partial<GpuPool.IMember> = {}
+): GpuPool.IMember {
   return { ...someSums(), name, user: '', label: '', ...changes };
 }
 
-export function aSeries(changes: Partial<ISeries> = {}): ISeries {
+export function aSeries(
+  changes: Partial<GpuPool.IHistory> = {}
+): GpuPool.IHistory {
   return {
     from: 1_700_000_000,
     to: 1_700_000_180,
@@ -58,8 +57,8 @@ export function aSeries(changes: Partial<ISeries> = {}): ISeries {
 }
 
 export function anAdministration(
-  changes: Partial<IAdministration> = {}
-): IAdministration {
+  changes: Partial<GpuPool.IAdministration> = {}
+): GpuPool.IAdministration {
   return {
     admin: true,
     nodes: [

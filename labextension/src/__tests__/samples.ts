@@ -1,15 +1,35 @@
-import type { ISentence } from '../api/sentence';
 import type { GpuPool } from '../api/types';
 
 /** A sentence that is its words. */
-export function words(value: string): ISentence {
-  return { code: 'plain', params: { words: { kind: 'text', value } } };
+export function words(value: string): GpuPool.ISaid {
+  const params = { words: { kind: 'text' as const, value } };
+  return { code: 'plain', params, text: value, first: value };
 }
 
 /** Several sentences, one behind the other. */
-export function clauses(...parts: ISentence[]): ISentence {
+export function clauses(...parts: GpuPool.ISentence[]): GpuPool.ISaid {
   const value = parts.map(part => ({ kind: 'sentence' as const, value: part }));
-  return { code: 'clauses', params: { of: { kind: 'list', value } } };
+  // The page has the catalogue: it never looks at the words of the server.
+  return {
+    code: 'clauses',
+    params: { of: { kind: 'list', value } },
+    text: '',
+    first: ''
+  };
+}
+
+/** Where the request of a kernel waits. */
+export function aQueuePlace(
+  part: Partial<GpuPool.IKernelQueuePlace> = {}
+): GpuPool.IKernelQueuePlace {
+  return {
+    place: 1,
+    reason: '',
+    eta_seconds: null,
+    explanation: null,
+    takes: false,
+    ...part
+  };
 }
 
 /** A kernel as `GET api/kernels` shows it; what a test is about is named. */
@@ -24,10 +44,18 @@ export function aKernel(part: Partial<GpuPool.IKernel> = {}): GpuPool.IKernel {
     state: 'none',
     held: false,
     by: null,
+    auto: null,
+    memory: null,
     share: null,
     device: null,
+    devices: [],
+    software: null,
     queue: null,
     idle: null,
+    released: null,
+    notice: null,
+    returning: false,
+    project: null,
     reason: null,
     message: null,
     usage: null,
@@ -45,19 +73,35 @@ export function anAttachedKernel(
     session_id: 's1',
     share: { milli: 200, mib: 1587, count: 1 },
     device: 'node1/0',
-    usage: {
-      device_seconds: 1.25,
-      utilization: 0.4,
-      memory_bytes: 300 * 1024 * 1024,
-      memory_peak_bytes: 400 * 1024 * 1024,
-      bytes_to_device: 1,
-      bytes_from_device: 2,
-      asks: 3,
-      calls: 400,
-      in_flight: false
-    },
+    devices: ['node1/0'],
+    software: true,
+    project: '',
+    usage: aUsage(),
     ...part
   });
+}
+
+export function aUsage(part: Partial<GpuPool.IUsage> = {}): GpuPool.IUsage {
+  return {
+    device_seconds: 1.25,
+    utilization: 0.4,
+    memory_bytes: 300 * 1024 * 1024,
+    memory_peak_bytes: 400 * 1024 * 1024,
+    bytes_to_device: 1,
+    bytes_from_device: 2,
+    asks: 3,
+    calls: 400,
+    in_flight: false,
+    work: '',
+    kernel: '',
+    work_seconds: 0,
+    failure: 0,
+    failure_name: '',
+    failed_kernel: '',
+    failed_cell: '',
+    out_of_memory: null,
+    ...part
+  };
 }
 
 export function aWarnedKernel(
@@ -106,6 +150,8 @@ export function aDevice(part: Partial<GpuPool.IDevice> = {}): GpuPool.IDevice {
     name: 'Software GPU (gpupool)',
     software: true,
     healthy: true,
+    health_reason: '',
+    drained: false,
     total_mib: 8192,
     usable_mib: 7936,
     free_milli: 1000 - shares.reduce((sum, share) => sum + share.milli, 0),
@@ -117,7 +163,15 @@ export function aDevice(part: Partial<GpuPool.IDevice> = {}): GpuPool.IDevice {
 }
 
 export function aPool(part: Partial<GpuPool.IPool> = {}): GpuPool.IPool {
-  return { ok: true, user: 'ann', devices: [aDevice()], queue: [], ...part };
+  return {
+    ok: true,
+    wrong_setting: null,
+    user: 'ann',
+    devices: [aDevice()],
+    queue: [],
+    totals: { milli: 1000, free_milli: 1000 },
+    ...part
+  };
 }
 
 export function aSample(
@@ -144,8 +198,12 @@ export function aQueueEntry(
     label: 'big.ipynb',
     milli: 800,
     mib: 6348,
+    count: 1,
     reason: '0.5 of 0.8 is free',
     eta_seconds: 90,
+    project: '',
+    explanation: null,
+    wants: [],
     ...part
   };
 }

@@ -108,7 +108,7 @@ function Fields(props: {
           aria-label={trans.__('Where the GPUs of %1 may lie', kernel.label)}
           value={more.nodes}
           onChange={event =>
-            onChange({ ...more, nodes: event.target.value as GpuPool.Nodes })
+            onChange({ ...more, nodes: event.target.value as IMore['nodes'] })
           }
         >
           <option value="auto">

@@ -4,14 +4,14 @@ import { useEffect, useId, useRef, useState } from 'react';
 import { h } from '../ui/jsx';
 import { summaryOf, valuesOf, type IFigure } from './figures';
 import { drawPlot, formatMoment, loadLibrary, type IPlot } from './plot';
-import type { IColumns } from './types';
+import type { GpuPool } from '../api/types';
 
 /** Rows of a table that are read out; more points are summed up in fewer. */
 const MOST_ROWS = 60;
 
 interface IProps {
   figure: IFigure;
-  columns: IColumns;
+  columns: GpuPool.IColumns;
   trans: TranslationBundle;
   /** Emitted when colours are to be read anew. */
   themeChanged: ISignal<unknown, unknown> | null;

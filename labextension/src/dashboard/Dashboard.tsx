@@ -13,7 +13,7 @@ import { figuresOf, formatNumber } from './figures';
 import { DASHBOARD_ID, DashboardCommandIDs } from './ids';
 import type { IDashboardState } from './model';
 import { placeOf, RANGES, type IPlace, type Range, type View } from './place';
-import type { ISeries } from './types';
+import type { GpuPool } from '../api/types';
 
 /** History of the pool in the main area. It shows its model and nothing else. */
 export class Dashboard extends ReactWidget {
@@ -189,7 +189,7 @@ function RangeChoice(props: {
 
 function History(props: {
   place: IPlace;
-  series: ISeries;
+  series: GpuPool.IHistory;
   context: IDashboardContext;
 }): JSX.Element {
   const { place, series, context } = props;

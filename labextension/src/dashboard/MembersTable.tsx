@@ -5,12 +5,12 @@ import { PlaceLink } from './PlaceLink';
 import type { IDashboardContext } from './context';
 import { formatNumber } from './figures';
 import { membersOf, placeOf, type IPlace, type Members } from './place';
-import type { IMember, ISeries } from './types';
+import type { GpuPool } from '../api/types';
 
 /** Who had what of it: sums over the whole time, the largest first. */
 export function MembersTable(props: {
   place: IPlace;
-  series: ISeries;
+  series: GpuPool.IHistory;
   context: IDashboardContext;
 }): JSX.Element {
   const { place, series, context } = props;
@@ -84,7 +84,7 @@ function Figure(props: { name: string }): JSX.Element {
 }
 
 function Name(props: {
-  member: IMember;
+  member: GpuPool.IMember;
   place: IPlace;
   context: IDashboardContext;
 }): JSX.Element {

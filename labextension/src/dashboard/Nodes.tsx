@@ -5,11 +5,11 @@ import { PlaceLink } from './PlaceLink';
 import type { IDashboardContext } from './context';
 import { DashboardCommandIDs } from './ids';
 import { placeOf, type IPlace } from './place';
-import type { INode } from './types';
+import type { GpuPool } from '../api/types';
 
 /** How nodes are, and the switch that administrators have. */
 export function Nodes(props: {
-  nodes: readonly INode[];
+  nodes: readonly GpuPool.INode[];
   admin: boolean;
   place: IPlace;
   context: IDashboardContext;
@@ -80,7 +80,7 @@ export function Nodes(props: {
   );
 }
 
-function stateOf(node: INode, { trans }: IDashboardContext): string {
+function stateOf(node: GpuPool.INode, { trans }: IDashboardContext): string {
   if (node.lost) {
     return trans.__('lost');
   }

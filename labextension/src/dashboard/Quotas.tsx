@@ -9,11 +9,11 @@ import { formatNumber } from './figures';
 import { DashboardCommandIDs } from './ids';
 import { placeOf, type IPlace } from './place';
 import { readGpus, readWeight } from './quota';
-import type { IProject, IQuotaChange } from './types';
+import type { GpuPool } from '../api/types';
 
 /** What projects deserve and hold; administrators change it here. */
 export function Quotas(props: {
-  projects: readonly IProject[];
+  projects: readonly GpuPool.IProject[];
   warnings: readonly string[];
   admin: boolean;
   place: IPlace;
@@ -78,7 +78,7 @@ function Number(props: { name: string }): JSX.Element {
 }
 
 function Row(props: {
-  project: IProject;
+  project: GpuPool.IProject;
   admin: boolean;
   place: IPlace;
   context: IDashboardContext;
@@ -97,14 +97,11 @@ function Row(props: {
   );
 
   const save = () => {
-    const change: IQuotaChange = {};
+    let change: GpuPool.IQuotaChange = {};
     try {
       for (const name of changed) {
-        if (name === 'weight') {
-          change.weight = readWeight(fields.weight, trans);
-        } else {
-          change[name] = readGpus(fields[name], trans);
-        }
+        const read = name === 'weight' ? readWeight : readGpus;
+        change = { ...change, [name]: read(fields[name], trans) };
       }
     } catch (error) {
       setProblem(error instanceof Error ? error.message : String(error));

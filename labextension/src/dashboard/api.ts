@@ -1,13 +1,7 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { GpuPoolApi } from '../api/client';
 import { RANGES, type IPlace } from './place';
-import type {
-  IAdministration,
-  INode,
-  IProject,
-  IQuotaChange,
-  ISeries
-} from './types';
+import type { GpuPool } from '../api/types';
 
 /** At most so many points: about one for each four pixels of a wide chart. */
 const POINTS = 240;
@@ -15,7 +9,7 @@ const POINTS = 240;
 /** The routes that only the dashboard asks. */
 export class DashboardApi extends GpuPoolApi {
   /** The series and members of a place, from its range before now on. */
-  history(place: IPlace): Promise<ISeries> {
+  history(place: IPlace): Promise<GpuPool.IHistory> {
     const query = URLExt.objectToQueryString({
       view: place.view,
       name: place.name,
@@ -26,7 +20,7 @@ export class DashboardApi extends GpuPoolApi {
     return this._request('GET', ['history'], undefined, query);
   }
 
-  administration(): Promise<IAdministration> {
+  administration(): Promise<GpuPool.IAdministration> {
     return this._request('GET', ['administration']);
   }
 
@@ -35,12 +29,15 @@ export class DashboardApi extends GpuPoolApi {
     drained: boolean,
     reason: string,
     evict: boolean
-  ): Promise<INode> {
+  ): Promise<GpuPool.INode> {
     const body = { node, drained, reason, evict };
     return this._request('POST', ['administration', 'drain'], body);
   }
 
-  setQuota(path: string, change: IQuotaChange): Promise<IProject> {
+  setQuota(
+    path: string,
+    change: GpuPool.IQuotaChange
+  ): Promise<GpuPool.IProject> {
     const body = { path, ...change };
     return this._request('POST', ['administration', 'project'], body);
   }

@@ -12,7 +12,7 @@ import { gpuIcon } from '../ui/icons';
 import { DashboardCommandIDs } from './ids';
 import type { DashboardModel } from './model';
 import { MEMBERS, placeOf, RANGES, VIEWS, type IPlace } from './place';
-import type { IQuotaChange } from './types';
+import type { GpuPool } from '../api/types';
 
 /** What the commands work on. */
 export interface IDashboards {
@@ -143,7 +143,7 @@ export function addDashboardCommands(
       if (model === null || path === '' || !(await askQuota(path, trans))) {
         return;
       }
-      const change: IQuotaChange = {};
+      const change: GpuPool.IQuotaChange = {};
       for (const name of ['deserved', 'limit', 'weight'] as const) {
         if (args[name] !== undefined) {
           Object.assign(change, { [name]: args[name] });

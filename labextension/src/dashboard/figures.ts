@@ -1,14 +1,14 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { formatRate } from '../text/format';
 import type { View } from './place';
-import type { IColumns } from './types';
+import type { GpuPool } from '../api/types';
 
 /** How a line is drawn; the colours are `--jp-private-gpupool-<tone>`. */
 export type Tone =
   'capacity' | 'held' | 'used' | 'idle' | 'incoming' | 'outgoing' | 'waiting';
 
 export interface ILine {
-  column: Exclude<keyof IColumns, 't'>;
+  column: Exclude<keyof GpuPool.IColumns, 't'>;
   label: string;
   tone: Tone;
   /** The area below it is filled. */
@@ -119,7 +119,7 @@ export function figuresOf(
 /** The columns of a figure, in its unit. */
 export function valuesOf(
   figure: IFigure,
-  columns: IColumns
+  columns: GpuPool.IColumns
 ): (number | null)[][] {
   return figure.lines.map(({ column }) =>
     columns[column].map(value =>
@@ -131,7 +131,7 @@ export function valuesOf(
 /** What a screen reader says of a chart: the last and the highest of each line. */
 export function summaryOf(
   figure: IFigure,
-  columns: IColumns,
+  columns: GpuPool.IColumns,
   trans: TranslationBundle
 ): string {
   const parts = valuesOf(figure, columns).map((values, index) => {

@@ -3,14 +3,14 @@ import { Poll } from '@lumino/polling';
 import { Signal, type ISignal } from '@lumino/signaling';
 import type { DashboardApi } from './api';
 import { RANGES, samePlace, type IPlace } from './place';
-import type { IAdministration, IQuotaChange, ISeries } from './types';
+import type { GpuPool } from '../api/types';
 
 /** What the dashboard last heard of its place. */
 export interface IDashboardState {
   place: IPlace;
   /** Null until the first answer for this place. */
-  series: ISeries | null;
-  administration: IAdministration | null;
+  series: GpuPool.IHistory | null;
+  administration: GpuPool.IAdministration | null;
   /** Why the last question was not answered. */
   problem: string | null;
 }
@@ -117,7 +117,7 @@ export class DashboardModel implements IDisposable {
    * Changes what is named of a project.
    * @throws GpuPoolError when the pool refuses.
    */
-  async setQuota(path: string, change: IQuotaChange): Promise<void> {
+  async setQuota(path: string, change: GpuPool.IQuotaChange): Promise<void> {
     await this._api.setQuota(path, change);
     await this.refresh();
   }

@@ -3,7 +3,7 @@ import type { IFigure, Tone } from './figures';
 
 /** A chart in an element. */
 export interface IPlot {
-  update(times: number[], values: (number | null)[][]): void;
+  update(times: readonly number[], values: (number | null)[][]): void;
   resize(width: number): void;
   dispose(): void;
 }
@@ -29,7 +29,7 @@ export function drawPlot(
   Library: typeof uPlot,
   host: HTMLElement,
   figure: IFigure,
-  times: number[],
+  times: readonly number[],
   values: (number | null)[][],
   timeLabel: string
 ): IPlot {

@@ -1,10 +1,7 @@
 import type { GpuPool } from '../api/types';
 
 /** Sessions that hold a lease. */
-const HOLDING: ReadonlySet<GpuPool.SessionState> = new Set([
-  'attached',
-  'warned'
-]);
+const HOLDING: ReadonlySet<GpuPool.State> = new Set(['attached', 'warned']);
 
 /** Whether this kernel holds a share now. */
 export function holds(

@@ -1,5 +1,5 @@
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
-import type { IDefaults } from '../api/defaults';
+import type { GpuPool } from '../api/types';
 import { parseShare } from '../figures/share';
 
 /** What a person may set; `schema/plugin.json` says what each means. */
@@ -37,7 +37,7 @@ const FALLBACK_SHARE = '0.2';
 /** Reads settings; a value of the wrong kind counts as not set. */
 export function readPreferences(
   composite: ReadonlyPartialJSONObject,
-  defaults: IDefaults | null = null
+  defaults: GpuPool.IDefaults | null = null
 ): IPreferences {
   const flag = (
     key: 'notifyIdle' | 'notifyReleased' | 'showStatus' | 'attachOnRestart'

@@ -141,7 +141,7 @@ export namespace IGpuPool {
     /** The kernel as it is now. */
     kernel: GpuPool.IKernel;
     /** Its state before; null when this page sees the kernel first. */
-    from: GpuPool.SessionState | null;
+    from: GpuPool.State | null;
     /** Its share before the change, which a release takes away. */
     share: GpuPool.IShare | null;
   }

@@ -1,5 +1,5 @@
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
-import { JSONExt, type PartialJSONObject } from '@lumino/coreutils';
+import { JSONExt, type ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import type { GpuPool } from '../api/types';
 import { termsOf } from '../commands/arguments';
 import type { INotebookTerms } from '../commands/notebooks';
@@ -44,7 +44,7 @@ export class NotebookTerms implements INotebookTerms {
   }
 
   remember(kernelId: string, options: GpuPool.IAttachOptions): void {
-    const terms = { ...writtenTerms(options) } as PartialJSONObject;
+    const terms = { ...writtenTerms(options) } as ReadonlyPartialJSONObject;
     for (const panel of this._panels(kernelId)) {
       const known = panel.model?.getMetadata(METADATA_KEY) ?? null;
       // A document that is written to becomes dirty, also by the same value.
@@ -63,6 +63,6 @@ export class NotebookTerms implements INotebookTerms {
   }
 }
 
-function isObject(value: unknown): value is PartialJSONObject {
+function isObject(value: unknown): value is ReadonlyPartialJSONObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -1,10 +1,10 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
-import type { IDefaults, IProjectChoice } from '../api/defaults';
+import type { GpuPool } from '../api/types';
 import { formatMilli } from '../figures/share';
 
 /** `research/vision: 0.4 held, 2 deserved, 1.6 left`. */
 export function projectText(
-  project: IProjectChoice,
+  project: GpuPool.IProjectChoice,
   trans: TranslationBundle
 ): string {
   const held = formatMilli(project.held);
@@ -21,7 +21,7 @@ export function projectText(
 }
 
 /** Minutes that a kernel may choose, shortest first; 0 stands for never. */
-export function idleChoices(defaults: IDefaults | null): number[] {
+export function idleChoices(defaults: GpuPool.IDefaults | null): number[] {
   const most = defaults?.idle_minutes_most ?? Infinity;
   const minutes = [5, 10, 30, 60, 120, 240].filter(choice => choice <= most);
   return defaults?.never_allowed ? [...minutes, 0] : minutes;

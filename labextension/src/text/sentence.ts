@@ -1,5 +1,5 @@
 import { templateOf } from '../api/catalogue';
-import type { ISentence, Param } from '../api/sentence';
+import type { GpuPool } from '../api/types';
 
 /*
  * The words of the pool's sentences, by the templates that the pool renders
@@ -19,7 +19,7 @@ const BETWEEN: { readonly [style: string]: string } = {
  * The words. A name that was left out becomes `another user`; of an id without
  * words, the id stands for itself.
  */
-export function render(sentence: ISentence): string {
+export function render(sentence: GpuPool.ISentence): string {
   if (sentence.code === '') {
     return '';
   }
@@ -35,7 +35,7 @@ export function isKnown(code: string): boolean {
 }
 
 /** What it says first: of several clauses the first one, else all. */
-export function firstClause(sentence: ISentence): string {
+export function firstClause(sentence: GpuPool.ISentence): string {
   const { of } = sentence.params;
   return sentence.code === 'clauses' && of?.kind === 'list'
     ? shown(of.value[0], '')
@@ -43,7 +43,7 @@ export function firstClause(sentence: ISentence): string {
 }
 
 /** Without what would help, where that stands beside it. */
-export function withoutHelps(sentence: ISentence): string {
+export function withoutHelps(sentence: GpuPool.ISentence): string {
   const { of } = sentence.params;
   if (sentence.code !== 'clauses' || of?.kind !== 'list') {
     return render(sentence);
@@ -54,7 +54,7 @@ export function withoutHelps(sentence: ISentence): string {
   return shown({ kind: 'list', value }, 'clauses');
 }
 
-function template(sentence: ISentence): string {
+function template(sentence: GpuPool.ISentence): string {
   const found = templateOf(sentence.code) ?? sentence.code;
   if (typeof found === 'string') {
     return found;
@@ -62,7 +62,7 @@ function template(sentence: ISentence): string {
   return sentence.params[found.by]?.value === 1 ? found.one : found.other;
 }
 
-function shown(param: Param, style: string): string {
+function shown(param: GpuPool.Param, style: string): string {
   switch (param.kind) {
     case 'milli':
       return milli(param.value, style);

@@ -11,7 +11,7 @@ import { firstClause, isKnown, render } from './sentence';
  */
 
 /** The state that a person is shown: a session that failed is not just held. */
-export type ShownState = GpuPool.SessionState | 'failed';
+export type ShownState = GpuPool.State | 'failed';
 
 export function shownState(kernel: GpuPool.IKernel | undefined): ShownState {
   return hasFailed(kernel) ? 'failed' : (kernel?.state ?? 'none');

@@ -1,4 +1,6 @@
-import type { ISentence } from '../api/sentence';
+import type { GpuPool } from '../api/types';
+
+type Said = GpuPool.ISentence & Partial<GpuPool.ISaid>;
 
 /*
  * In the place of `text/sentence.ts` in the widget's bundle (build-widget.mjs):
@@ -6,11 +8,11 @@ import type { ISentence } from '../api/sentence';
  * answers of the server, and not the catalogue with the widget.
  */
 
-export function render(said: ISentence): string {
+export function render(said: Said): string {
   return said.text ?? said.code;
 }
 
-export function firstClause(said: ISentence): string {
+export function firstClause(said: Said): string {
   return said.first ?? render(said);
 }
 

@@ -234,6 +234,7 @@ describe('a release', () => {
   const released: GpuPool.IReleased = {
     reason: 'idle',
     message: 'Released after 10 min without use.',
+    draining: false,
     at: 0,
     freed: { milli: 200, mib: 1587, count: 1, device: 'vm/0' },
     memory: { bytes: 0, place: 'host' },

@@ -9,6 +9,7 @@ import { CATALOGUE } from '../catalogue';
 import {
   aKernel,
   anAttachedKernel,
+  aQueuePlace,
   aSample,
   aWarnedKernel,
   words
@@ -142,7 +143,7 @@ describe('the row of a kernel', () => {
   });
 
   it('shows the place in the queue and why, and lets one leave it', () => {
-    const queue = { place: 2, reason: '0.5 is not free', eta_seconds: null };
+    const queue = aQueuePlace({ place: 2, reason: '0.5 is not free' });
     render(row(aKernel({ state: 'queued', queue })));
     screen.getByText('Place 2 · 0.5 is not free');
     fireEvent.click(screen.getByRole('button', { name: /^Cancel/ }));
@@ -208,7 +209,7 @@ describe('the row of a kernel', () => {
   });
 
   it('says that its calls attach by themselves', () => {
-    const auto = { share: '0.3', count: 2 };
+    const auto = { share: '0.3', count: 2, strict: false };
     const { rerender } = render(row(aKernel({ auto })));
     screen.getByText('auto 2 × 0.3');
     rerender(row(anAttachedKernel({ auto, by: 'auto' })));
@@ -270,6 +271,7 @@ describe('the row of a kernel', () => {
     const released: GpuPool.IReleased = {
       reason: 'idle',
       message,
+      draining: false,
       at: 1000,
       freed: { milli: 200, mib: 1587, count: 1, device: 'n/0' },
       memory: { bytes: 0, place: 'none' },

@@ -46,12 +46,20 @@ describe('the queue', () => {
   it('says what would help an own request that was made elsewhere', () => {
     const explanation = {
       reason: 'full',
+      sentence: '0.8 is asked for.',
       said: words('0.8 is asked for.'),
       facts: {},
       helps: [
-        { action: 'smaller', said: words('0.5 would fit now'), ask: null }
+        {
+          action: 'smaller',
+          sentence: '0.5 would fit now',
+          said: words('0.5 would fit now'),
+          ask: null
+        }
       ],
-      project: ''
+      project: '',
+      place: 1,
+      eta_seconds: null
     };
     const show = (mine: boolean) => {
       const queue = [aQueueEntry({ mine, explanation })];

@@ -6,7 +6,13 @@ import { KernelRow } from '../../components/KernelRow';
 import type { IContext } from '../../components/context';
 import { h } from '../../ui/jsx';
 import { CATALOGUE } from '../catalogue';
-import { aKernel, anAttachedKernel, clauses, words } from '../samples';
+import {
+  aKernel,
+  anAttachedKernel,
+  aQueuePlace,
+  clauses,
+  words
+} from '../samples';
 import { SidebarFixture } from '../sidebarFixture';
 
 learn(CATALOGUE);
@@ -38,6 +44,7 @@ function row(kernel: GpuPool.IKernel, pending = false, failure?: string) {
 const NOTICE: GpuPool.INotice = {
   reason: 'reclaim',
   seconds_left: 28,
+  explanation: 'project b is entitled to 0.50 GPU',
   said: clauses(
     words('project b is entitled to 0.50 GPU'),
     words('the session is parked')
@@ -50,22 +57,33 @@ const SMALLER = {
   params: {
     count: { kind: 'count' as const, value: 1 },
     milli: { kind: 'milli' as const, value: 300 }
-  }
+  },
+  text: '0.3 would fit now',
+  first: '0.3 would fit now'
 };
 
 const EXPLANATION: GpuPool.IExplanation = {
   reason: 'full',
+  sentence: '0.5 is asked for, 0.3 is free.',
   said: words('0.5 is asked for, 0.3 is free.'),
   facts: { asked_milli: '500', free_milli: '300' },
   helps: [
     {
       action: 'smaller',
+      sentence: SMALLER.text,
       said: SMALLER,
       ask: { share: '0.3', nodes: 'one' }
     },
-    { action: 'wait', said: words('About a minute.'), ask: null }
+    {
+      action: 'wait',
+      sentence: 'About a minute.',
+      said: words('About a minute.'),
+      ask: null
+    }
   ],
-  project: 'default'
+  project: 'default',
+  place: 1,
+  eta_seconds: null
 };
 
 describe('a share that is asked back', () => {
@@ -97,7 +115,7 @@ describe('a share that is asked back', () => {
           state: 'queued',
           returning: true,
           reason: 'reclaim',
-          queue: { place: 2, reason: 'Nothing is free.', eta_seconds: null }
+          queue: aQueuePlace({ place: 2, reason: 'Nothing is free.' })
         })
       )
     );

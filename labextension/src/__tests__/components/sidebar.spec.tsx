@@ -9,6 +9,7 @@ import {
   anAttachedKernel,
   aPool,
   aQueueEntry,
+  aQueuePlace,
   aSample,
   aShare,
   aWarnedKernel
@@ -114,7 +115,7 @@ describe('an accessibility checker finds nothing to object to', () => {
         kernel_id: 'k3',
         label: 'q.ipynb',
         state: 'queued',
-        queue: { place: 2, reason: 'full', eta_seconds: 60 }
+        queue: aQueuePlace({ place: 2, reason: 'full', eta_seconds: 60 })
       })
     ];
     await settle();

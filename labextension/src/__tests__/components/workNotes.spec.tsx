@@ -156,7 +156,8 @@ describe('out of memory', () => {
     used: 0,
     largest_free: 1.55 * GIB,
     needed: 3 * GIB,
-    device: 0
+    device: 0,
+    larger_share: null
   };
   const kernel = () => using({ out_of_memory: refused });
   const withFree = (...shares: GpuPool.IDeviceShare[]) =>

@@ -150,9 +150,7 @@ describe('what is queued for a device', () => {
   it('is counted in compute also when memory was asked for', () => {
     const device = aDevice({ usable_mib: 8000 });
     expect(wantedMilli(aQueueEntry({ milli: 300 }), device)).toBe(300);
-    expect(wantedMilli(aQueueEntry({ milli: null, mib: 2000 }), device)).toBe(
-      250
-    );
+    expect(wantedMilli(aQueueEntry({ milli: 0, mib: 2000 }), device)).toBe(250);
   });
 });
 

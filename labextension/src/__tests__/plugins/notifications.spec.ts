@@ -5,7 +5,13 @@ import type { GpuPool } from '../../api/types';
 import { CommandIDs } from '../../commands/commands';
 import { GpuPoolModel } from '../../model/model';
 import { GpuNotifications } from '../../plugins/notifications';
-import { aKernel, anAttachedKernel, aWarnedKernel, words } from '../samples';
+import {
+  aKernel,
+  anAttachedKernel,
+  aQueuePlace,
+  aWarnedKernel,
+  words
+} from '../samples';
 import { Server, Services } from '../server';
 
 let server: Server;
@@ -91,6 +97,7 @@ describe('a release that can be undone', () => {
   const released: GpuPool.IReleased = {
     reason: 'idle',
     message: 'Released after 10 min without use: 0.2 of vm/0 is free again.',
+    draining: false,
     at: 0,
     freed: { milli: 200, mib: 1587, count: 1, device: 'vm/0' },
     memory: { bytes: 0, place: 'host' },
@@ -176,6 +183,7 @@ it('says for whom a GPU is asked back, and then that it waits', async () => {
   const notice: GpuPool.INotice = {
     reason: 'reclaim',
     seconds_left: 28,
+    explanation: 'Project b is entitled to it.',
     said: words('Project b is entitled to it.'),
     returns: true
   };
@@ -185,7 +193,7 @@ it('says for whom a GPU is asked back, and then that it waits', async () => {
   expect(told.message).toBe(
     'The GPU of train.ipynb is asked back in 30 s; what is in GPU memory is kept. Because: Project b is entitled to it.'
   );
-  const queue = { place: 1, reason: 'Nothing is free.', eta_seconds: null };
+  const queue = aQueuePlace({ reason: 'Nothing is free.' });
   await now(
     aKernel({ state: 'queued', returning: true, reason: 'reclaim', queue })
   );
@@ -207,6 +215,7 @@ it('tells of a notice also to one that was warned of its idleness', async () => 
       notice: {
         reason: 'preempt',
         seconds_left: 30,
+        explanation: 'More important work waits',
         said: words('More important work waits'),
         returns: false
       }

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { learn } from '../../api/catalogue';
-import type { ISentence } from '../../api/sentence';
+import type { GpuPool } from '../../api/types';
 import {
   firstClause,
   isKnown,
@@ -18,7 +18,7 @@ const GOLDEN = JSON.parse(
     join(__dirname, '../../../../tests/data/sentences.json'),
     'utf-8'
   )
-) as { words: string; sentence: ISentence }[];
+) as { words: string; sentence: GpuPool.ISentence }[];
 
 it('shows the id of a sentence while nobody has handed out the words', () => {
   const said = { code: 'full', params: {} };

@@ -11,6 +11,7 @@ import { CATALOGUE } from '../catalogue';
 import {
   aKernel,
   anAttachedKernel,
+  aQueuePlace,
   aWarnedKernel,
   clauses,
   words
@@ -36,7 +37,11 @@ describe('the state in the widget', () => {
   });
 
   it('has the place in the queue', () => {
-    const queue = { place: 2, reason: 'All is lent.', eta_seconds: 45 };
+    const queue = aQueuePlace({
+      place: 2,
+      reason: 'All is lent.',
+      eta_seconds: 45
+    });
     const kernel = aKernel({ state: 'queued', queue });
     expect(stateText(kernel)).toBe('queued, place 2');
     expect(countdownText(kernel)).toBe('about 45 s to go');
@@ -48,6 +53,7 @@ describe('the state in the widget', () => {
     const notice = {
       reason: 'reclaim',
       seconds_left: 20,
+      explanation: 'vision is owed it',
       said: clauses(words('vision is owed it'), words('you have 20 s.')),
       returns: true
     };
@@ -60,7 +66,7 @@ describe('the state in the widget', () => {
   });
 
   it('shows a state that only a newer server knows', () => {
-    const state = 'thinking' as GpuPool.SessionState;
+    const state = 'thinking' as GpuPool.State;
     expect(stateText(aKernel({ state }))).toBe('thinking');
   });
 });

@@ -1,0 +1,54 @@
+"""Why a request waits, and what would help."""
+
+from __future__ import annotations
+
+from typing_extensions import TypedDict
+
+from jupyter_gpupool.server.rest.bodies import AttachOptions
+from jupyter_gpupool.server.rest.sentences import Said
+
+
+class Help(TypedDict):
+    """What would help a request."""
+
+    action: str
+    sentence: str
+    said: Said
+    ask: AttachOptions | None
+    """What would be granted now; null: it is not a matter of asking otherwise."""
+
+
+class Explanation(TypedDict):
+    """Why a request waits, and what would help."""
+
+    reason: str
+    """An id: those of refusals, `turn` (others are before it), `notice` (room is being asked back)."""
+    sentence: str
+    said: Said
+    facts: dict[str, str]
+    """The numbers behind the sentence, by name."""
+    helps: list[Help]
+    """The best first."""
+    project: str
+    place: int
+    """In the queue; 0: it does not wait."""
+    eta_seconds: float | None
+    """Null: not known."""
+
+
+class QueuePlace(TypedDict):
+    """Where a request waits."""
+
+    place: int
+    """1 is next."""
+    reason: str
+    eta_seconds: float | None
+    """Null: not known."""
+    explanation: Explanation | None
+
+
+class KernelQueuePlace(QueuePlace):
+    """Where the request of a kernel waits."""
+
+    takes: bool
+    """Something else may be taken in its place; a cell asks for itself."""
