@@ -107,7 +107,7 @@ async def test_what_is_anothers_is_not_explained(stand):
 
 
 async def test_what_is_not_known_is_an_error_that_names_it(stand):
-    for about in ({"ask_id": "root\nnone"}, {"lease_id": "l-none"}):
+    for about in ({"request_id": "root\nnone"}, {"lease_id": "l-none"}):
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await explain(stand, **about)
         assert refused.value.code() is grpc.StatusCode.NOT_FOUND

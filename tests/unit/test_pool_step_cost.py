@@ -115,7 +115,7 @@ class FullPool:
 
 
 STEPS = {
-    "ask": FullPool.request,
+    "ask": FullPool.ask,
     "leave": FullPool.leave,
     "grant": FullPool.grant,
     "heartbeat": FullPool.heartbeat,

@@ -47,7 +47,7 @@ class AdminClient:
         return Meter(answer.address, answer.ticket, answer.seconds)
 
     async def explain_request(self, request_id: str) -> ExplainAnswer:
-        """Why a request waits; ``ask_id`` is that of its entry in the queue."""
+        """Why a request waits; ``request_id`` is that of its entry in the queue."""
         return await self._explain(pool_pb2.ExplainRequest(request_id=request_id))
 
     async def explain_lease(self, lease_id: str) -> ExplainAnswer:
