@@ -103,7 +103,7 @@ SHAPES = {
     "version": "version",
     "stats": "cancelled capacity_milli capacity_milli_ms ended free_milli from_unix granted held_mean_seconds "
     "held_milli leases milli_ms oldest_wait_seconds parked_sessions queued refused to_unix wait_longest_seconds "
-    "wait_p50_seconds wait_p99_seconds waiting_requests waiting_milli waiting_milli_ms",
+    "wait_p50_seconds wait_p99_seconds waiting_milli waiting_milli_ms waiting_requests",
     "report --from 1h": "by from_unix pool rows to_unix",
 }
 
