@@ -6,7 +6,15 @@ import globals from 'globals';
 import tseslint from 'typescript-eslint';
 
 export default defineConfig([
-  { ignores: ['**/lib/**', '**/*.js', '**/*.d.ts'] },
+  {
+    ignores: [
+      '**/lib/**',
+      '**/*.js',
+      '**/*.d.ts',
+      // Made by openapi-typescript.
+      'labextension/src/api/types.ts'
+    ]
+  },
   js.configs.recommended,
   tseslint.configs.recommended,
   { plugins: { jupyter: jupyterPlugin } },
@@ -41,6 +49,10 @@ export default defineConfig([
       curly: ['error', 'all'],
       eqeqeq: 'error'
     }
+  },
+  {
+    files: ['labextension/*.mjs'],
+    languageOptions: { globals: globals.node }
   },
   {
     files: ['ui-tests/galata/**/*.ts'],

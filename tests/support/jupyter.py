@@ -211,7 +211,7 @@ class JupyterInProcess:
         leaked = [lease for lease, held in self.pool.held.items() if held.state == "attached"]
         self.pool.reset()
         assert not leaked, "a share was leaked"
-        assert not wrong, "answers are not as described"
+        assert not wrong, f"answers that are not as described: {wrong[:3]}"
 
     def environment_of(self, kernel_id: str) -> dict[str, str]:
         """The environment that the kernel process really has."""
@@ -313,7 +313,7 @@ async def jupyter_in_process(
         await extension._start_jupyter_server_extension(app)
         try:
             yield JupyterInProcess(app, extension, behind, token, wrong)
-            assert not wrong, "answers are not as described"
+            assert not wrong, f"answers that are not as described: {wrong[:3]}"
         finally:
             await app.extension_manager.stop_all_extensions()
             await app.kernel_manager.shutdown_all()

@@ -56,23 +56,28 @@ def compared() -> Iterator[list[str]]:
     That is done in the handlers, so that answers to real kernels and pages count as well as those to tests.
     """
     wrong: list[str] = []
-    write, finished = GpupoolHandler.write, GpupoolHandler.on_finish
+    write, flush, finished = GpupoolHandler.write, GpupoolHandler.flush, GpupoolHandler.on_finish
 
     def keep(handler: Any, chunk: Any) -> None:
         raw = chunk if isinstance(chunk, bytes) else str(chunk).encode()
         handler.__dict__.setdefault("answered", bytearray()).extend(raw)
         write(handler, chunk)
 
+    def send(handler: Any, *arguments: Any, **named: Any) -> Any:
+        # With the first piece go the headers; what Jupyter sets when a stream ends is not sent.
+        handler.__dict__.setdefault("media", handler._headers.get("Content-Type", "").partition(";")[0])
+        return flush(handler, *arguments, **named)
+
     def compare(handler: Any) -> None:
         finished(handler)
-        media = handler._headers.get("Content-Type", "").partition(";")[0]
+        media = handler.__dict__.get("media", "")
         path = handler.request.path.partition("/gpupool")[2]
         body = bytes(handler.__dict__.get("answered", b""))
         error = wrong_answer(handler.request.method, path, handler.get_status(), media, body)
         if error is not None:
             wrong.append(error)
 
-    with mock.patch.multiple(GpupoolHandler, write=keep, on_finish=compare):
+    with mock.patch.multiple(GpupoolHandler, write=keep, flush=send, on_finish=compare):
         yield wrong
 
 
