@@ -163,13 +163,18 @@ export function aDevice(part: Partial<GpuPool.IDevice> = {}): GpuPool.IDevice {
 }
 
 export function aPool(part: Partial<GpuPool.IPool> = {}): GpuPool.IPool {
+  const devices = part.devices ?? [aDevice()];
+  const usable = devices.filter(device => device.healthy);
   return {
     ok: true,
     wrong_setting: null,
     user: 'ann',
-    devices: [aDevice()],
+    devices,
     queue: [],
-    totals: { milli: 1000, free_milli: 1000 },
+    totals: {
+      milli: 1000 * usable.length,
+      free_milli: usable.reduce((sum, device) => sum + device.free_milli, 0)
+    },
     ...part
   };
 }

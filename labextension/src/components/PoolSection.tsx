@@ -123,8 +123,5 @@ function summary(props: {
     return trans.__('as it was');
   }
   const total = pool.devices.filter(device => device.healthy).length;
-  const free =
-    pool.totals?.free_milli ??
-    pool.devices.reduce((sum, device) => sum + device.free_milli, 0);
-  return trans.__('%1 of %2 free', formatMilli(free), total);
+  return trans.__('%1 of %2 free', formatMilli(pool.totals.free_milli), total);
 }

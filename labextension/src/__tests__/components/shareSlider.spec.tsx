@@ -160,7 +160,7 @@ it('shows what is true again when it was refused', async () => {
 });
 
 it('goes as far as a device where nobody knows what is free', () => {
-  render(form({ device: 'elsewhere/0' }));
+  render(form({ device: 'elsewhere/0', devices: ['elsewhere/0'] }));
   screen.getByText('What is free is not known.');
   fireEvent.pointerDown(slider());
   slide(1000);
