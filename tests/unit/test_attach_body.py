@@ -72,7 +72,7 @@ def view(asked: GpuRequest | None) -> object:
         message.request.CopyFrom(convert.lease_request(LeaseRequest.of(asked), 0.0))
     told = explanation_view(convert.explanation(pb.Explanation(helps=[message])))
     assert told is not None
-    return told["helps"][0]["ask"]
+    return told["helps"][0]["request"]
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ class TestRoomIsMade:
         park(world, "k1", 400)
         world.request("k2", 1000, user="bob", wait=None)
         world.request("k3", 100, user="cat", wait=None)
-        assert "kept for an ask that waits longer" in world.answer("k3").explanation
+        assert "kept for a request that waits longer" in world.answer("k3").explanation
         world.settle()
         assert isinstance(world.answer("k2"), instructions.TellGranted)
 

@@ -160,7 +160,7 @@ def test_a_device_kept_for_an_earlier_request_is_passed_over():
     assert placed(view, Request("bob", 200))[0][0] == "n/1"
     decision = decide(pool(device("n/0"), reserved=("n/0",)), Request("bob", 200))
     assert decision.outcome is Outcome.QUEUE
-    assert "kept for an ask that waits longer" in decision.explanation
+    assert "kept for a request that waits longer" in decision.explanation
 
 
 class TestResumedSessions:

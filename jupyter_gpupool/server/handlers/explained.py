@@ -25,6 +25,6 @@ def explanation_view(explanation: types.Explanation | None) -> Explanation | Non
 
 
 def _help_view(item: types.Help) -> Help:
-    """``ask``: the attach request that would be granted now; None: it is not a matter of asking otherwise."""
+    """``request``: the attach request that would be granted now; None: it is not a matter of asking otherwise."""
     asked = None if item.request is None else body_of(item.request, short=True)
-    return {"action": item.action, "sentence": item.sentence, "said": said_view(item.said), "ask": asked}
+    return {"action": item.action, "sentence": item.sentence, "said": said_view(item.said), "request": asked}

@@ -14,7 +14,7 @@ class Help(TypedDict):
     action: str
     sentence: str
     said: Said
-    ask: AttachOptions | None
+    request: AttachOptions | None
     """What would be granted now; null: it is not a matter of asking otherwise."""
 
 

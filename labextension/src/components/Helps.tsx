@@ -25,31 +25,31 @@ export function Helps(props: {
       aria-label={trans.__('What would help %1', kernel.label)}
     >
       {helps.map(help => {
-        const ask = kernel.queue?.takes ? help.ask : null;
+        const request = kernel.queue?.takes ? help.request : null;
         const words = render(help.said);
         return (
           <li key={words} data-kind="help">
             <span>{words}</span>
-            {ask === null ? null : (
+            {request === null ? null : (
               <Button
                 tone="accept"
                 aria-label={trans.__(
                   '%1 for %2',
-                  takeText(ask, trans),
+                  takeText(request, trans),
                   kernel.label
                 )}
                 aria-disabled={pending}
                 onClick={() => {
                   if (!pending) {
                     void commands.execute(CommandIDs.take, {
-                      ...(ask as unknown as ReadonlyPartialJSONObject),
+                      ...(request as unknown as ReadonlyPartialJSONObject),
                       kernelId: kernel.kernel_id,
                       quiet: true
                     });
                   }
                 }}
               >
-                {takeText(ask, trans)}
+                {takeText(request, trans)}
               </Button>
             )}
           </li>

@@ -54,7 +54,7 @@ describe('the queue', () => {
           action: 'smaller',
           sentence: '0.5 would fit now',
           said: words('0.5 would fit now'),
-          ask: null
+          request: null
         }
       ],
       project: '',

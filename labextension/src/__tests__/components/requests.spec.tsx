@@ -72,13 +72,13 @@ const EXPLANATION: GpuPool.IExplanation = {
       action: 'smaller',
       sentence: SMALLER.text,
       said: SMALLER,
-      ask: { share: '0.3', nodes: 'one' }
+      request: { share: '0.3', nodes: 'one' }
     },
     {
       action: 'wait',
       sentence: 'About a minute.',
       said: words('About a minute.'),
-      ask: null
+      request: null
     }
   ],
   project: 'default',

@@ -315,7 +315,7 @@ def _give_up_at(step: Step, event: events.Requested) -> float | None:
 
 def _join_lease(step: Step, event: events.Requested, lease: LeaseRecord) -> None:
     if not lease.live:
-        said = say("lease-of-ask-ended", lease=param.text(lease.id), reason=param.text(lease.reason))
+        said = say("lease-of-request-ended", lease=param.text(lease.id), reason=param.text(lease.reason))
         step.do(TellRefused(event.user, event.key, "lease-ended", said))
         return
     reservation = lease.reservation or event.reservation
