@@ -68,6 +68,8 @@ class Cell:
     #: Its execution count, once it has ended; None: it has none.
     number: int | None = None
     interrupted: bool = False
+    #: What its last lines have said already.
+    notes: list[str] = field(default_factory=list)
 
 
 class Scopes:
@@ -127,7 +129,9 @@ class Scopes:
             reason = str(known)
         else:
             reason = device.why_unavailable(error) or (refused if refused not in str(error) else None)
-        if reason:
+        if any(ending.session_ended for ending in endings):
+            return  # its note says what that means; a refused call knows no more
+        if reason and reason not in cell.notes:
             _say(reason)
 
     def _cells(self) -> list[Cell]:
@@ -286,6 +290,8 @@ class Scopes:
         notes.extend(
             self._ended() if ending.session_ended else self.give_back(scope.scope_id, hold=scope.hold)
         )
+        notes = list(dict.fromkeys(notes))
+        cell.notes += notes
         if figures is None and not notes:
             # The runtime never came to life: the cell's error has said why.
             return ending

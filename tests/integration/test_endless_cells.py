@@ -146,8 +146,21 @@ def test_two_interrupts_of_a_call_end_the_session(stack: Stack, kernel: Kernel) 
     kernel.interrupt()
     ended = kernel.finish(cell, 20)
     assert (ended.status, "KeyboardInterrupt" in ended.text) == ("error", True)
+    # Once before the second interrupt, once after it.
+    assert ended.text.count("variables stay") == 2, ended.text[-900:]
     assert kernel.state()["session_id"] is None
     assert not computes_on(stack)
+
+
+def test_a_worker_that_dies_under_a_cell_is_said_once(stack: Stack, kernel: Kernel) -> None:
+    cell = kernel.start(
+        "%%gpu 0.2\nz = cuda.to_device(np.zeros(2)); forever[1, 1](z); print('o' + 'ver'); cuda.synchronize()"
+    )
+    kernel.await_text(cell, "over", 30)
+    for worker in stack.workers():
+        worker.kill()
+    ended = kernel.finish(cell, 60)
+    assert (ended.status, ended.text.count("is gone with what was in its memory")) == ("error", 1)
 
 
 def test_the_row_resets_what_a_cell_waits_for(stack: Stack, kernel: Kernel) -> None:

@@ -178,7 +178,10 @@ class TestInsideOneProject:
     def test_equals_wait_for_each_other(self) -> None:
         standings = Standings(self.tree, 2000, self.leases(), wants("A", 1))
         verdict = standings.may_take_from("A", 1000, ["training"], priority=50)
-        assert verdict.explanation == "lease training has priority 50, the request 50; only a lower one gives way"
+        assert (
+            verdict.explanation
+            == "lease training has priority 50, the request 50; only a lower one gives way"
+        )
 
     def test_the_lowest_priority_and_newest_goes_first(self) -> None:
         leases = [
