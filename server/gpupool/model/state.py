@@ -24,7 +24,7 @@ from gpupool.model.session_records import (
 from gpupool.model.state_index import StateIndex
 from gpupool.model.table import Table
 
-#: Who works with the state works with its records.
+#: Code that works with the state works with its records.
 __all__ = [
     "DEFAULT_PROJECT",
     "LEASE_STATES",

@@ -45,7 +45,7 @@ class _BadReportError(ValueError):
 
 
 class ReportsService(pool_pb2_grpc.ReportsServicer):
-    """Who is no administrator gets rows and lines of their own, and everybody's totals."""
+    """Users who are not administrators get their own rows and lines, and everybody's totals."""
 
     def __init__(self, pool: PoolShell) -> None:
         self._pool = pool

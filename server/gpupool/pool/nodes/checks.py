@@ -59,7 +59,7 @@ class NodeChecks:
                 task = asyncio.create_task(self._ask(name), name=f"checks of {name}")
                 self._asked[name] = _Asked(connection, now + REMEMBERED_SECONDS, task)
         tasks = [self._asked[name].answer for name in sorted(connections)]
-        # Who goes away does not end the question of those who still wait.
+        # A caller that goes away does not end the question of those that still wait.
         return list(await asyncio.gather(*(asyncio.shield(task) for task in tasks)))
 
     @staticmethod

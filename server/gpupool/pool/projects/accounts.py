@@ -111,7 +111,7 @@ def _book(step: Step, lease: LeaseRecord, milli: int, *, goes_on: bool) -> None:
     begins = now if window.begins is None else window.begins
     booked = record.window_milli_ms if record.window_from == begins else 0
     booked += _milli_ms(milli, max(begins, lease.granted_at), now)
-    # Who ends together with a window begins no other one.
+    # A lease that ends together with a window begins no other one.
     unused = begins == now and not others and not goes_on
     state.accounts[name] = replace(
         record, window_from=None if unused else begins, window_milli_ms=booked, as_of=now

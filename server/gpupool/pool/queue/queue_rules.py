@@ -120,7 +120,7 @@ def schedule(step: Step) -> None:
     if not step.state.requests and not notice_rules.any_for_requests(step):
         return
     for _ in range(_LOOKS):
-        # Who waits for room that is being made keeps it from everybody: when that comes to nothing, others may have it.
+        # A request that waits for room that is being made keeps it from others until that comes to nothing.
         look = look_at_all(step)
         if all(is_owed(request.decision) for request in _still_waiting(step, look.owed_before)):
             break

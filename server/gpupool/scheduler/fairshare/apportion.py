@@ -35,7 +35,7 @@ def apportion(amount: int, claims: Iterable[Claim]) -> dict[str, int]:
     # Ratios with these weights differ by at least 1 / (weight * weight): scaled by that they compare as whole numbers.
     scale = max(claim.weight for claim in waiting) ** 2
     given: dict[str, int] = {}
-    # Who wants less than its part, the least first, leaves the difference to the others: water finds its level.
+    # A user that wants less than its part, the least first, leaves the difference to the others: water finds its level.
     waiting.sort(key=lambda claim: claim.wants * scale // claim.weight)
     left, weights = amount, sum(claim.weight for claim in waiting)
     satisfied = 0
