@@ -357,7 +357,7 @@ class TestTimers:
 
     async def test_a_holder_that_goes_away_loses_the_lease(self):
         async with (
-            pool_server() as serving,
+            pool_server(timers_scale=0.05) as serving,
             Caller(f"unix:{serving.socket}") as caller,
             ScriptedNode(caller) as node,
         ):
@@ -370,7 +370,7 @@ class TestTimers:
 
     async def test_a_node_that_goes_silent_is_lost_and_dropped(self):
         async with (
-            pool_server() as serving,
+            pool_server(timers_scale=0.05) as serving,
             Caller(f"unix:{serving.socket}") as caller,
             ScriptedNode(caller) as node,
         ):

@@ -318,6 +318,8 @@ async def jupyter_in_process(
             await app.extension_manager.stop_all_extensions()
             await app.kernel_manager.shutdown_all()
             app.http_server.stop()
+            # Its database cannot be closed from another thread, where a later test's rubbish may be collected.
+            app.session_manager.close()
             app.kernel_manager.context.destroy(linger=0)
             ServerApp.clear_instance()
             KernelProvisionerFactory.clear_instance()
