@@ -69,7 +69,7 @@ $(STAMPS)/galata: ui-tests/galata/package.json ui-tests/galata/yarn.lock $(STAMP
 	cd ui-tests/galata && PATH="$(CURDIR)/$(BIN):$$PATH" $(CURDIR)/$(BIN)/jlpm install --immutable
 	@touch $@
 
-FRONTEND_SOURCES := $(shell find labextension -type f -not -path '*/node_modules/*' -not -path '*/lib/*' -not -name '*.tsbuildinfo' -not -path '*/api/request.ts' -not -path '*/api/reasons.ts' -not -path '*/api/types.ts' 2>/dev/null) tsconfig.json package.json $(wildcard server/gpupool/request/*.py jupyter_gpupool/server/rest/*.py) server/gpupool/client/session/record.py server/gpupool/sentences/reasons.py server/gpupool/sentences/typescript.py server/gpupool/shares.py
+FRONTEND_SOURCES := $(shell find labextension -type f -not -path '*/node_modules/*' -not -path '*/lib/*' -not -name '*.tsbuildinfo' -not -path '*/api/request.ts' -not -path '*/api/reasons.ts' -not -path '*/api/types.ts' 2>/dev/null) tsconfig.json package.json $(wildcard server/gpupool/request/*.py jupyter_gpupool/server/rest/*.py) server/gpupool/client/session/record.py server/gpupool/sentences/reasons.py server/gpupool/sentences/typescript.py server/gpupool/generated.py server/gpupool/shares.py
 $(STAMPS)/frontend: $(STAMPS)/node $(FRONTEND_SOURCES)
 	$(call say,Front end)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm build:prod

@@ -129,9 +129,9 @@ class Scopes:
             reason = str(known)
         else:
             reason = device.why_unavailable(error) or (refused if refused not in str(error) else None)
-        if any(ending.session_ended for ending in endings):
-            return  # its note says what that means; a refused call knows no more
-        if reason and reason not in cell.notes:
+        # Where the session was ended, its note says what that means, and a refused call knows no more.
+        ended = any(ending.session_ended for ending in endings)
+        if reason and not ended and reason not in cell.notes:
             _say(reason)
 
     def _cells(self) -> list[Cell]:

@@ -110,7 +110,7 @@ ROOMS: Mapping[str, str] = {
     "jupyter_gpupool.server.events": "jupyter_gpupool.server.session",
     "jupyter_gpupool.server.kernels": "gpupool.client jupyter_gpupool.kernel",
     "jupyter_gpupool.server.watching": "gpupool.client gpupool.client.session jupyter_gpupool.server.session",
-    "jupyter_gpupool.server.rest": "gpupool.client.session gpupool.request gpupool.sentences",
+    "jupyter_gpupool.server.rest": "gpupool gpupool.client.session gpupool.request gpupool.sentences",
     "jupyter_gpupool.server.handlers": (
         "gpupool gpupool.client gpupool.client.session gpupool.request gpupool.sentences jupyter_gpupool.kernel"
         " jupyter_gpupool.server.pool jupyter_gpupool.server.rest jupyter_gpupool.server.session jupyter_gpupool.server.watching"

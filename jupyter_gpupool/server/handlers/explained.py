@@ -14,7 +14,6 @@ def explanation_view(explanation: types.Explanation | None) -> Explanation | Non
         return None
     return {
         "reason": explanation.reason,
-        "sentence": explanation.sentence,
         "facts": dict(explanation.facts),
         "helps": [_help_view(item) for item in explanation.helps],
         "project": explanation.project,
@@ -27,4 +26,4 @@ def explanation_view(explanation: types.Explanation | None) -> Explanation | Non
 def _help_view(item: types.Help) -> Help:
     """``request``: the attach request that would be granted now; None: it is not a matter of asking otherwise."""
     asked = None if item.request is None else body_of(item.request, short=True)
-    return {"action": item.action, "sentence": item.sentence, "said": said_view(item.said), "request": asked}
+    return {"action": item.action, "said": said_view(item.said), "request": asked}

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, Literal
 
+from gpupool.generated import write_changed
 from gpupool.request.forms import schema
 from gpupool.request.gpu_request import GpuRequest
 from gpupool.request.option import Place
@@ -201,11 +202,7 @@ def _query_parameter(query: Query) -> Json:
 
 def write(path: Path = FILE) -> bool:
     """Whether the file had to be written."""
-    text = json.dumps(document(), indent=2, ensure_ascii=False) + "\n"
-    if path.is_file() and path.read_text(encoding="utf-8") == text:
-        return False
-    path.write_text(text, encoding="utf-8")
-    return True
+    return write_changed(path, json.dumps(document(), indent=2, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

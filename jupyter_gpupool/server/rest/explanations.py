@@ -12,7 +12,6 @@ class Help(TypedDict):
     """What would help a request."""
 
     action: str
-    sentence: str
     said: Said
     request: AttachOptions | None
     """What would be granted now; null: it is not a matter of asking otherwise."""
@@ -23,7 +22,6 @@ class Explanation(TypedDict):
 
     reason: str
     """An id: those of refusals, `turn` (others are before it), `notice` (room is being asked back)."""
-    sentence: str
     said: Said
     facts: dict[str, str]
     """The numbers behind the sentence, by name."""

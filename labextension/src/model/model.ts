@@ -269,7 +269,7 @@ export class GpuPoolModel implements IGpuPool {
     try {
       learn(await this._api.catalogue());
     } catch {
-      // An older server has none; that it does not answer is said by the poll.
+      // The poll says so when the server does not answer, and asks again.
     }
   }
 

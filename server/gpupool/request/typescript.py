@@ -10,6 +10,7 @@ import json
 import sys
 from pathlib import Path
 
+from gpupool.generated import write_changed
 from gpupool.request.forms import schema
 from gpupool.request.gpu_request import GpuRequest
 from gpupool.request.option import Place
@@ -31,11 +32,7 @@ def typescript(record: type[GpuRequest] = GpuRequest) -> str:
 
 def write(path: Path, record: type[GpuRequest] = GpuRequest) -> bool:
     """Whether the file had to be written."""
-    text = typescript(record)
-    if path.is_file() and path.read_text(encoding="utf-8") == text:
-        return False
-    path.write_text(text, encoding="utf-8")
-    return True
+    return write_changed(path, typescript(record))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from gpupool.generated import write_changed
 from gpupool.sentences.reasons import REASONS
 
 _HEAD = "// Made from server/gpupool/sentences/reasons.py by `jlpm generate`: change it there, not here."
@@ -31,11 +32,7 @@ def typescript(reasons: Sequence[str] = REASONS) -> str:
 
 def write(path: Path, reasons: Sequence[str] = REASONS) -> bool:
     """Whether the file had to be written."""
-    text = typescript(reasons)
-    if path.is_file() and path.read_text(encoding="utf-8") == text:
-        return False
-    path.write_text(text, encoding="utf-8")
-    return True
+    return write_changed(path, typescript(reasons))
 
 
 if __name__ == "__main__":

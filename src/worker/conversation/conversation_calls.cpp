@@ -182,9 +182,12 @@ void Conversation::begin_wait(const wire::FrameHeader& header, const ReplyKeepin
       std::erase_if(waiting_calls_, [](const auto& one) { return one.expired(); });
       waiting_calls_.push_back(call);
     }
+    // Looked at after the call is known: what is stopped from now on refuses it, too. No lane is kept for it.
     // The other calls need a lease, and do not come this far without one.
-    if (wire::only_waits(static_cast<wire::Control>(header.message)) && stopped_without_lease())
+    if (wire::only_waits(static_cast<wire::Control>(header.message)) && stopped_without_lease()) {
       refuse(*call);
+      return;
+    }
     session_->in_use.add(call->wait.uses);
     std::function<void()> task = [this, call] {
       api_.cuCtxSetCurrent_(call->wait.context);

@@ -46,13 +46,11 @@ describe('the queue', () => {
   it('says what would help an own request that was made elsewhere', () => {
     const explanation = {
       reason: 'full',
-      sentence: '0.8 is asked for.',
       said: words('0.8 is asked for.'),
       facts: {},
       helps: [
         {
           action: 'smaller',
-          sentence: '0.5 would fit now',
           said: words('0.5 would fit now'),
           request: null
         }

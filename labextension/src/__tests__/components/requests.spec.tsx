@@ -64,19 +64,16 @@ const SMALLER = {
 
 const EXPLANATION: GpuPool.IExplanation = {
   reason: 'full',
-  sentence: '0.5 is asked for, 0.3 is free.',
   said: words('0.5 is asked for, 0.3 is free.'),
   facts: { asked_milli: '500', free_milli: '300' },
   helps: [
     {
       action: 'smaller',
-      sentence: SMALLER.text,
       said: SMALLER,
       request: { share: '0.3', nodes: 'one' }
     },
     {
       action: 'wait',
-      sentence: 'About a minute.',
       said: words('About a minute.'),
       request: null
     }
