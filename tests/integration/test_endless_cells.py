@@ -160,7 +160,9 @@ def test_a_worker_that_dies_under_a_cell_is_said_once(stack: Stack, kernel: Kern
     for worker in stack.workers():
         worker.kill()
     ended = kernel.finish(cell, 60)
-    assert (ended.status, ended.text.count("is gone with what was in its memory")) == ("error", 1)
+    assert (ended.status, ended.text.count("is gone with what was in its memory")) == ("error", 1), (
+        ended.text[-900:]
+    )
 
 
 def test_the_row_resets_what_a_cell_waits_for(stack: Stack, kernel: Kernel) -> None:
