@@ -53,6 +53,7 @@ GPUPOOL_EXPORT int gpupool_attach(void) {
 /// Finishes posted work. 0, or the CUresult of what failed; deferred errors surface here.
 GPUPOOL_EXPORT int gpupool_drain(int timeout_ms) {
   return guarded([&] {
+    const CallerTellsRefusals drained;
     // The session may rest from now on: what the program has freed is not to be kept, moved and brought back.
     if (runtime().connected()) static_cast<void>(device_memory().trim_all());
     return runtime().drain(timeout_ms);

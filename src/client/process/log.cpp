@@ -22,6 +22,7 @@ Log& shared_log() {
 }
 
 thread_local std::string last;
+thread_local bool caller_tells_refusals = false;
 // The main thread's.
 std::string kept_refusal, taken_refusal;
 
@@ -59,7 +60,15 @@ void log_debug(std::string_view text) {
   if (wish != nullptr && std::string_view(wish) == "1") log_line(text);
 }
 
+CallerTellsRefusals::CallerTellsRefusals() {
+  caller_tells_refusals = true;
+}
+CallerTellsRefusals::~CallerTellsRefusals() {
+  caller_tells_refusals = false;
+}
+
 void tell_refusal(std::string_view text) {
+  if (caller_tells_refusals) return;
   if (tells_refusals_itself()) {
     kept_refusal = text;
   } else {

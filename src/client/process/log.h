@@ -18,6 +18,15 @@ void log_to(const std::string& path);
 /// Why a call was refused: one line. Where this process says by GPUPOOL_REFUSALS_TOLD_BY that it tells its
 /// user itself, the main thread's last one is kept for it instead.
 void tell_refusal(std::string_view text);
+/// While one lives, refusals of this thread's calls are told by the caller alone, who reads
+/// gpupool_last_message().
+class CallerTellsRefusals {
+ public:
+  CallerTellsRefusals();
+  ~CallerTellsRefusals();
+  CallerTellsRefusals(const CallerTellsRefusals&) = delete;
+  CallerTellsRefusals& operator=(const CallerTellsRefusals&) = delete;
+};
 /// The one that is kept, once; empty: none. Main thread only.
 const char* take_refusal();
 
