@@ -17,6 +17,7 @@
 #include "softgpu/driver/stream/launch_help.h"
 #include "softgpu/exec/program/engine.h"
 #include "softgpu/exec/run/helper_threads.h"
+#include "softgpu/libraries/execute.h"
 
 namespace softgpu::driver {
 namespace {
@@ -97,6 +98,12 @@ void execute(const KernelLaunch& what) {
   services.print = [&context](std::string_view text) { context.print(text); };
   services.heap_allocate = [&context](std::size_t size) { return context.heap_allocate(size); };
   services.set_conditional = set_conditional;
+  const softgpu::libraries::Memory operands([](std::uint64_t address, std::size_t size) {
+    return AllocationTable::of_process().covers(address, size);
+  });
+  services.operation = [&operands](const softgpu::OperationPart& part) {
+    return softgpu::libraries::execute(part, operands);
+  };
   services.heap_free = [&context](std::uint64_t address) { return context.heap_free(address); };
   const RunningKernels::Run running(what.function->info().name);
   const softgpu::LaunchResult result = executor().run(launch, memory_of(context), services);

@@ -130,6 +130,20 @@ struct MemoryMap {
 
 struct TextureView;
 
+// A part of an operation of a math library: what the built-in function gpupool_operation does for the block
+// that calls it. `name` and `parameters` are the kernel's; a block does every `blocks`-th part, from its own
+// number on.
+struct OperationPart {
+  std::string_view name;
+  std::span<const std::byte> parameters;
+  uint64_t block = 0, blocks = 1;
+};
+enum class Fault : int;
+struct OperationEnd {
+  Fault fault{};       // Fault::none
+  std::string detail;  // what is wrong, if anything is
+};
+
 // Where the device heap (in-kernel malloc/free), printf and texture handles go. Callbacks are called from
 // several threads at once. Any may be empty: malloc then returns 0, printf output is dropped.
 struct DeviceServices {
@@ -139,6 +153,8 @@ struct DeviceServices {
   // Sets the value that a conditional node of a graph decides by; false for no such handle.
   std::function<bool(uint64_t handle, uint32_t value)> set_conditional;
   std::function<std::shared_ptr<const TextureView>(uint64_t handle, bool surface)> texture;
+  // Does a part of an operation of a math library; throws nothing.
+  std::function<OperationEnd(const OperationPart& part)> operation;
 };
 
 struct Launch {
@@ -153,7 +169,7 @@ struct Launch {
   std::chrono::milliseconds time_limit{0};    // then the launch ends with Fault::timeout; 0: none
 };
 
-enum class Fault {
+enum class Fault : int {
   none,
   illegal_address,
   misaligned_address,

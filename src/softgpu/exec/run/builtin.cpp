@@ -118,6 +118,31 @@ void run_free(Warp& warp, const Instruction& in, const CallSite& site) {
   });
 }
 
+// gpupool_operation(): the kernel is an operation of a math library, which native code does. One thread of a
+// block calls it.
+void run_operation(Warp& warp, const Instruction& in, const CallSite&) {
+  const Block& block = *warp.block;
+  const LaunchState& launch = block.launch;
+  const Dim3 grid = launch.request->grid;
+  bool failed;
+  {
+    OperationEnd end{Fault::illegal_instruction, "this driver has no operations"};
+    if (launch.services->operation) {
+      const uint64_t linear =
+          block.index.x + uint64_t{grid.x} * (block.index.y + uint64_t{grid.y} * block.index.z);
+      end = launch.services->operation({launch.info->name,
+                                        launch.request->parameters.first(launch.info->parameter_bytes),
+                                        linear, launch.blocks});
+    }
+    failed = end.fault != Fault::none;
+    if (failed) {
+      record_fault(warp, &in, end.fault, end.detail, false, 0,
+                   static_cast<uint32_t>(std::countr_zero(warp.mask)));
+    }
+  }
+  if (failed) siglongjmp(*fault_guard().escape, 1);
+}
+
 // cudaGraphSetConditional(handle, value)
 void run_set_conditional(Warp& warp, const Instruction& in, const CallSite& site) {
   const DeviceServices& services = *warp.block->launch.services;
@@ -193,6 +218,7 @@ std::span<const Builtin> builtins() {
       {"__assertfail", 5, false, run_assert},
       {"malloc", 1, false, run_malloc},
       {"free", 1, false, run_free},
+      {"gpupool_operation", 0, false, run_operation},
       {"cudaGraphSetConditional", 2, false, run_set_conditional},
       {"cudaCGGetIntrinsicHandle", 1, true, run_grid_handle},
       {"cudaCGSynchronize", 2, true, run_grid_synchronize},

@@ -1,0 +1,163 @@
+// Handles: made, ended, set and asked. No message.
+#include "libraries/cublas/handle.h"
+
+#include <cstring>
+
+#include "libraries/shared/launch.h"
+
+using namespace gpupool::cublas;
+
+namespace {
+
+/// Sets or reads one field of a handle.
+template <class F>
+int with_handle(void* handle, F f) {
+  Handle* const found = find(handle);
+  return found == nullptr ? not_initialized : static_cast<int>(f(*found));
+}
+
+template <class T>
+int read(void* handle, T* into, T Handle::* field) {
+  return with_handle(handle, [&](Handle& found) {
+    if (into == nullptr) return invalid_value;
+    *into = found.*field;
+    return success;
+  });
+}
+
+template <class T>
+int write(void* handle, T value, T Handle::* field, bool valid = true) {
+  return with_handle(handle, [&](Handle& found) {
+    if (!valid) return invalid_value;
+    found.*field = value;
+    return success;
+  });
+}
+
+const char* name_of(int status) {
+  switch (status) {
+    case success:
+      return "CUBLAS_STATUS_SUCCESS";
+    case not_initialized:
+      return "CUBLAS_STATUS_NOT_INITIALIZED";
+    case alloc_failed:
+      return "CUBLAS_STATUS_ALLOC_FAILED";
+    case invalid_value:
+      return "CUBLAS_STATUS_INVALID_VALUE";
+    case arch_mismatch:
+      return "CUBLAS_STATUS_ARCH_MISMATCH";
+    case mapping_error:
+      return "CUBLAS_STATUS_MAPPING_ERROR";
+    case execution_failed:
+      return "CUBLAS_STATUS_EXECUTION_FAILED";
+    case internal_error:
+      return "CUBLAS_STATUS_INTERNAL_ERROR";
+    case not_supported:
+      return "CUBLAS_STATUS_NOT_SUPPORTED";
+    case license_error:
+      return "CUBLAS_STATUS_LICENSE_ERROR";
+    default:
+      return "an unknown cuBLAS status";
+  }
+}
+
+/// The version that this library's headers have: the major one is that of CUDA.
+constexpr int version_parts[] = {GPUPOOL_CUDA_MAJOR, 0, 0};
+
+}  // namespace
+
+GPUPOOL_LIBRARY_EXPORT int cublasCreate_v2(void** handle) {
+  return guarded([&] {
+    if (handle == nullptr) return invalid_value;
+    *handle = nullptr;
+    if (const Status bad = status_of(gpupool::libraries::prepare()); bad != success) return bad;
+    *handle = new Handle;
+    return success;
+  });
+}
+
+GPUPOOL_LIBRARY_EXPORT int cublasDestroy_v2(void* handle) {
+  return with_handle(handle, [](Handle& found) {
+    found.alive = 0;
+    delete &found;
+    return success;
+  });
+}
+
+GPUPOOL_LIBRARY_EXPORT int cublasSetStream_v2(void* handle, CUstream stream) {
+  return with_handle(handle, [&](Handle& found) {
+    found.stream = stream;
+    // As documented: another stream takes the program's workspace away.
+    found.workspace = nullptr;
+    found.workspace_bytes = 0;
+    return success;
+  });
+}
+GPUPOOL_LIBRARY_EXPORT int cublasGetStream_v2(void* handle, CUstream* stream) {
+  return read(handle, stream, &Handle::stream);
+}
+GPUPOOL_LIBRARY_EXPORT int cublasSetPointerMode_v2(void* handle, int mode) {
+  return write(handle, mode, &Handle::pointer_mode, mode == host || mode == device);
+}
+GPUPOOL_LIBRARY_EXPORT int cublasGetPointerMode_v2(void* handle, int* mode) {
+  return read(handle, mode, &Handle::pointer_mode);
+}
+GPUPOOL_LIBRARY_EXPORT int cublasSetAtomicsMode(void* handle, int mode) {
+  return write(handle, mode, &Handle::atomics_mode, mode == 0 || mode == 1);
+}
+GPUPOOL_LIBRARY_EXPORT int cublasGetAtomicsMode(void* handle, int* mode) {
+  return read(handle, mode, &Handle::atomics_mode);
+}
+GPUPOOL_LIBRARY_EXPORT int cublasSetMathMode(void* handle, int mode) {
+  return write(handle, mode, &Handle::math_mode, mode >= 0);
+}
+GPUPOOL_LIBRARY_EXPORT int cublasGetMathMode(void* handle, int* mode) {
+  return read(handle, mode, &Handle::math_mode);
+}
+GPUPOOL_LIBRARY_EXPORT int cublasSetSmCountTarget(void* handle, int count) {
+  return write(handle, count, &Handle::multiprocessors, count >= 0);
+}
+GPUPOOL_LIBRARY_EXPORT int cublasGetSmCountTarget(void* handle, int* count) {
+  return read(handle, count, &Handle::multiprocessors);
+}
+GPUPOOL_LIBRARY_EXPORT int cublasSetWorkspace_v2(void* handle, void* workspace, std::size_t bytes) {
+  return with_handle(handle, [&](Handle& found) {
+    if (workspace == nullptr && bytes != 0) return invalid_value;
+    found.workspace = workspace;
+    found.workspace_bytes = bytes;
+    return success;
+  });
+}
+
+GPUPOOL_LIBRARY_EXPORT int cublasGetVersion_v2(void* handle, int* version) {
+  return with_handle(handle, [&](Handle&) {
+    if (version == nullptr) return invalid_value;
+    *version = version_parts[0] * 10000 + version_parts[1] * 100 + version_parts[2];
+    return success;
+  });
+}
+GPUPOOL_LIBRARY_EXPORT int cublasGetProperty(int property, int* value) {
+  if (value == nullptr || property < 0 || property > 2) return invalid_value;
+  *value = version_parts[property];
+  return success;
+}
+GPUPOOL_LIBRARY_EXPORT std::size_t cublasGetCudartVersion() {
+  return GPUPOOL_CUDA_MAJOR * 1000;
+}
+GPUPOOL_LIBRARY_EXPORT const char* cublasGetStatusName(int status) {
+  return name_of(status);
+}
+GPUPOOL_LIBRARY_EXPORT const char* cublasGetStatusString(int status) {
+  return name_of(status);
+}
+GPUPOOL_LIBRARY_EXPORT int cublasLoggerConfigure(int, int, int, const char*) {
+  return success;
+}
+GPUPOOL_LIBRARY_EXPORT int cublasSetLoggerCallback(void (*)(const char*)) {
+  return success;
+}
+GPUPOOL_LIBRARY_EXPORT int cublasGetLoggerCallback(void (**callback)(const char*)) {
+  if (callback == nullptr) return invalid_value;
+  *callback = nullptr;
+  return success;
+}

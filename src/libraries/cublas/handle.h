@@ -1,0 +1,47 @@
+// What a cublasHandle_t is: state of this process, never a message.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "libraries/cublas/status.h"
+#include "libraries/operations/gemm.h"
+
+namespace gpupool::cublas {
+
+enum PointerMode : int { host = 0, device = 1 };
+
+struct Handle {
+  static constexpr std::uint32_t mark = 0x63626c73;
+
+  std::uint32_t alive = mark;
+  CUstream stream = nullptr;
+  int pointer_mode = host;
+  int atomics_mode = 0;
+  int math_mode = 0;
+  int multiprocessors = 0;  // that a call may use; 0: all
+  // The program's workspace: operations need none so far.
+  void* workspace = nullptr;
+  std::size_t workspace_bytes = 0;
+};
+
+/// The handle, or null: then the call answers NOT_INITIALIZED, as for one that was destroyed.
+inline Handle* find(void* handle) {
+  auto* const found = static_cast<Handle*>(handle);
+  return found != nullptr && found->alive == Handle::mark ? found : nullptr;
+}
+
+/// A factor as the call was given it: its bytes, or its address where scalars are in device memory.
+inline operations::Scalar scalar(const Handle& handle, const void* value, std::size_t bytes) {
+  operations::Scalar made;
+  if (handle.pointer_mode == device) {
+    made.words[0] = reinterpret_cast<std::uintptr_t>(value);
+  } else {
+    __builtin_memcpy(made.words, value, bytes);
+  }
+  return made;
+}
+
+}  // namespace gpupool::cublas

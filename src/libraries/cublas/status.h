@@ -1,0 +1,45 @@
+// cublasStatus_t, and what the driver's results are in it (cublas_api.h).
+#pragma once
+
+#include <cuda.h>
+
+#include "libraries/shared/export.h"
+
+namespace gpupool::cublas {
+
+enum Status : int {
+  success = 0,
+  not_initialized = 1,
+  alloc_failed = 3,
+  invalid_value = 7,
+  arch_mismatch = 8,
+  mapping_error = 11,
+  execution_failed = 13,
+  internal_error = 14,
+  not_supported = 15,
+  license_error = 16,
+};
+
+inline Status status_of(CUresult result) {
+  switch (result) {
+    case CUDA_SUCCESS:
+      return success;
+    case CUDA_ERROR_OUT_OF_MEMORY:
+      return alloc_failed;
+    case CUDA_ERROR_NOT_SUPPORTED:
+      return not_supported;
+    case CUDA_ERROR_NO_DEVICE:
+    case CUDA_ERROR_NOT_INITIALIZED:
+    case CUDA_ERROR_DEVICE_UNAVAILABLE:
+      return not_initialized;
+    default:
+      return execution_failed;
+  }
+}
+
+template <class Body>
+int guarded(Body&& body) noexcept {
+  return libraries::guarded<int>(alloc_failed, internal_error, [&]() -> int { return body(); });
+}
+
+}  // namespace gpupool::cublas

@@ -1,0 +1,14 @@
+// The list of operations: the only one.
+#pragma once
+
+#include "libraries/operations/gemm.h"
+#include "libraries/operations/operation.h"
+
+namespace gpupool::operations {
+
+template <Operation... O>
+struct All {};
+
+inline constexpr All<Gemm> all_operations{};
+
+}  // namespace gpupool::operations

@@ -1,0 +1,50 @@
+// Types of elements, under the numbers of cudaDataType (library_types.h): the ABI of every math library.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gpupool::operations {
+
+enum class Element : std::uint8_t {
+  f32 = 0,
+  f64 = 1,
+  f16 = 2,
+  i8 = 3,
+  c32 = 4,  // complex of two f32
+  c64 = 5,
+  u8 = 8,
+  i32 = 10,
+  bf16 = 14,
+  f8_e4m3 = 28,
+  f8_e5m2 = 29,
+};
+
+/// 0: not a type that operations know.
+constexpr std::size_t bytes_of(Element type) {
+  switch (type) {
+    case Element::i8:
+    case Element::u8:
+    case Element::f8_e4m3:
+    case Element::f8_e5m2:
+      return 1;
+    case Element::f16:
+    case Element::bf16:
+      return 2;
+    case Element::f32:
+    case Element::i32:
+      return 4;
+    case Element::f64:
+    case Element::c32:
+      return 8;
+    case Element::c64:
+      return 16;
+  }
+  return 0;
+}
+
+constexpr bool is_complex(Element type) {
+  return type == Element::c32 || type == Element::c64;
+}
+
+}  // namespace gpupool::operations

@@ -1,0 +1,65 @@
+// Matrix products: every GEMM of cuBLAS and cublasLtMatmul.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "libraries/operations/element.h"
+
+namespace gpupool::operations {
+
+/// The numbers of cublasOperation_t.
+enum class Transpose : std::uint8_t { none = 0, transpose = 1, conjugate = 2 };
+
+/// The bits of cublasLtEpilogue_t that say what is done with a product before it is stored.
+enum Epilogue : std::uint32_t { epilogue_none = 1, epilogue_relu = 2, epilogue_bias = 4, epilogue_gelu = 32 };
+
+/// A matrix in column order, or (`by_row`) in row order. Batches are `stride` elements apart, or (`pointers`)
+/// `address` is that of an array of addresses in device memory.
+struct Matrix {
+  std::uint64_t address = 0;
+  std::int64_t leading = 0, stride = 0;  // elements
+  Element type = Element::f32;
+  bool by_row = false, pointers = false;
+  std::uint8_t reserved[5] = {};
+};
+
+/// A factor: its bytes, or its address in device memory.
+struct Scalar {
+  std::uint64_t words[2] = {};
+};
+
+/// D = epilogue(alpha · op(A) · op(B) + beta · C), m × n, with k terms.
+struct Gemm {
+  static constexpr const char* name = "cublas_gemm";
+  Matrix a, b, c, d;
+  std::int64_t m = 0, n = 0, k = 0, batch = 1;
+  Transpose transpose_a = Transpose::none, transpose_b = Transpose::none;
+  Element scalar = Element::f32;  // of alpha and beta
+  Element sum = Element::f32;     // what products are added up in
+  bool scalars_on_device = false;
+  bool alpha_per_row = false;  // alpha is the address of m factors in device memory
+  std::uint8_t reserved[2] = {};
+  Scalar alpha, beta;
+  std::uint32_t epilogue = epilogue_none;
+  Element bias_type = Element::f32;
+  std::uint8_t reserved2[3] = {};
+  std::uint64_t bias = 0;  // m elements
+  std::int64_t bias_stride = 0;
+  /// Addresses of f32 factors of narrow types in device memory; 0: none.
+  std::uint64_t scale_a = 0, scale_b = 0, scale_c = 0, scale_d = 0;
+
+  /// Rows and columns of D that one part computes: by the shape alone, so that results are the same
+  /// everywhere.
+  [[nodiscard]] std::int64_t tile() const {
+    const auto area = static_cast<double>(m) * static_cast<double>(n);
+    return area >= 1 << 20 ? 512 : area >= 1 << 18 ? 256 : 128;
+  }
+  [[nodiscard]] std::int64_t tiles_m() const { return (m + tile() - 1) / tile(); }
+  [[nodiscard]] std::int64_t tiles_n() const { return (n + tile() - 1) / tile(); }
+  [[nodiscard]] std::uint64_t parts() const {
+    return static_cast<std::uint64_t>(std::max<std::int64_t>(tiles_m() * tiles_n() * batch, 1));
+  }
+};
+
+}  // namespace gpupool::operations

@@ -1,0 +1,62 @@
+#include "libraries/shared/driver.h"
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+namespace gpupool::libraries {
+namespace {
+
+unsigned only_session() {
+  return 0;
+}
+
+/// Never freed: threads may call the driver until the process is gone. Null: none, or it lacks a function.
+const Driver* open_driver() {
+  void* const library = dlopen("libcuda.so.1", RTLD_NOW);
+  if (library == nullptr) return nullptr;
+  auto driver = std::make_unique<Driver>();
+#define GPUPOOL_LIBRARY_FIND(name)                                                \
+  driver->name = reinterpret_cast<decltype(driver->name)>(dlsym(library, #name)); \
+  if (driver->name == nullptr) return nullptr;
+  GPUPOOL_LIBRARY_DRIVER(GPUPOOL_LIBRARY_FIND)
+#undef GPUPOOL_LIBRARY_FIND
+  void* const sessions = dlsym(library, "gpupool_session_generation");
+  driver->session = sessions != nullptr ? reinterpret_cast<unsigned (*)()>(sessions) : &only_session;
+  return driver.release();
+}
+
+std::atomic<const Driver*> ready{nullptr};
+std::mutex opening;
+
+CUresult load(const Driver*& driver) {
+  driver = ready.load(std::memory_order_acquire);
+  if (driver != nullptr) return CUDA_SUCCESS;
+  // A failure is not remembered: a GPU may be attached later.
+  const std::lock_guard lock(opening);
+  static const Driver* opened = nullptr;
+  if (opened == nullptr) opened = open_driver();
+  if (opened == nullptr) return CUDA_ERROR_NO_DEVICE;
+  if (const CUresult bad = opened->cuInit(0); bad != CUDA_SUCCESS) return bad;
+  ready.store(opened, std::memory_order_release);
+  driver = opened;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult enter(const Driver*& driver) {
+  if (const CUresult bad = load(driver); bad != CUDA_SUCCESS) return bad;
+  CUcontext context = nullptr;
+  if (const CUresult bad = driver->cuCtxGetCurrent(&context); bad != CUDA_SUCCESS) return bad;
+  if (context != nullptr) return CUDA_SUCCESS;
+  CUdevice device = 0;
+  if (const CUresult bad = driver->cuDeviceGet(&device, 0); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = driver->cuDevicePrimaryCtxRetain(&context, device); bad != CUDA_SUCCESS)
+    return bad;
+  return driver->cuCtxSetCurrent(context);
+}
+
+}  // namespace gpupool::libraries

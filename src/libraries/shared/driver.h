@@ -1,0 +1,28 @@
+// The driver below a math library: whatever libcuda.so.1 the process has, and only its public functions.
+#pragma once
+
+#include <cuda.h>
+
+namespace gpupool::libraries {
+
+#define GPUPOOL_LIBRARY_DRIVER(X)                                                                       \
+  X(cuInit)                                                                                             \
+  X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuDeviceGet) X(cuDevicePrimaryCtxRetain) X(cuLibraryLoadData) \
+      X(cuLibraryGetKernel) X(cuLaunchKernel) X(cuMemAlloc_v2) X(cuMemFree_v2) X(cuMemcpyDtoHAsync_v2)  \
+          X(cuMemcpyHtoDAsync_v2) X(cuMemcpyDtoDAsync_v2) X(cuStreamSynchronize) X(cuStreamIsCapturing) \
+              X(cuDeviceGetAttribute) X(cuGetErrorName)
+
+struct Driver {
+#define GPUPOOL_LIBRARY_MEMBER(name) decltype(&::name) name;
+  GPUPOOL_LIBRARY_DRIVER(GPUPOOL_LIBRARY_MEMBER)
+#undef GPUPOOL_LIBRARY_MEMBER
+  /// Another number once the driver has lost all that it held, as the client runtime does when another GPU
+  /// session follows one that ended; always 0 with other drivers.
+  unsigned (*session)();
+};
+
+/// Loaded and initialised, with a context current to this thread (the first device's primary one where there
+/// was none). CUDA_SUCCESS, or why there is no driver.
+CUresult enter(const Driver*& driver);
+
+}  // namespace gpupool::libraries

@@ -1,0 +1,273 @@
+// Matrix products. A part is a tile of D: it is computed in the type of the sum, then finished and stored.
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include "libraries/operations/gemm.h"
+#include "softgpu/libraries/blas.h"
+#include "softgpu/libraries/elements.h"
+#include "softgpu/libraries/operations.h"
+
+namespace softgpu::libraries {
+namespace {
+
+using gpupool::operations::bytes_of;
+using gpupool::operations::Gemm;
+using gpupool::operations::is_complex;
+using gpupool::operations::Matrix;
+using gpupool::operations::Scalar;
+using gpupool::operations::Transpose;
+
+/// A tile: rows [i, i + m) and columns [j, j + n) of D of one batch.
+struct Tile {
+  std::int64_t i, j, m, n, batch;
+};
+
+Tile tile_of(const Gemm& op, std::uint64_t part) {
+  const auto tiles_m = static_cast<std::uint64_t>(op.tiles_m()),
+             tiles_n = static_cast<std::uint64_t>(op.tiles_n());
+  Tile tile{};
+  tile.i = static_cast<std::int64_t>(part % tiles_m) * op.tile();
+  tile.j = static_cast<std::int64_t>(part / tiles_m % tiles_n) * op.tile();
+  tile.batch = static_cast<std::int64_t>(part / (tiles_m * tiles_n));
+  tile.m = std::min(op.tile(), op.m - tile.i);
+  tile.n = std::min(op.tile(), op.n - tile.j);
+  return tile;
+}
+
+/// One batch's matrix as it lies in memory: `rows` × `columns` in column order, and how it is read.
+struct Stored {
+  std::uint64_t address;
+  std::int64_t leading;
+  std::size_t bytes;  // of an element
+  Trans trans;
+
+  [[nodiscard]] bool turned() const {
+    return trans == Trans::transpose || trans == Trans::conjugate_transpose;
+  }
+  /// Where element (row, column) of op(matrix) lies.
+  [[nodiscard]] std::uint64_t at(std::int64_t row, std::int64_t column) const {
+    if (turned()) std::swap(row, column);
+    return address + static_cast<std::uint64_t>(row + column * leading) * bytes;
+  }
+};
+
+Trans trans_of(Transpose transpose, bool by_row) {
+  switch (transpose) {
+    case Transpose::none:
+      return by_row ? Trans::transpose : Trans::none;
+    case Transpose::transpose:
+      return by_row ? Trans::none : Trans::transpose;
+    case Transpose::conjugate:
+      return by_row ? Trans::conjugate : Trans::conjugate_transpose;
+  }
+  throw Failure(softgpu::Fault::illegal_instruction, "no such kind of transposition");
+}
+
+/// `rows` × `columns`: of op(matrix). Everything that the whole operation reads of it is checked.
+Stored stored(const Matrix& matrix, Transpose transpose, std::int64_t rows, std::int64_t columns,
+              std::int64_t batch, const Memory& memory, const char* what) {
+  Stored result{matrix.address, matrix.leading, bytes_of(matrix.type), trans_of(transpose, matrix.by_row)};
+  if (result.bytes == 0)
+    throw Failure(softgpu::Fault::illegal_instruction, std::string(what) + ": unknown type");
+  if (matrix.pointers) {
+    result.address =
+        *memory.at<std::uint64_t>(matrix.address + static_cast<std::uint64_t>(batch) * 8, 1, what);
+  } else {
+    result.address += static_cast<std::uint64_t>(batch * matrix.stride) * result.bytes;
+  }
+  if (result.turned()) std::swap(rows, columns);
+  if (rows <= 0 || columns <= 0) return result;
+  if (matrix.leading < rows)
+    throw Failure(softgpu::Fault::illegal_instruction, std::string(what) + ": rows overlap");
+  memory.check(result.address, static_cast<std::uint64_t>((columns - 1) * matrix.leading + rows),
+               result.bytes, what);
+  return result;
+}
+
+/// The number at an operand's place: in the operation itself or in device memory.
+template <class N>
+N scalar(const Gemm& op, const Scalar& value, bool on_device, const Memory& memory, const char* what,
+         std::int64_t index = 0) {
+  N number{};
+  const bool known = with_type(op.scalar, [&](auto type) {
+    using T = decltype(type);
+    T bits;
+    if (on_device) {
+      bits = memory.at<T>(value.words[0], static_cast<std::uint64_t>(index) + 1, what)[index];
+    } else {
+      std::memcpy(&bits, value.words, sizeof bits);
+    }
+    number = to_number<N>(bits);
+  });
+  if (!known) throw Failure(softgpu::Fault::illegal_instruction, std::string(what) + ": unknown type");
+  return number;
+}
+
+float factor(std::uint64_t address, const Memory& memory, const char* what) {
+  return address == 0 ? 1.0F : *memory.at<float>(address, 1, what);
+}
+
+/// Rows and columns of op(matrix), as numbers to compute with: where they lie, or copied and converted.
+template <class N>
+struct Panel {
+  const N* data;
+  std::int64_t leading;
+  Trans trans;
+};
+
+template <class N>
+Panel<N> panel(const Stored& from, Element type, std::int64_t row, std::int64_t column, std::int64_t rows,
+               std::int64_t columns, std::vector<N>& room) {
+  const std::uint64_t address = from.at(row, column);
+  if (from.turned()) std::swap(rows, columns);
+  const bool as_it_is = (std::is_same_v<N, float> && type == Element::f32) ||
+                        (std::is_same_v<N, double> && type == Element::f64) ||
+                        (std::is_same_v<N, std::complex<float>> && type == Element::c32) ||
+                        (std::is_same_v<N, std::complex<double>> && type == Element::c64);
+  if (as_it_is) return {reinterpret_cast<const N*>(address), from.leading, from.trans};
+  room.resize(static_cast<std::size_t>(rows * columns));
+  with_type(type, [&](auto element) {
+    using T = decltype(element);
+    const T* const source = reinterpret_cast<const T*>(address);
+    for (std::int64_t c = 0; c < columns; ++c) {
+      for (std::int64_t r = 0; r < rows; ++r)
+        room[static_cast<std::size_t>(c * rows + r)] = to_number<N>(source[c * from.leading + r]);
+    }
+  });
+  return {room.data(), rows, from.trans};
+}
+
+double gelu(double x) {  // the tanh form, which cuBLASLt documents
+  return 0.5 * x * (1.0 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+}
+
+template <class N>
+N activated(N value, std::uint32_t epilogue) {
+  if constexpr (std::is_arithmetic_v<N>) {
+    if ((epilogue & gpupool::operations::epilogue_relu) != 0)
+      return value > N(0) ? value : std::isnan(value) ? value : N(0);
+    if ((epilogue & gpupool::operations::epilogue_gelu) != 0)
+      return static_cast<N>(gelu(static_cast<double>(value)));
+  }
+  return value;
+}
+
+template <class N>
+class Product {
+ public:
+  Product(const Gemm& op, const Memory& memory) : op_(op), memory_(memory) {
+    if (!op.alpha_per_row) alpha_ = scalar<N>(op, op.alpha, op.scalars_on_device, memory, "alpha");
+    beta_ = scalar<N>(op, op.beta, op.scalars_on_device, memory, "beta");
+    alpha_ *=
+        N(factor(op.scale_a, memory, "the scale of A")) * N(factor(op.scale_b, memory, "the scale of B"));
+    beta_ *= N(factor(op.scale_c, memory, "the scale of C"));
+    scale_d_ = N(factor(op.scale_d, memory, "the scale of D"));
+    plain_ = op.epilogue == gpupool::operations::epilogue_none && !op.alpha_per_row && op.scale_d == 0 &&
+             op.d.type == op.c.type && bytes_of(op.d.type) == sizeof(N) && is_floating(op.d.type) &&
+             !op.d.by_row;
+  }
+
+  void run(const Tile& tile) {
+    const Stored a = stored(op_.a, op_.transpose_a, op_.m, op_.k, tile.batch, memory_, "A");
+    const Stored b = stored(op_.b, op_.transpose_b, op_.k, op_.n, tile.batch, memory_, "B");
+    const Stored d = stored(op_.d, Transpose::none, op_.m, op_.n, tile.batch, memory_, "D");
+    const bool reads_c = beta_ != N(0);
+    const Stored c = reads_c ? stored(op_.c, Transpose::none, op_.m, op_.n, tile.batch, memory_, "C") : d;
+    // op(A) and op(B) are not read where there is nothing to add up.
+    const auto [left, lda, trans_a] = panel(a, op_.a.type, tile.i, 0, tile.m, op_.k, room_a_);
+    const auto [right, ldb, trans_b] = panel(b, op_.b.type, 0, tile.j, op_.k, tile.n, room_b_);
+    if (plain_ && (!reads_c || (c.address == d.address && c.leading == d.leading))) {
+      gemm(trans_a, trans_b, tile.m, tile.n, op_.k, alpha_, left, lda, right, ldb, beta_,
+           reinterpret_cast<N*>(d.at(tile.i, tile.j)), d.leading);
+      return;
+    }
+    sums_.resize(static_cast<std::size_t>(tile.m * tile.n));
+    gemm(trans_a, trans_b, tile.m, tile.n, op_.k, N(1), left, lda, right, ldb, N(0), sums_.data(), tile.m);
+    finish(tile, c, d, reads_c);
+  }
+
+ private:
+  static bool is_floating(Element type) {
+    return type == Element::f32 || type == Element::f64 || is_complex(type);
+  }
+
+  void finish(const Tile& tile, const Stored& c, const Stored& d, bool reads_c) {
+    std::vector<N> bias(static_cast<std::size_t>(tile.m), N(0)),
+        alpha(static_cast<std::size_t>(tile.m), alpha_);
+    if ((op_.epilogue & gpupool::operations::epilogue_bias) != 0) read_bias(tile, bias);
+    if (op_.alpha_per_row) {
+      for (std::int64_t i = 0; i < tile.m; ++i)
+        alpha[static_cast<std::size_t>(i)] =
+            alpha_ * scalar<N>(op_, op_.alpha, true, memory_, "alpha", tile.i + i);
+    }
+    const auto each = [&](auto f) {
+      for (std::int64_t j = 0; j < tile.n; ++j) {
+        for (std::int64_t i = 0; i < tile.m; ++i) f(i, j, sums_[static_cast<std::size_t>(j * tile.m + i)]);
+      }
+    };
+    each([&](std::int64_t i, std::int64_t, N& value) { value *= alpha[static_cast<std::size_t>(i)]; });
+    if (reads_c) {
+      with_type(op_.c.type, [&](auto type) {
+        using C = decltype(type);
+        each([&](std::int64_t i, std::int64_t j, N& value) {
+          value += beta_ * to_number<N>(*reinterpret_cast<const C*>(c.at(tile.i + i, tile.j + j)));
+        });
+      });
+    }
+    with_type(op_.d.type, [&](auto type) {
+      using D = decltype(type);
+      each([&](std::int64_t i, std::int64_t j, N& value) {
+        *reinterpret_cast<D*>(d.at(tile.i + i, tile.j + j)) = to_element<D>(
+            N(activated(N(value + bias[static_cast<std::size_t>(i)]), op_.epilogue) * scale_d_));
+      });
+    });
+  }
+
+  void read_bias(const Tile& tile, std::vector<N>& bias) {
+    with_type(op_.bias_type, [&](auto type) {
+      using T = decltype(type);
+      const std::uint64_t at =
+          op_.bias + static_cast<std::uint64_t>(tile.batch * op_.bias_stride) * sizeof(T);
+      const T* const values = memory_.at<T>(at, static_cast<std::uint64_t>(op_.m), "the bias");
+      for (std::int64_t i = 0; i < tile.m; ++i)
+        bias[static_cast<std::size_t>(i)] = to_number<N>(values[tile.i + i]);
+    });
+  }
+
+  const Gemm& op_;
+  const Memory& memory_;
+  N alpha_ = N(1), beta_ = N(0), scale_d_ = N(1);
+  bool plain_;
+  std::vector<N> room_a_, room_b_, sums_;
+};
+
+template <class N>
+void run_in(const Gemm& op, const Parts& parts, const Memory& memory) {
+  Product<N> product(op, memory);
+  parts.each(op.parts(), [&](std::uint64_t part) { product.run(tile_of(op, part)); });
+}
+
+}  // namespace
+
+void run(const Gemm& op, const Parts& parts, const Memory& memory) {
+  if (op.m < 0 || op.n < 0 || op.k < 0 || op.batch < 0)
+    throw Failure(softgpu::Fault::illegal_instruction, "a negative size");
+  if (op.m == 0 || op.n == 0 || op.batch == 0) return;
+  const bool complex = is_complex(op.a.type);
+  switch (op.sum) {
+    case Element::f32:
+      return complex ? run_in<std::complex<float>>(op, parts, memory) : run_in<float>(op, parts, memory);
+    case Element::f64:
+      return complex ? run_in<std::complex<double>>(op, parts, memory) : run_in<double>(op, parts, memory);
+    case Element::i32:  // exact in it, and there is a fast product
+      return run_in<double>(op, parts, memory);
+    default:
+      throw Failure(softgpu::Fault::illegal_instruction, "sums of an unknown type");
+  }
+}
+
+}  // namespace softgpu::libraries

@@ -1,0 +1,24 @@
+#include "softgpu/libraries/memory.h"
+
+#include <cstdio>
+
+namespace softgpu::libraries {
+
+void Memory::check(std::uint64_t address, std::uint64_t count, std::size_t bytes, const char* what) const {
+  if (count == 0) return;
+  std::uint64_t size = 0;
+  if (__builtin_mul_overflow(count, bytes, &size) || !covers_(address, size)) {
+    char text[160];
+    std::snprintf(text, sizeof text, "%s: %llu bytes at 0x%llx are not all device memory", what,
+                  static_cast<unsigned long long>(size), static_cast<unsigned long long>(address));
+    throw Failure(softgpu::Fault::illegal_address, text);
+  }
+  if (address % bytes != 0 && (bytes & (bytes - 1)) == 0 && bytes <= 8) {
+    char text[120];
+    std::snprintf(text, sizeof text, "%s: the address 0x%llx is no multiple of %zu", what,
+                  static_cast<unsigned long long>(address), bytes);
+    throw Failure(softgpu::Fault::misaligned_address, text);
+  }
+}
+
+}  // namespace softgpu::libraries

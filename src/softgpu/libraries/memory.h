@@ -1,0 +1,42 @@
+// The device memory that an operation reads and writes. What does not lie in memory that the driver knows
+// ends the operation before anything is touched, as an illegal address of a kernel does.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <stdexcept>
+#include <string>
+
+#include "softgpu/exec/program/engine.h"
+
+namespace softgpu::libraries {
+
+/// Why an operation ends.
+class Failure : public std::runtime_error {
+ public:
+  Failure(softgpu::Fault fault, const std::string& detail) : std::runtime_error(detail), fault_(fault) {}
+  [[nodiscard]] softgpu::Fault fault() const { return fault_; }
+
+ private:
+  softgpu::Fault fault_;
+};
+
+class Memory {
+ public:
+  using Covers = std::function<bool(std::uint64_t address, std::size_t size)>;
+  explicit Memory(Covers covers) : covers_(std::move(covers)) {}
+
+  /// `count` elements of T that lie together; `what` names the operand. Throws Failure(illegal_address).
+  template <class T>
+  [[nodiscard]] T* at(std::uint64_t address, std::uint64_t count, const char* what) const {
+    check(address, count, sizeof(T), what);
+    return reinterpret_cast<T*>(address);
+  }
+  /// The same without a type.
+  void check(std::uint64_t address, std::uint64_t count, std::size_t bytes, const char* what) const;
+
+ private:
+  Covers covers_;
+};
+
+}  // namespace softgpu::libraries

@@ -1,0 +1,240 @@
+"""Every matrix product of cuBLAS, against numpy: types, transposes, leading dimensions, batches, scalars, wrong arguments."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.libraries.cublas import (
+    DEVICE,
+    HOST,
+    INVALID_VALUE,
+    NOT_INITIALIZED,
+    NOT_SUPPORTED,
+    OPERATIONS,
+    SUCCESS,
+    call,
+    handle,
+    random,
+)
+from tests.libraries.machine import DATA_TYPES, Array, Machine, host, integer, pointer, wide, words
+
+LETTERS: Final = {
+    "S": np.dtype(np.float32),
+    "D": np.dtype(np.float64),
+    "C": np.dtype(np.complex64),
+    "Z": np.dtype(np.complex128),
+    "H": np.dtype(np.float16),
+}
+#: Errors of rounding relative to the sum of the products' sizes.
+TOLERANCES: Final = {
+    np.dtype(np.float64): 1e-13,
+    np.dtype(np.complex128): 1e-13,
+    np.dtype(np.float32): 1e-5,
+    np.dtype(np.complex64): 1e-5,
+    np.dtype(np.float16): 2e-3,
+    np.dtype(ml_dtypes.bfloat16): 1e-2,
+    np.dtype(np.int32): 0,
+}
+COMPUTE_16F, COMPUTE_32F, COMPUTE_64F, COMPUTE_32I = 64, 68, 70, 72
+
+sizes = st.sampled_from([1, 2, 3, 7, 16, 33, 130, 260])
+shapes = st.tuples(sizes, sizes, sizes)
+transposes = st.tuples(st.integers(0, 2), st.integers(0, 2))
+quickly = settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+def stored(transpose: int, rows: int, columns: int) -> tuple[int, int]:
+    """The shape in memory of a matrix whose operation has `rows` x `columns`."""
+    return (rows, columns) if transpose == 0 else (columns, rows)
+
+
+def exact(array: Array) -> Array:
+    kind = "c" if array.dtype.kind == "c" else "f"
+    return array.astype(np.complex128 if kind == "c" else np.float64)
+
+
+def expected(
+    a: Array, b: Array, c: Array, transpose: tuple[int, int], alpha: complex, beta: complex
+) -> Array:
+    left, right = OPERATIONS[transpose[0]](exact(a)), OPERATIONS[transpose[1]](exact(b))
+    return alpha * (left @ right) + (beta * exact(c) if beta != 0 else 0)
+
+
+def assert_close(result: Array, wanted: Array, scale: float) -> None:
+    tolerance = TOLERANCES[result.dtype]
+    np.testing.assert_allclose(exact(result), wanted, rtol=tolerance, atol=tolerance * scale)
+
+
+@pytest.mark.parametrize("letter", LETTERS)
+@quickly
+@given(
+    shape=shapes,
+    transpose=transposes,
+    more=st.integers(0, 3),
+    beta=st.sampled_from([0.0, 0.5]),
+    seed=st.integers(0, 99),
+)
+def test_a_product(
+    machine: Machine,
+    letter: str,
+    shape: tuple[int, int, int],
+    transpose: tuple[int, int],
+    more: int,
+    beta: float,
+    seed: int,
+) -> None:
+    """``more``: rows of the matrices in memory that the product does not see."""
+    (m, n, k), dtype = shape, LETTERS[letter]
+    generator = np.random.default_rng(seed)
+    a, b, c = (
+        random(generator, (rows + more, columns), dtype)
+        for rows, columns in (stored(transpose[0], m, k), stored(transpose[1], k, n), (m, n))
+    )
+    alpha = 1.5
+    name = f"cublas{letter}gemm" + ("" if letter == "H" else "_v2")
+    with handle(machine) as cublas, machine.arrays(a, b, c) as (at_a, at_b, at_c):
+        status = call(
+            machine, name, cublas, integer(transpose[0]), integer(transpose[1]), integer(m), integer(n), integer(k),
+            host(np.array(alpha, dtype)), pointer(at_a), integer(a.shape[0]), pointer(at_b), integer(b.shape[0]),
+            host(np.array(beta, dtype)), pointer(at_c), integer(c.shape[0]),
+        ).status  # fmt: skip
+        result = machine.get(at_c, c)
+    assert status == SUCCESS
+    inner = [array[: array.shape[0] - more] for array in (a, b, c)]
+    assert_close(result[:m], expected(*inner, transpose, alpha, beta), np.sqrt(k) + 1)
+    np.testing.assert_array_equal(result[m:], c[m:])
+
+
+@pytest.mark.parametrize(
+    ("types", "compute"),
+    [
+        ((np.float16, np.float16, np.float16), COMPUTE_32F),
+        ((np.float16, np.float16, np.float16), COMPUTE_16F),
+        ((np.float16, np.float16, np.float32), COMPUTE_32F),
+        ((ml_dtypes.bfloat16, ml_dtypes.bfloat16, ml_dtypes.bfloat16), COMPUTE_32F),
+        ((ml_dtypes.bfloat16, ml_dtypes.bfloat16, np.float32), COMPUTE_32F),
+        ((np.float32, np.float32, np.float32), COMPUTE_32F),
+        ((np.float64, np.float64, np.float64), COMPUTE_64F),
+        ((np.complex64, np.complex64, np.complex64), COMPUTE_32F),
+        ((np.complex128, np.complex128, np.complex128), COMPUTE_64F),
+        ((np.int8, np.int8, np.int32), COMPUTE_32I),
+        ((np.int8, np.int8, np.float32), COMPUTE_32F),
+    ],
+)
+@quickly
+@given(shape=shapes, transpose=transposes, batch=st.integers(1, 4), seed=st.integers(0, 99))
+def test_a_strided_batch_of_any_types(
+    machine: Machine, types: tuple[type, type, type], compute: int, shape: tuple[int, int, int],
+    transpose: tuple[int, int], batch: int, seed: int,
+) -> None:  # fmt: skip
+    m, n, k = shape
+    of_a, of_b, of_c = (np.dtype(kind) for kind in types)
+    generator = np.random.default_rng(seed)
+    a, b, c = (
+        [random(generator, size, dtype) for _ in range(batch)]
+        for size, dtype in (
+            (stored(transpose[0], m, k), of_a),
+            (stored(transpose[1], k, n), of_b),
+            ((m, n), of_c),
+        )
+    )
+    scalar = {COMPUTE_16F: np.float16, COMPUTE_64F: np.float64, COMPUTE_32I: np.int32}.get(
+        compute, np.float32
+    )
+    if of_c.kind == "c":
+        scalar = of_c.type
+    together = [np.concatenate([array.ravel(order="F") for array in arrays]) for arrays in (a, b, c)]
+    with handle(machine) as cublas, machine.arrays(*together) as (at_a, at_b, at_c):
+        status = call(
+            machine, "cublasGemmStridedBatchedEx", cublas, integer(transpose[0]), integer(transpose[1]), integer(m), integer(n),
+            integer(k), host(np.array(2, scalar)), pointer(at_a), integer(DATA_TYPES[of_a]), integer(a[0].shape[0]),
+            wide(a[0].size), pointer(at_b), integer(DATA_TYPES[of_b]), integer(b[0].shape[0]), wide(b[0].size),
+            host(np.array(1, scalar)), pointer(at_c), integer(DATA_TYPES[of_c]), integer(m), wide(m * n), integer(batch),
+            integer(compute), integer(-1),
+        ).status  # fmt: skip
+        result = machine.get(at_c, together[2])
+    assert status == SUCCESS
+    for index in range(batch):
+        part = result[index * m * n : (index + 1) * m * n].reshape((m, n), order="F")
+        assert_close(part, expected(a[index], b[index], c[index], transpose, 2, 1), np.sqrt(k) + 1)
+
+
+@quickly
+@given(shape=shapes, batch=st.integers(1, 5), seed=st.integers(0, 99))
+def test_a_batch_of_pointers_with_scalars_in_device_memory(
+    machine: Machine, shape: tuple[int, int, int], batch: int, seed: int
+) -> None:
+    m, n, k = shape
+    generator = np.random.default_rng(seed)
+    single = np.dtype(np.float32)
+    a, b, c = ([random(generator, size, single) for _ in range(batch)] for size in ((m, k), (k, n), (m, n)))
+    scalars = np.array([0.25, -1], single)
+    with handle(machine, DEVICE) as cublas, machine.arrays(*a, *b, *c, scalars) as addresses:
+        of_a, of_b, of_c = (addresses[n * batch : (n + 1) * batch] for n in range(3))
+        lists = [np.frombuffer(words(*part), np.uint64) for part in (of_a, of_b, of_c)]
+        with machine.arrays(*lists) as (at_a, at_b, at_c):
+            status = call(
+                machine, "cublasSgemmBatched_64", cublas, integer(0), integer(0), wide(m), wide(n), wide(k),
+                pointer(addresses[-1]), pointer(at_a), wide(m), pointer(at_b), wide(k), pointer(addresses[-1] + 4),
+                pointer(at_c), wide(m), wide(batch),
+            ).status  # fmt: skip
+            results = [machine.get(address, like) for address, like in zip(of_c, c, strict=True)]
+    assert status == SUCCESS
+    for index, result in enumerate(results):
+        assert_close(result, expected(a[index], b[index], c[index], (0, 0), 0.25, -1), np.sqrt(k) + 1)
+
+
+def gemm(machine: Machine, cublas: tuple[str, int], **changed: int) -> int:
+    """The status of cublasSgemm of 4 x 4 matrices that are not there, with some arguments changed."""
+    of = {"ta": 0, "tb": 0, "m": 4, "n": 4, "k": 4, "lda": 4, "ldb": 4, "ldc": 4} | changed
+    scalar = host(np.float32(1).reshape(1))
+    return call(
+        machine, "cublasSgemm_v2", cublas, integer(of["ta"]), integer(of["tb"]), integer(of["m"]), integer(of["n"]),
+        integer(of["k"]), scalar if "alpha" not in changed else pointer(0), pointer(0), integer(of["lda"]), pointer(0),
+        integer(of["ldb"]), scalar if "beta" not in changed else pointer(0), pointer(0), integer(of["ldc"]),
+    ).status  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"m": -1}, {"n": -1}, {"k": -1}, {"lda": 3}, {"ldb": 3}, {"ldc": 3}, {"ta": 3}, {"tb": -1}, {"ta": 1, "lda": 3},
+     {"alpha": 0}, {"beta": 0}],
+)  # fmt: skip
+def test_a_wrong_argument_is_refused_before_anything_is_submitted(
+    machine: Machine, wrong: dict[str, int]
+) -> None:
+    with handle(machine) as cublas:
+        assert gemm(machine, cublas, **wrong) == INVALID_VALUE
+    assert machine.synchronize() == 0
+
+
+def test_no_handle_is_no_handle(machine: Machine) -> None:
+    assert gemm(machine, pointer(0)) == NOT_INITIALIZED
+
+
+def test_an_empty_product_touches_nothing(machine: Machine) -> None:
+    with handle(machine) as cublas:
+        assert gemm(machine, cublas, m=0) == SUCCESS
+        assert gemm(machine, cublas, n=0) == SUCCESS
+    assert machine.synchronize() == 0
+
+
+def test_types_that_no_product_has_are_not_supported(machine: Machine) -> None:
+    with handle(machine, HOST) as cublas:
+        scalar = host(np.float32(1).reshape(1))
+        status = call(
+            machine, "cublasGemmEx", cublas, integer(0), integer(0), integer(4), integer(4), integer(4), scalar, pointer(0),
+            integer(0), integer(4), pointer(0), integer(2), integer(4), scalar, pointer(0), integer(0), integer(4),
+            integer(COMPUTE_32F), integer(-1),
+        ).status  # fmt: skip
+    assert status == NOT_SUPPORTED
