@@ -90,7 +90,6 @@ ROOMS: dict[str, list[str]] = {
     "softgpu/exec/program": ["base", "softgpu/ptx"],
     "softgpu/exec/checks": ["softgpu/exec/program", "softgpu/exec/run"],
     "softgpu/exec/run": ["base", "softgpu/exec/checks", "softgpu/exec/program"],
-    "softgpu/libraries": ["libraries/operations", "softgpu/exec/handlers", "softgpu/exec/program"],
     "softgpu/usage": ["base"],
     "softgpu/driver/described": ["softgpu/exec/program"],
     "softgpu/driver/base": ["base", "shared_api", "softgpu/driver/described"],
@@ -143,6 +142,8 @@ ROOMS: dict[str, list[str]] = {
         "softgpu/driver/program",
         "softgpu/driver/stream",
     ],
+    "softgpu/exec/handlers": ["softgpu/exec/program", "softgpu/exec/run"],
+    "softgpu/libraries": ["libraries/operations", "softgpu/exec/handlers", "softgpu/exec/program"],
     "softgpu/driver/software": [
         "base",
         "softgpu/driver/api",
@@ -164,7 +165,6 @@ ROOMS: dict[str, list[str]] = {
     "softgpu/jit/emit": ["base", "softgpu/exec/program", "softgpu/exec/run", "softgpu/jit"],
     "softgpu/reference": ["base", "softgpu/ptx"],
     "softgpu/differential": ["softgpu/exec/program", "softgpu/jit/emit", "softgpu/ptx", "softgpu/reference"],
-    "softgpu/exec/handlers": ["softgpu/exec/program", "softgpu/exec/run"],
     "softgpu/exec/lower": ["softgpu/exec/program", "softgpu/ptx"],
     "softgpu/null": [
         "image",

@@ -1,7 +1,11 @@
 """A program that uses math libraries as it is told to: one JSON line in, one out. It runs alone or on a share.
 
-Requests name what to do: ``["put", HEX]`` → address, ``["get", ADDRESS, BYTES]`` → hex,
-``["call", LIBRARY, FUNCTION, ARGUMENTS]`` → ``[STATUS, OUTPUTS]``, ``["driver", FUNCTION, ARGUMENTS]`` likewise. An argument is a list of its kind and value:
+Requests name what to do:
+
+- ``["put", HEX]`` → the address of a copy in device memory; ``["get", ADDRESS, BYTES]`` → hex; ``["free", ADDRESS]``
+- ``["call", LIBRARY, FUNCTION, ARGUMENTS]`` → ``[STATUS, OUTPUTS]``; ``["driver", FUNCTION, ARGUMENTS]`` likewise
+
+An argument is a list of its kind and value:
 
 - ``["i", n]`` int, ``["l", n]`` 64-bit, ``["f", x]`` float, ``["d", x]`` double, ``["p", address]`` a pointer or handle
 - ``["bytes", hex]`` a pointer to those bytes in host memory
