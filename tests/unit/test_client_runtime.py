@@ -13,13 +13,17 @@ from gpupool.client.errors import DeviceCallFailedError, RuntimeMissingError
 from gpupool.client.native import NATIVE_VARIABLE
 from gpupool.client.session_file import SessionFile
 
+#: Libraries that programs link, in the order in which they are loaded.
+LINKED = ("libcudart.so.13", "libcudart.so.12", "libcublas.so.13", "libcublas.so.12")
+
 
 @pytest.fixture
 def native(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "native"
     for part, names in (
         ("client", child_environment.CLIENT_LIBRARIES),
-        ("cudart", child_environment.RUNTIME_API_LIBRARIES),
+        ("cudart", LINKED[:2]),
+        ("libraries", LINKED[2:]),
         ("compat", (*child_environment.COMPAT_LIBRARIES, child_environment.NVRTC_LIBRARY)),
     ):
         (folder / part).mkdir(parents=True)
@@ -72,7 +76,9 @@ def test_calls_before_loading_are_clear_errors_and_counters_are_zero() -> None:
 def test_a_child_finds_our_libraries_first_and_keeps_its_own_paths(native: Path, tmp_path: Path) -> None:
     before = {"LD_LIBRARY_PATH": "/opt/lib:/usr/local/lib", "LD_PRELOAD": "/opt/mine.so"}
     made = child_environment.environment(None, tmp_path / "session", before, software=False)
-    assert made["LD_LIBRARY_PATH"] == f"{native}/client:{native}/cudart:/opt/lib:/usr/local/lib"
+    assert made["LD_LIBRARY_PATH"] == (
+        f"{native}/client:{native}/cudart:{native}/libraries:/opt/lib:/usr/local/lib"
+    )
     assert made["GPUPOOL_SESSION_FILE"] == str(tmp_path / "session")
     assert "LD_PRELOAD" not in made
     assert "CUPY_COMPILE_WITH_PTX" not in made
@@ -89,7 +95,8 @@ def test_on_a_software_gpu_compilers_hand_over_ptx(native: Path, tmp_path: Path)
     assert os.access(made["TRITON_PTXAS_PATH"], os.X_OK)
     assert made["LD_PRELOAD"] == ":".join(
         [
-            *(f"{native}/cudart/{name}" for name in child_environment.RUNTIME_API_LIBRARIES),
+            *(f"{native}/cudart/{name}" for name in LINKED[:2]),
+            *(f"{native}/libraries/{name}" for name in LINKED[2:]),
             *(
                 f"{native}/compat/{name}"
                 for name in (*child_environment.COMPAT_LIBRARIES, child_environment.NVRTC_LIBRARY)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from gpupool.client.cpu_math import blas_variables
 from gpupool.client.native import native_directory, native_file
 from gpupool.client.session_file import SESSION_FILE_VARIABLE, SessionFile, SessionFileError
 
@@ -21,8 +22,9 @@ CLIENT_LIBRARIES: Final = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")
 COMPAT_LIBRARIES: Final = ("libnvJitLink.so.13", "libnvJitLink.so.12")
 #: For programs that link NVRTC and ask it for machine code: it hands out PTX instead.
 NVRTC_LIBRARY: Final = "libgpupool-nvrtc-ptx.so"
-#: Our runtime API, under the names of NVIDIA's.
-RUNTIME_API_LIBRARIES: Final = ("libcudart.so.13", "libcudart.so.12")
+#: Folders of our libraries under the names of NVIDIA's that programs link beside the driver: the runtime API and the
+#: math libraries.
+LINKED_LIBRARIES: Final = ("cudart", "libraries")
 
 #: How the warning begins that cuda-core gives when it finds our nvJitLink.
 LINKER_WARNING: Final = "libnvJitLink.so* is too old"
@@ -44,8 +46,8 @@ def environment(
         base: the environment that they will be added to (default: this process's); paths in
             it are kept, behind ours.
         software: whether the device is a software GPU; None: as the session file says.
-        preload: also preload our runtime API, and for a software GPU the libraries that make numba and NVRTC hand
-            over PTX. For programs started by ``gpupool run``; kernels do it by
+        preload: also preload our runtime API and math libraries, and for a software GPU the libraries that make numba
+            and NVRTC hand over PTX. For programs started by ``gpupool run``; kernels do it by
             :func:`gpupool.client.runtime.load_runtime_api` and :func:`gpupool.client.runtime.load`.
 
     Raises:
@@ -61,7 +63,10 @@ def environment(
             software = False
     variables = {
         SESSION_FILE_VARIABLE: str(session_file),
-        "LD_LIBRARY_PATH": joined([str(client), str(native / "cudart")], before.get("LD_LIBRARY_PATH", "")),
+        "LD_LIBRARY_PATH": joined(
+            [str(client), *(str(native / folder) for folder in LINKED_LIBRARIES)],
+            before.get("LD_LIBRARY_PATH", ""),
+        ),
         "TRITON_LIBCUDA_PATH": str(client),
     }
     if software:
@@ -78,13 +83,14 @@ def software_gpu_environment(native: Path, base: Mapping[str, str]) -> dict[str,
     of a pool (the process may be started from within one) is left out.
     """
     driver = native / "softgpu"
-    ours = [str(driver), str(native / "cudart")]
+    ours = [str(driver), *(str(native / folder) for folder in LINKED_LIBRARIES)]
     kept = {name: value for name, value in base.items() if name != SESSION_FILE_VARIABLE}
     behind = [item for item in kept.get("LD_LIBRARY_PATH", "").split(":") if item != str(native / "client")]
     return (
         kept
         | {"LD_LIBRARY_PATH": joined(ours, ":".join(behind)), "TRITON_LIBCUDA_PATH": str(driver)}
         | compiler_variables()
+        | blas_variables()
         | _preloaded(native, kept, software=True)
     )
 
@@ -107,13 +113,22 @@ def joined(ours: Sequence[str], before: str, separator: str = ":") -> str:
     return separator.join([*ours, *kept])
 
 
+def linked_libraries(native: Path) -> list[Path]:
+    """The files of :data:`LINKED_LIBRARIES`, the newest CUDA first: a name without a version is found there."""
+    return [
+        path
+        for folder in LINKED_LIBRARIES
+        for path in sorted((native / folder).glob("lib*.so.*"), reverse=True)
+    ]
+
+
 def _preloaded(native: Path, before: Mapping[str, str], *, software: bool) -> dict[str, str]:
-    libraries = [("cudart", name) for name in RUNTIME_API_LIBRARIES]
+    libraries = linked_libraries(native)
     variables = {}
     if software:
-        libraries += [("compat", name) for name in (*COMPAT_LIBRARIES, NVRTC_LIBRARY)]
+        libraries += [native / "compat" / name for name in (*COMPAT_LIBRARIES, NVRTC_LIBRARY)]
         # Python reads this as action:message:category; the message matches by its beginning.
         quiet = f"ignore:{LINKER_WARNING}:RuntimeWarning"
         variables["PYTHONWARNINGS"] = joined([quiet], before.get("PYTHONWARNINGS", ""), ",")
-    present = [str(path) for parts in libraries if (path := native.joinpath(*parts)).exists()]
+    present = [str(path) for path in libraries if path.exists()]
     return variables | {"LD_PRELOAD": joined(present, before.get("LD_PRELOAD", ""))}

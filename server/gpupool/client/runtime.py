@@ -23,8 +23,8 @@ from gpupool.client.child_environment import (
     CLIENT_LIBRARIES,
     COMPAT_LIBRARIES,
     LINKER_WARNING,
-    RUNTIME_API_LIBRARIES,
     compiler_variables,
+    linked_libraries,
 )
 from gpupool.client.errors import DeviceCallFailedError, RuntimeConflictError
 from gpupool.client.native import native_directory, native_file
@@ -141,7 +141,7 @@ def load(software: bool) -> None:
 
 
 def load_runtime_api() -> None:
-    """Makes PyTorch and others that this process imports later use our runtime API. Idempotent.
+    """Makes PyTorch and others that this process imports later use our runtime API and math libraries. Idempotent.
 
     It starts nothing: the libraries look for a driver at the first call. Raises RuntimeMissingError.
     """
@@ -342,8 +342,8 @@ def _load_runtime_api() -> None:
             stacklevel=4,
         )
     # Global: their symbols are found before those of a copy that a package brings.
-    for name in RUNTIME_API_LIBRARIES:
-        ctypes.CDLL(str(native_file("cudart", name)), ctypes.RTLD_GLOBAL)
+    for path in linked_libraries(ours):
+        ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
 
 
 def _hand_over_ptx() -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from gpupool.client.cpu_math import blas_variables
 from gpupool.client.worker_address import WorkerAddress, can_be_told
 from gpupool.engines import mps
 from gpupool.engines.records import DeviceGrant, EngineError, WorkerSpec
@@ -82,7 +83,7 @@ class WorkerProgram:
                     stdout=subprocess.PIPE,
                     stderr=log,
                     cwd=directory,
-                    env=environment | dict(self.environment) | dict(more or {}),
+                    env=blas_variables() | environment | dict(self.environment) | dict(more or {}),
                     # Own session and process group: the agent's terminal and its signals
                     # do not reach a worker.
                     start_new_session=True,
