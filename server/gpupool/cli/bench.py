@@ -53,6 +53,20 @@ def roundtrips(json: Json = False) -> None:
 
 
 @app.command()
+def step(json: Json = False) -> None:
+    """Measure one training step of an MLP, a ResNet and GPT-2 in eager PyTorch beside the same step without a pool.
+
+    On a driver that executes nothing. GPUPOOL_TORCH_PYTHON names an interpreter with PyTorch, if this one has none.
+
+    \b
+    Examples:
+      GPUPOOL_TORCH_PYTHON=~/torch/bin/python gpupool bench step --json
+    """
+    with exits.clear_errors():
+        raise typer.Exit(measurement("step").main(json))
+
+
+@app.command()
 def fairness(json: Json = False) -> None:
     """Measure what sessions under full load get of one device beside their shares, alone and under hard caps.
 
