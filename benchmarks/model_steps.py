@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch  # type: ignore[import-not-found]  # too large to be a requirement
-from torch import nn
+from torch import nn  # type: ignore[import-not-found]
 from torch.nn import functional
 
 runtime = ctypes.CDLL("libcuda.so.1")
@@ -37,7 +37,7 @@ def mlp() -> tuple[nn.Module, Callable[[nn.Module], torch.Tensor]]:
     return model, lambda network: functional.cross_entropy(network(x), y)
 
 
-class Residual(nn.Module):
+class Residual(nn.Module):  # type: ignore[misc]
     """Two convolutions beside a shortcut."""
 
     def __init__(self, before: int, after: int, stride: int) -> None:
@@ -77,7 +77,7 @@ def resnet() -> tuple[nn.Module, Callable[[nn.Module], torch.Tensor]]:
     return model, lambda network: functional.cross_entropy(network(x), y)
 
 
-class Decoder(nn.Module):
+class Decoder(nn.Module):  # type: ignore[misc]
     """A layer of GPT-2: attention behind a causal mask, then two products."""
 
     def __init__(self, width: int, heads: int) -> None:

@@ -111,6 +111,8 @@ class Scopes:
         cell.number = getattr(result, "execution_count", None)
         cell.interrupted = result is None or isinstance(error, KeyboardInterrupt)
         known = self.failed.found()
+        # As it was when the call failed: what the end of the cell gives back is no reason for it.
+        unavailable = device.why_unavailable(error) if error is not None else None
         self._report(self.failed.name(cell.number))
         endings = [self._leave(scope, cell) for scope in reversed(cell.scopes)]
         if not cell.scopes:
@@ -128,7 +130,7 @@ class Scopes:
         elif known is not None and known is self.failed.found() and device.is_of_cuda(error):
             reason = str(known)
         else:
-            reason = device.why_unavailable(error) or (refused if refused not in str(error) else None)
+            reason = unavailable or (refused if refused not in str(error) else None)
         # Where the session was ended, its note says what that means, and a refused call knows no more.
         ended = any(ending.session_ended for ending in endings)
         if reason and not ended and reason not in cell.notes:

@@ -178,6 +178,7 @@ ROOMS: dict[str, list[str]] = {
     "tools": ["wire", "wire/transport"],
     "worker/lease": ["wire"],
     "worker/driver": ["worker/lease"],
+    "worker/libraries": ["libraries/operations"],
     "worker/residence": ["profile", "wire", "worker/driver", "worker/lease"],
     "worker/device_time": ["enforcer", "worker/driver", "worker/lease", "worker/residence"],
     "worker/objects": [
@@ -197,6 +198,7 @@ ROOMS: dict[str, list[str]] = {
         "worker/driver",
         "worker/image",
         "worker/lease",
+        "worker/libraries",
         "worker/objects",
         "worker/residence",
     ],

@@ -22,13 +22,11 @@ from torch.nn import functional
 STEPS = 4
 LEARNING_RATE = 1e-2
 
-#: What makes everything in a compiled function PTX. Given to `torch.compile`, so that they hold in every thread: backward
-#: is compiled in one of autograd's, where what was assigned to `torch._inductor.config` is not known.
+#: What leaves nothing of PyTorch's own kernels in a compiled function. Given to `torch.compile`, so that they hold in every
+#: thread: backward is compiled in one of autograd's, where what was assigned to `torch._inductor.config` is not known.
 OPTIONS: dict[str, bool] = {
     # Constants are computed where they are used, not by PyTorch's own kernels while it compiles.
     "joint_graph_constant_folding": False,
-    # Matrix products become part of the generated kernels (`tl.dot`); the default calls cuBLAS.
-    "triton.native_matmul": True,
     # One configuration of each kernel, chosen without measuring: compiling the others takes longer than all that is run,
     # and measuring needs kernels of PyTorch's own.
     "deterministic": True,

@@ -18,10 +18,11 @@ from tests.support.runtime_share import share_of_a_worker
 PROGRAM = Path(__file__).with_name("library_program.py")
 
 
-def _machine(variables: dict[str, str]) -> Iterator[Machine]:
+def machine_of(variables: dict[str, str]) -> Iterator[Machine]:
+    """A program with these variables beside this process's."""
     process = subprocess.Popen(
         [sys.executable, str(PROGRAM), str(native_directory() / "libraries")],
-        env=variables,
+        env={**os.environ, **variables},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -33,18 +34,36 @@ def _machine(variables: dict[str, str]) -> Iterator[Machine]:
         process.wait()
 
 
-@pytest.fixture(scope="session", params=["alone", "pool"])
-def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """A program with the software GPU for itself, and one with a share of it."""
+WAYS = ["alone", "pool", "libraries"]
+
+
+def _machines(way: str, folder: Path) -> Iterator[Machine]:
+    """A program with the software GPU for itself, one with a share of it, and one whose worker uses the libraries' own API.
+
+    On a GPU of NVIDIA a worker gives operations to NVIDIA's libraries. Here ours stand in their place, over the same driver.
+    """
     native = native_directory()
     if not (native / "libraries" / "libcublas.so.13").exists():
         pytest.skip("the native parts are not built (make build)")
-    if request.param == "alone":
-        yield from _machine(software_gpu_environment(native, os.environ))
+    if way == "alone":
+        yield from machine_of(software_gpu_environment(native, os.environ))
         return
-    shares = share_of_a_worker(tmp_path_factory.mktemp("share"))
+    own = {"GPUPOOL_MATH_LIBRARIES": str(native / "libraries")} if way == "libraries" else {}
+    shares = share_of_a_worker(folder, **own)
     try:
         share = next(shares)
-        yield from _machine({**os.environ, **environment(None, share.file, os.environ, software=True)})
+        yield from machine_of(environment(None, share.file, os.environ, software=True))
     finally:
         next(shares, None)
+
+
+@pytest.fixture(scope="session", params=WAYS)
+def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """One program for all tests, in each of the ways."""
+    yield from _machines(request.param, tmp_path_factory.mktemp("share"))
+
+
+@pytest.fixture(params=WAYS)
+def machine_of_its_own(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]:
+    """A program for one test."""
+    yield from _machines(request.param, tmp_path)

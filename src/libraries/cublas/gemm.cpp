@@ -87,6 +87,9 @@ int gemm(void* handle, const Call& call, Element a, Element b, Element c, const 
     operation.transpose_b = static_cast<Transpose>(call.transpose_b);
     operation.sum = sums->sum;
     operation.scalar = sums->scalar;
+    operation.compute = found->compute_of(sums->compute);
+    operation.workspace = reinterpret_cast<std::uintptr_t>(found->workspace);
+    operation.workspace_bytes = found->workspace_bytes;
     operation.scalars_on_device = found->pointer_mode == device;
     const std::size_t bytes = gpupool::operations::bytes_of(sums->scalar);
     operation.alpha = scalar(*found, call.alpha, bytes);
@@ -139,9 +142,9 @@ int gemm_of_types(void* handle, const Call& call, int a, int b, int c, int compu
   GPUPOOL_BOTH_WIDTHS(GPUPOOL_GEMM_STRIDED, cublas##letter##gemmStridedBatched, type, (sum)) \
   GPUPOOL_BOTH_WIDTHS(GPUPOOL_GEMM_BATCHED, cublas##letter##gemmBatched, type, (sum))
 
-constexpr Sums half_sums{Element::f32, Element::f16}, single_sums{Element::f32, Element::f32},
-    double_sums{Element::f64, Element::f64}, complex_sums{Element::f32, Element::c32},
-    double_complex_sums{Element::f64, Element::c64};
+constexpr Sums half_sums{Element::f32, Element::f16, 64}, single_sums{Element::f32, Element::f32, 68},
+    double_sums{Element::f64, Element::f64, 70}, complex_sums{Element::f32, Element::c32, 68},
+    double_complex_sums{Element::f64, Element::c64, 70};
 
 GPUPOOL_GEMM_ALL(H, , Element::f16, half_sums)
 GPUPOOL_GEMM_ALL(S, _v2, Element::f32, single_sums)

@@ -22,9 +22,15 @@ struct Handle {
   int atomics_mode = 0;
   int math_mode = 0;
   int multiprocessors = 0;  // that a call may use; 0: all
-  // The program's workspace: operations need none so far.
+  // The program's own: NVIDIA's library uses it, the software GPU needs none.
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
+
+  /// cublasComputeType_t where the math mode allows a faster one: single products by tf32.
+  [[nodiscard]] int compute_of(int compute) const {
+    constexpr int single = 68, by_tf32 = 77, tf32_math = 3;
+    return compute == single && (math_mode & 0xf) == tf32_math ? by_tf32 : compute;
+  }
 };
 
 /// The handle, or null: then the call answers NOT_INITIALIZED, as for one that was destroyed.

@@ -56,7 +56,7 @@ std::optional<Sums> sums_of(const MatmulDesc& product) {
   if (!known(product.scale)) return std::nullopt;
   const auto scalar = static_cast<Element>(product.scale);
   const auto sums = gpupool::cublas::sums_of(product.compute, scalar);
-  return sums ? std::optional<Sums>({sums->sum, scalar}) : std::nullopt;
+  return sums ? std::optional<Sums>({sums->sum, scalar, product.compute}) : std::nullopt;
 }
 
 bool is_batch(const MatrixLayout& layout, std::int32_t batch) {
@@ -130,6 +130,7 @@ int describe(const MatmulDesc& product, const Layouts& of, Gemm& operation) {
   operation.transpose_b = static_cast<Transpose>(product.transpose_b);
   operation.sum = sums->sum;
   operation.scalar = sums->scalar;
+  operation.compute = sums->compute;
   operation.scalars_on_device = product.pointer_mode == on_device;
   operation.alpha_per_row =
       product.pointer_mode == alpha_per_row_beta_zero || product.pointer_mode == alpha_per_row_beta_on_host;
@@ -194,8 +195,8 @@ HeuristicResult only_result(int status) {
 GPUPOOL_LIBRARY_EXPORT int cublasLtMatmul(void* handle, const void* product, const void* alpha, const void* a,
                                           const void* layout_a, const void* b, const void* layout_b,
                                           const void* beta, const void* c, const void* layout_c, void* d,
-                                          const void* layout_d, const void*, void*, std::size_t,
-                                          CUstream stream) {
+                                          const void* layout_d, const void*, void* workspace,
+                                          std::size_t workspace_bytes, CUstream stream) {
   return guarded([&]() -> int {
     if (handle == nullptr) return not_initialized;
     if (alpha == nullptr || beta == nullptr) return invalid_value;
@@ -211,6 +212,8 @@ GPUPOOL_LIBRARY_EXPORT int cublasLtMatmul(void* handle, const void* product, con
     operation.b.address = reinterpret_cast<std::uintptr_t>(b);
     operation.c.address = reinterpret_cast<std::uintptr_t>(c);
     operation.d.address = reinterpret_cast<std::uintptr_t>(d);
+    operation.workspace = reinterpret_cast<std::uintptr_t>(workspace);
+    operation.workspace_bytes = workspace_bytes;
     if (operation.m == 0 || operation.n == 0) return success;
     return status_of(gpupool::libraries::launch(operation, stream));
   });

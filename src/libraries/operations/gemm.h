@@ -1,10 +1,10 @@
 // Matrix products: every GEMM of cuBLAS and cublasLtMatmul.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "libraries/operations/element.h"
+#include "libraries/operations/operation.h"
 
 namespace gpupool::operations {
 
@@ -44,6 +44,11 @@ struct Gemm {
   std::uint32_t epilogue = epilogue_none;
   Element bias_type = Element::f32;
   std::uint8_t reserved2[3] = {};
+  /// What NVIDIA's library is told beside `sum` and `scalar`: cublasComputeType_t, and the program's
+  /// workspace.
+  std::int32_t compute = 0;
+  std::int32_t reserved3 = 0;
+  std::uint64_t workspace = 0, workspace_bytes = 0;
   std::uint64_t bias = 0;  // m elements
   std::int64_t bias_stride = 0;
   /// Addresses of f32 factors of narrow types in device memory; 0: none.
@@ -58,7 +63,7 @@ struct Gemm {
   [[nodiscard]] std::int64_t tiles_m() const { return (m + tile() - 1) / tile(); }
   [[nodiscard]] std::int64_t tiles_n() const { return (n + tile() - 1) / tile(); }
   [[nodiscard]] std::uint64_t parts() const {
-    return static_cast<std::uint64_t>(std::max<std::int64_t>(tiles_m() * tiles_n() * batch, 1));
+    return are_sizes({m, n, k, batch}) ? parts_of({tiles_m(), tiles_n(), batch}) : 1;
   }
 };
 

@@ -77,7 +77,8 @@ Stored stored(const Matrix& matrix, Transpose transpose, std::int64_t rows, std:
     result.address =
         *memory.at<std::uint64_t>(matrix.address + static_cast<std::uint64_t>(batch) * 8, 1, what);
   } else {
-    result.address += static_cast<std::uint64_t>(batch * matrix.stride) * result.bytes;
+    result.address +=
+        static_cast<std::uint64_t>(batch) * static_cast<std::uint64_t>(matrix.stride) * result.bytes;
   }
   if (result.turned()) std::swap(rows, columns);
   if (rows <= 0 || columns <= 0) return result;
@@ -230,8 +231,8 @@ class Product {
   void read_bias(const Tile& tile, std::vector<N>& bias) {
     with_type(op_.bias_type, [&](auto type) {
       using T = decltype(type);
-      const std::uint64_t at =
-          op_.bias + static_cast<std::uint64_t>(tile.batch * op_.bias_stride) * sizeof(T);
+      const std::uint64_t at = op_.bias + static_cast<std::uint64_t>(tile.batch) *
+                                              static_cast<std::uint64_t>(op_.bias_stride) * sizeof(T);
       const T* const values = memory_.at<T>(at, static_cast<std::uint64_t>(op_.m), "the bias");
       for (std::int64_t i = 0; i < tile.m; ++i)
         bias[static_cast<std::size_t>(i)] = to_number<N>(values[tile.i + i]);
@@ -254,8 +255,8 @@ void run_in(const Gemm& op, const Parts& parts, const Memory& memory) {
 }  // namespace
 
 void run(const Gemm& op, const Parts& parts, const Memory& memory) {
-  if (op.m < 0 || op.n < 0 || op.k < 0 || op.batch < 0)
-    throw Failure(softgpu::Fault::illegal_instruction, "a negative size");
+  if (!gpupool::operations::are_sizes({op.m, op.n, op.k, op.batch}))
+    throw Failure(softgpu::Fault::illegal_instruction, "a size that no memory has");
   if (op.m == 0 || op.n == 0 || op.batch == 0) return;
   const bool complex = is_complex(op.a.type);
   switch (op.sum) {

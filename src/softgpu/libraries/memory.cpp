@@ -21,4 +21,15 @@ void Memory::check(std::uint64_t address, std::uint64_t count, std::size_t bytes
   }
 }
 
+void Memory::check_rows(std::uint64_t address, std::int64_t rows, std::int64_t columns, std::int64_t leading,
+                        std::size_t bytes, const char* what) const {
+  if (rows <= 0 || columns <= 0) return;
+  std::int64_t count = 0;
+  if (leading < 0 || __builtin_mul_overflow(columns - 1, leading, &count) ||
+      __builtin_add_overflow(count, rows, &count)) {
+    throw Failure(softgpu::Fault::illegal_address, std::string(what) + ": more than all memory");
+  }
+  check(address, static_cast<std::uint64_t>(count), bytes, what);
+}
+
 }  // namespace softgpu::libraries

@@ -34,6 +34,9 @@ class Memory {
   }
   /// The same without a type.
   void check(std::uint64_t address, std::uint64_t count, std::size_t bytes, const char* what) const;
+  /// `columns` times `rows` elements, whose beginnings are `leading` elements apart; none of them negative.
+  void check_rows(std::uint64_t address, std::int64_t rows, std::int64_t columns, std::int64_t leading,
+                  std::size_t bytes, const char* what) const;
 
  private:
   Covers covers_;

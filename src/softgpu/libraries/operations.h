@@ -1,4 +1,4 @@
-// One function for each operation. Each does the parts that are the block's own.
+// One function for each operation. Each does one part, some milliseconds of work.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,14 @@
 
 namespace softgpu::libraries {
 
-/// A block's parts of an operation: every `blocks`-th one, from `first` on.
+/// Which part of an operation is to be done.
 struct Parts {
-  std::uint64_t first = 0, blocks = 1;
+  std::uint64_t part = 0;
 
+  /// Calls f with the part, where there is one of that number among `parts`.
   template <class F>
   void each(std::uint64_t parts, F f) const {
-    for (std::uint64_t part = first; part < parts; part += blocks) f(part);
+    if (part < parts) f(part);
   }
 };
 

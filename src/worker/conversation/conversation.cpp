@@ -316,6 +316,7 @@ void Conversation::abandon_context(CUcontext context) {
   session_->in_use.wait_unused(context);
   completions.forget_context(context);
   if (copy_out_) copy_out_->forget(context);
+  if (equipment_.math_libraries) equipment_.math_libraries->forget(context);
   session_->abandon_context(context);
 }
 

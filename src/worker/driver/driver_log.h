@@ -17,6 +17,8 @@ class DriverLog {
  public:
   static constexpr std::size_t most_lines = 100;  ///< the newest are kept
 
+  /// Only what add() is told.
+  DriverLog() = default;
   explicit DriverLog(const Driver& driver);
   ~DriverLog();
   DriverLog(const DriverLog&) = delete;

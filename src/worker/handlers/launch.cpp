@@ -1,6 +1,8 @@
 // The handler of kernel launches.
 #include <array>
+#include <cstdio>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "generated/handlers.h"
@@ -49,6 +51,19 @@ std::uint64_t key_of(CUfunction function, const messages::Launch& m) {
   return key;
 }
 
+/// An operation of a math library: NVIDIA's executes it, where the driver does not do that itself.
+CUresult execute_operation(Call& x, const KernelInfo& kernel, std::span<const std::byte> parameters,
+                           CUstream stream) {
+  MathLibraries& libraries = *x.equipment.math_libraries;
+  const CUresult result = libraries.execute(kernel.name, parameters, x.current(), stream);
+  if (result != CUDA_SUCCESS && !libraries.why().empty()) {
+    const std::string line = kernel.name + ": " + libraries.why();
+    if (x.equipment.driver_log) x.equipment.driver_log->add(line);
+    std::fprintf(stderr, "gpupool-worker: %s\n", line.c_str());
+  }
+  return result;
+}
+
 }  // namespace
 
 CUresult run_Launch(Call& x, const messages::Launch& m, replies::Launch&) {
@@ -70,6 +85,9 @@ CUresult run_Launch(Call& x, const messages::Launch& m, replies::Launch&) {
 
   if (const CUresult bad = x.submits(stream, 1, key_of(function, m), info->name); bad != CUDA_SUCCESS)
     return bad;
+  if (x.equipment.math_libraries && MathLibraries::is_operation(info->name)) {
+    return execute_operation(x, *info, std::span(block).first(info->parameter_bytes()), stream);
+  }
   if (m.attributes.empty()) {
     return x.api.cuLaunchKernel_(function, m.grid_x, m.grid_y, m.grid_z, m.block_x, m.block_y, m.block_z,
                                  m.shared_bytes, stream, parameters.data(), nullptr);

@@ -1,6 +1,7 @@
 #include "worker/session/equipment.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <stdexcept>
 
 #include "profile/driver_probe.h"
@@ -31,7 +32,13 @@ Equipment::Equipment(const std::string& driver_path, WorkerState& worker_state)
     profile.devices.back().ordinal = static_cast<int>(devices.size());
     devices.push_back(device);
   }
-  if (is_software()) driver_log.emplace(driver);
+  if (is_software()) {
+    driver_log.emplace(driver);
+  } else {
+    driver_log.emplace();  // NVIDIA's own repeats what results say
+  }
+  const char* const folders = std::getenv("GPUPOOL_MATH_LIBRARIES");
+  if (!is_software() || folders != nullptr) math_libraries.emplace(folders != nullptr ? folders : "");
 }
 
 bool Equipment::device(std::int32_t ordinal, CUdevice& out) const {

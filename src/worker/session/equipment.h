@@ -13,6 +13,7 @@
 #include "worker/driver/driver.h"
 #include "worker/driver/driver_log.h"
 #include "worker/lease/worker_state.h"
+#include "worker/libraries/math_libraries.h"
 #include "worker/objects/device_arena.h"
 #include "worker/objects/export_door.h"
 #include "worker/objects/export_table.h"
@@ -40,8 +41,11 @@ struct Equipment {
   std::vector<CUdevice> devices;  ///< by the client's ordinal
   /// By the client's ordinal. The first session makes them: its client says where they are to begin.
   std::vector<std::unique_ptr<DeviceArena>> arenas;
-  DeviceProfile profile;                ///< of `devices`; what changes in it, parking.identity protects
-  std::optional<DriverLog> driver_log;  ///< of a software GPU: NVIDIA's repeats what results say
+  DeviceProfile profile;  ///< of `devices`; what changes in it, parking.identity protects
+  /// NVIDIA's math libraries, which execute what clients post as operations; none where the driver does that
+  /// itself.
+  std::optional<MathLibraries> math_libraries;
+  std::optional<DriverLog> driver_log;  ///< lines for the client's user, of a software GPU's driver too
 
   /// The driver's device for the client's ordinal; false for an unknown one.
   [[nodiscard]] bool device(std::int32_t ordinal, CUdevice& out) const;

@@ -77,8 +77,14 @@ class Linker {
   };
 
   Symbol resolve(size_t module, std::string_view name, int line) const {
+    // An image that is for other drivers too has a body for what is built in here.
+    if (name == operation_function) return builtin(name, line);
     if (const auto found = names_[module].find(name); found != names_[module].end()) return found->second;
     if (const auto found = external_.find(name); found != external_.end()) return found->second;
+    return builtin(name, line);
+  }
+
+  static Symbol builtin(std::string_view name, int line) {
     const auto known = builtins();
     for (uint32_t i = 0; i < known.size(); ++i) {
       if (known[i].name == name) return Symbol{Symbol::Kind::builtin, i};

@@ -21,4 +21,7 @@ struct Builtin {
 
 std::span<const Builtin> builtins();
 
+/// That does a part of an operation of a math library.
+inline constexpr std::string_view operation_function = "gpupool_operation";
+
 }  // namespace softgpu

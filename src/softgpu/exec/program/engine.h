@@ -130,18 +130,18 @@ struct MemoryMap {
 
 struct TextureView;
 
-// A part of an operation of a math library: what the built-in function gpupool_operation does for the block
-// that calls it. `name` and `parameters` are the kernel's; a block does every `blocks`-th part, from its own
-// number on.
+// A part of an operation of a math library: what the built-in function gpupool_operation does. `name` and
+// `parameters` are the kernel's; in its `round`th call a block does part `block` + `round` * `blocks`.
 struct OperationPart {
   std::string_view name;
   std::span<const std::byte> parameters;
-  uint64_t block = 0, blocks = 1;
+  uint64_t block = 0, blocks = 1, round = 0;
 };
 enum class Fault : int;
 struct OperationEnd {
   Fault fault{};       // Fault::none
   std::string detail;  // what is wrong, if anything is
+  bool more = false;   // the block has parts left
 };
 
 // Where the device heap (in-kernel malloc/free), printf and texture handles go. Callbacks are called from

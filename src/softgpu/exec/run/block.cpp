@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "softgpu/exec/checks/waiting_threads.h"
 
@@ -270,7 +271,7 @@ BlockStatus Block::run(uint64_t slice_instructions) {
     }
     const BlockStatus status = status_after_round(progress);
     if (status != BlockStatus::running || launch.cancelled()) return status;
-    if (done >= slice_instructions) return BlockStatus::running;
+    if (done >= slice_instructions || std::exchange(slice_over, false)) return BlockStatus::running;
   }
 }
 

@@ -54,6 +54,7 @@ struct Block {
   uint64_t serial = 0;
   uint32_t threads = 0, warp_count = 0, live_threads = 0;
   uint32_t smid = 0;
+  bool slice_over = false;  // something has taken as long as a slice may: run() returns
   std::unique_ptr<Warp[]> warps;
   std::byte* shared = nullptr;
   std::byte* local = nullptr;

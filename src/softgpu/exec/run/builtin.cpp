@@ -118,12 +118,15 @@ void run_free(Warp& warp, const Instruction& in, const CallSite& site) {
   });
 }
 
-// gpupool_operation(): the kernel is an operation of a math library, which native code does. One thread of a
-// block calls it.
-void run_operation(Warp& warp, const Instruction& in, const CallSite&) {
-  const Block& block = *warp.block;
+// gpupool_operation(round): the kernel is an operation of a math library; native code does its next part, and
+// says whether the block has more. One thread of a block calls it. Between two parts everything may stand
+// still or end.
+void run_operation(Warp& warp, const Instruction& in, const CallSite& site) {
+  Block& block = *warp.block;
   const LaunchState& launch = block.launch;
   const Dim3 grid = launch.request->grid;
+  const auto lane = static_cast<uint32_t>(std::countr_zero(warp.mask));
+  const Arguments arguments(warp, site, lane);
   bool failed;
   {
     OperationEnd end{Fault::illegal_instruction, "this driver has no operations"};
@@ -132,15 +135,16 @@ void run_operation(Warp& warp, const Instruction& in, const CallSite&) {
           block.index.x + uint64_t{grid.x} * (block.index.y + uint64_t{grid.y} * block.index.z);
       end = launch.services->operation({launch.info->name,
                                         launch.request->parameters.first(launch.info->parameter_bytes),
-                                        linear, launch.blocks});
+                                        linear, launch.blocks, arguments.get(0)});
     }
     failed = end.fault != Fault::none;
-    if (failed) {
-      record_fault(warp, &in, end.fault, end.detail, false, 0,
-                   static_cast<uint32_t>(std::countr_zero(warp.mask)));
-    }
+    if (failed) record_fault(warp, &in, end.fault, end.detail, false, 0, lane);
+    arguments.set_result(end.more ? 1 : 0);
   }
   if (failed) siglongjmp(*fault_guard().escape, 1);
+  block.slice_over = true;
+  warp.yield_requested = true;
+  warp.meet_pc = 0;
 }
 
 // cudaGraphSetConditional(handle, value)
@@ -218,7 +222,7 @@ std::span<const Builtin> builtins() {
       {"__assertfail", 5, false, run_assert},
       {"malloc", 1, false, run_malloc},
       {"free", 1, false, run_free},
-      {"gpupool_operation", 0, false, run_operation},
+      {operation_function, 1, false, run_operation},
       {"cudaGraphSetConditional", 2, false, run_set_conditional},
       {"cudaCGGetIntrinsicHandle", 1, true, run_grid_handle},
       {"cudaCGSynchronize", 2, true, run_grid_synchronize},

@@ -1,0 +1,100 @@
+// Whatever bytes a program launches an operation with, it computes inside its memory or ends with a fault.
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "libraries/operations/all.h"
+#include "softgpu/libraries/execute.h"
+
+using namespace softgpu::libraries;
+
+namespace {
+
+/// Device memory: one buffer; what lies before and behind it is not the device's.
+class Device {
+ public:
+  Device() : bytes_(size) {}
+  [[nodiscard]] std::uint64_t address() const { return reinterpret_cast<std::uintptr_t>(bytes_.data()); }
+  [[nodiscard]] Memory memory() const {
+    return Memory([this](std::uint64_t at, std::size_t count) {
+      return at >= address() && count <= size && at - address() <= size - count;
+    });
+  }
+  static constexpr std::size_t size = 1 << 16;
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+/// Bytes among which small numbers, addresses in the device's memory and nonsense stand at places of each
+/// size.
+std::vector<std::byte> made(std::mt19937& random, std::size_t size, const Device& device) {
+  std::vector<std::byte> bytes(size);
+  for (std::size_t at = 0; at < size; at += 8) {
+    std::uint64_t word = 0;
+    switch (random() % 6) {
+      case 0:
+        word = random() % 40;
+        break;
+      case 1:
+        word = device.address() + random() % (Device::size / 8) * 8;
+        break;
+      case 2:
+        word = static_cast<std::uint64_t>(random()) << 32 | random();
+        break;
+      case 3:  // several small fields
+        for (int n = 0; n < 8; ++n) word = word << 8 | random() % 16;
+        break;
+      case 4:
+        word = static_cast<std::uint64_t>(-static_cast<std::int64_t>(random() % 8));
+        break;
+      default:
+        break;
+    }
+    std::memcpy(bytes.data() + at, &word, std::min<std::size_t>(8, size - at));
+  }
+  return bytes;
+}
+
+template <class O>
+void try_any_bytes() {
+  CAPTURE(O::name);
+  std::mt19937 random(17);
+  Device device;
+  const Memory memory = device.memory();
+  int computed = 0;
+  for (int n = 0; n < 4000; ++n) {
+    const auto bytes = made(random, sizeof(O), device);
+    const auto end = execute({O::name, bytes, 0, 1, random() % 3}, memory);
+    computed += end.fault == softgpu::Fault::none ? 1 : 0;
+    CHECK((end.fault == softgpu::Fault::none) == end.detail.empty());
+  }
+  MESSAGE(O::name << ": " << computed << " of 4000 were computed");
+}
+
+template <class... O>
+void try_all(gpupool::operations::All<O...>) {
+  (try_any_bytes<O>(), ...);
+}
+
+}  // namespace
+
+TEST_CASE("an operation of any bytes stays inside the device's memory") {
+  try_all(gpupool::operations::all_operations);
+}
+
+TEST_CASE("an operation of another version of the libraries is refused") {
+  const std::vector<std::byte> bytes(sizeof(gpupool::operations::Gemm) - 8);
+  Device device;
+  const auto end = execute({gpupool::operations::Gemm::name, bytes, 0, 1, 0}, device.memory());
+  CHECK(end.fault == softgpu::Fault::illegal_instruction);
+}
+
+TEST_CASE("a kernel that is called otherwise is no operation") {
+  Device device;
+  CHECK(execute({"cublas_nothing", {}, 0, 1, 0}, device.memory()).fault ==
+        softgpu::Fault::illegal_instruction);
+}

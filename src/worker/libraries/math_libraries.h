@@ -1,0 +1,60 @@
+// NVIDIA's math libraries in the worker: they execute what clients post as operations.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gpupool::worker {
+
+struct CublasApi;
+struct CublasLtApi;
+
+/// Used by one thread at a time, like the session whose operations it executes.
+class MathLibraries {
+ public:
+  /// `folders`: where the libraries are, separated by colons; empty: where the system's loader looks.
+  explicit MathLibraries(const std::string& folders);
+  ~MathLibraries();
+  MathLibraries(const MathLibraries&) = delete;
+  MathLibraries& operator=(const MathLibraries&) = delete;
+
+  /// Whether launches of a kernel of that name are operations.
+  [[nodiscard]] static bool is_operation(std::string_view kernel);
+
+  /// Gives an operation to its library, on a stream of the current context. `parameters`: the kernel's, from
+  /// a client: any bytes. CUDA_ERROR_NOT_SUPPORTED: the library is not there, or does not support it; why()
+  /// says more.
+  CUresult execute(std::string_view kernel, std::span<const std::byte> parameters, CUcontext context,
+                   CUstream stream);
+
+  /// Why the last operation failed: one sentence.
+  [[nodiscard]] const std::string& why() const { return why_; }
+
+  /// Before a context is destroyed: what the libraries hold in it ends.
+  void forget(CUcontext context);
+
+ private:
+  struct InContext;
+  template <class O>
+  bool executed(std::string_view kernel, std::span<const std::byte> parameters, InContext& in,
+                CUstream stream, CUresult& result);
+  [[nodiscard]] void* open(const char* file);
+  InContext& in_context(CUcontext context);
+
+  std::vector<std::string> folders_;
+  std::unique_ptr<CublasApi> cublas_;
+  std::unique_ptr<CublasLtApi> cublaslt_;
+  std::map<CUcontext, std::unique_ptr<InContext>> contexts_;
+  std::string why_;
+
+  friend struct GemmCall;
+};
+
+}  // namespace gpupool::worker
