@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch  # type: ignore[import-not-found]  # too large to be a requirement
-from torch import nn  # type: ignore[import-not-found]
-from torch.nn import functional
+from torch import nn
+from torch.nn import functional  # type: ignore[import-not-found]
 
 runtime = ctypes.CDLL("libcuda.so.1")
 

@@ -58,7 +58,7 @@ struct Gemm {
   /// everywhere.
   [[nodiscard]] std::int64_t tile() const {
     const auto area = static_cast<double>(m) * static_cast<double>(n);
-    return area >= 1 << 20 ? 512 : area >= 1 << 18 ? 256 : 128;
+    return area >= 1 << 22 ? 512 : area >= 1 << 18 ? 256 : 128;
   }
   [[nodiscard]] std::int64_t tiles_m() const { return (m + tile() - 1) / tile(); }
   [[nodiscard]] std::int64_t tiles_n() const { return (n + tile() - 1) / tile(); }
