@@ -14,7 +14,9 @@ from tests.support.pool_node import native_worker_is_built
 pytestmark = pytest.mark.skipif(not native_worker_is_built(), reason="needs the native build (`make build`)")
 
 #: Names that belong to an API or are ours; `dlsym` is what the layer over NVRTC stands before.
-OURS = re.compile(r"(cu|nvml|nvrtc|nvJitLink|_nvJitLink|__nvJitLink|__cuda|gpupool_)\w*|dlsym")
+OURS = re.compile(
+    r"(cu|p?nccl|fftwf?_|pegasus|nvml|nvrtc|nvJitLink|_nvJitLink|__nvJitLink|__cuda|gpupool_)\w*|dlsym"
+)
 
 
 def libraries() -> list[Path]:
