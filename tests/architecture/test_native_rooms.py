@@ -85,6 +85,8 @@ ROOMS: dict[str, list[str]] = {
     "libraries/shared": ["libraries/operations"],
     "libraries/cublas": ["libraries/operations", "libraries/shared"],
     "libraries/cublaslt": ["libraries/cublas", "libraries/operations", "libraries/shared"],
+    "libraries/cufft": ["libraries/operations", "libraries/shared"],
+    "libraries/cufftw": ["libraries/shared"],
     "libraries/cusparse": ["libraries/shared"],
     "libraries/cusparselt": ["libraries/cusparse", "libraries/shared"],
     "libraries/cusolver": ["libraries/shared"],

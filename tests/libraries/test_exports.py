@@ -23,6 +23,7 @@ IMPORTS: Final = Path(__file__).parents[3] / "shared" / "research" / "torch-impo
 LISTS: Final = {
     "cublas": "cublas",
     "cublasLt": "cublaslt",
+    "cufft": "cufft",
     "cusolver": "cusolver",
     "cusparse": "cusparse",
     "cusparseLt": "cusparselt",

@@ -1,6 +1,7 @@
 // The list of operations: the only one.
 #pragma once
 
+#include "libraries/operations/fft.h"
 #include "libraries/operations/gemm.h"
 #include "libraries/operations/operation.h"
 
@@ -9,6 +10,6 @@ namespace gpupool::operations {
 template <Operation... O>
 struct All {};
 
-inline constexpr All<Gemm> all_operations{};
+inline constexpr All<Fft, Gemm> all_operations{};
 
 }  // namespace gpupool::operations

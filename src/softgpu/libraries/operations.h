@@ -19,6 +19,7 @@ struct Parts {
   }
 };
 
+void run(const gpupool::operations::Fft& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Gemm& operation, const Parts& parts, const Memory& memory);
 
 }  // namespace softgpu::libraries
