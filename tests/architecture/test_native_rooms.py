@@ -91,6 +91,7 @@ ROOMS: dict[str, list[str]] = {
     "libraries/cusparselt": ["libraries/cusparse", "libraries/shared"],
     "libraries/cusolver": ["libraries/shared"],
     "libraries/nccl": ["libraries/shared"],
+    "libraries/cudnn": ["libraries/operations", "libraries/shared"],
     "enforcer": ["base"],
     "softgpu/ptx": [],
     "softgpu/exec/program": ["base", "softgpu/ptx"],

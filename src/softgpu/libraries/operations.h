@@ -21,5 +21,8 @@ struct Parts {
 
 void run(const gpupool::operations::Fft& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Gemm& operation, const Parts& parts, const Memory& memory);
+void run(const gpupool::operations::Convolution& operation, const Parts& parts, const Memory& memory);
+void run(const gpupool::operations::Pointwise& operation, const Parts& parts, const Memory& memory);
+void run(const gpupool::operations::Reduction& operation, const Parts& parts, const Memory& memory);
 
 }  // namespace softgpu::libraries

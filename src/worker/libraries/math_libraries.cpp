@@ -18,7 +18,7 @@ bool any_is(All<O...>, std::string_view kernel) {
   return ((kernel == O::name) || ...);
 }
 
-CUresult run(MathLibraries&, GemmCall call, const operations::Gemm& operation) {
+CUresult run(GemmCall call, const operations::Gemm& operation) {
   const bool plain = operation.epilogue == operations::epilogue_none && !operation.alpha_per_row &&
                      operation.scale_a == 0 && operation.scale_b == 0 && operation.scale_c == 0 &&
                      operation.scale_d == 0 && operation.c.address == operation.d.address &&
@@ -26,6 +26,12 @@ CUresult run(MathLibraries&, GemmCall call, const operations::Gemm& operation) {
                      operation.c.type == operation.d.type && operation.c.pointers == operation.d.pointers &&
                      !operation.a.by_row && !operation.b.by_row && !operation.c.by_row && !operation.d.by_row;
   return plain ? call.by_cublas(operation) : call.by_cublaslt(operation);
+}
+
+/// Operations that are computed by software GPUs alone so far.
+template <class O>
+CUresult run(const GemmCall&, const O&) {
+  return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 }  // namespace
@@ -75,7 +81,10 @@ bool MathLibraries::executed(std::string_view kernel, std::span<const std::byte>
   }
   O operation;
   std::memcpy(static_cast<void*>(&operation), parameters.data(), sizeof(O));
-  result = run(*this, {*this, in, stream}, operation);
+  result = run({*this, in, stream}, operation);
+  if (result == CUDA_ERROR_NOT_SUPPORTED && why_.empty()) {
+    why_ = "the library on this node, or this node, does not support the operation";
+  }
   return true;
 }
 
