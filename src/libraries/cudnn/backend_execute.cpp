@@ -1,0 +1,59 @@
+// Execution of a plan: the operation of its graph, with the addresses of a variant pack.
+#include <algorithm>
+#include <optional>
+
+#include "libraries/cudnn/backend.h"
+#include "libraries/cudnn/handle.h"
+
+using namespace gpupool::cudnn;
+
+namespace {
+
+/// The graph's program of a finalised plan; null: it is none.
+const Program* program_of_plan(const Backend* plan) {
+  if (plan == nullptr || plan->content->kind != kind_plan || !plan->content->finalized) return nullptr;
+  const Content* const engine = plan->content->child(plan_config)->child(config_engine);
+  return engine->child(engine_graph)->program.get();
+}
+
+bool is_pack(const Backend* pack) {
+  return pack != nullptr && pack->content->kind == kind_variant_pack && pack->content->finalized;
+}
+
+/// Puts the address of the tensor with this number; false: the pack has none.
+bool put_address(const Content& pack, std::int64_t id, gpupool::operations::Tensor& tensor) {
+  const auto ids = pack.list<std::int64_t>(pack_unique_ids);
+  const auto pointers = pack.list<std::uint64_t>(pack_pointers);
+  const auto found = std::find(ids.begin(), ids.end(), id);
+  if (found == ids.end()) return false;
+  tensor.address = pointers[static_cast<std::size_t>(found - ids.begin())];
+  return tensor.address != 0;
+}
+
+}  // namespace
+
+GPUPOOL_LIBRARY_EXPORT int cudnnBackendExecute(void* handle, void* plan, void* variant_pack) {
+  return guarded([&]() -> int {
+    const Handle* const found = find_handle(handle);
+    const Program* const program = program_of_plan(find_backend(plan));
+    const Backend* const pack = find_backend(variant_pack);
+    if (found == nullptr || program == nullptr || !is_pack(pack)) return bad_param;
+    gpupool::operations::Convolution operation = program->convolution;
+    bool complete = put_address(*pack->content, program->input, operation.input) &&
+                    put_address(*pack->content, program->filter, operation.filter) &&
+                    put_address(*pack->content, program->output, operation.output);
+    if (program->added) complete = complete && put_address(*pack->content, *program->added, operation.added);
+    if (program->bias) complete = complete && put_address(*pack->content, *program->bias, operation.bias);
+    if (!complete) return bad_param;
+    return post(*found, operation);
+  });
+}
+
+GPUPOOL_LIBRARY_EXPORT int cudnnGetExecutionPlanWorkspaceSize(void* handle, void* plan, void* variant_pack,
+                                                              std::size_t* bytes) {
+  if (find_handle(handle) == nullptr || program_of_plan(find_backend(plan)) == nullptr ||
+      !is_pack(find_backend(variant_pack)) || bytes == nullptr)
+    return bad_param;
+  *bytes = 0;
+  return success;
+}
