@@ -34,7 +34,9 @@ def machine_of(variables: dict[str, str]) -> Iterator[Machine]:
         process.wait()
 
 
-WAYS = ["alone", "pool", "libraries"]
+WAYS = ["alone", "pool"]
+#: For operations that a worker gives to NVIDIA's libraries.
+ALL_WAYS = pytest.mark.parametrize("machine", [*WAYS, "libraries"], indirect=True, scope="session")
 
 
 def _machines(way: str, folder: Path) -> Iterator[Machine]:
@@ -63,7 +65,7 @@ def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     yield from _machines(request.param, tmp_path_factory.mktemp("share"))
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=[*WAYS, "libraries"])
 def machine_of_its_own(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]:
     """A program for one test."""
     yield from _machines(request.param, tmp_path)

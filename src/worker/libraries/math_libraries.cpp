@@ -30,7 +30,7 @@ CUresult run(GemmCall call, const operations::Gemm& operation) {
 
 /// Operations that are computed by software GPUs alone so far.
 template <class O>
-CUresult run(const GemmCall&, const O&) {
+CUresult run(GemmCall, const O&) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
