@@ -1,23 +1,29 @@
 // The list of operations: the only one.
 #pragma once
 
+#include "libraries/operations/batch_normalization.h"
 #include "libraries/operations/convolution.h"
 #include "libraries/operations/fft.h"
 #include "libraries/operations/gemm.h"
 #include "libraries/operations/operation.h"
 #include "libraries/operations/pointwise.h"
+#include "libraries/operations/pooling.h"
 #include "libraries/operations/reduction.h"
+#include "libraries/operations/softmax.h"
 
 namespace gpupool::operations {
 
 template <Operation... O>
 struct All {};
 
-inline constexpr All<Convolution,  //
-                     Fft,          //
-                     Gemm,         //
-                     Pointwise,    //
-                     Reduction>
+inline constexpr All<BatchNormalization,  //
+                     Convolution,         //
+                     Fft,                 //
+                     Gemm,                //
+                     Pointwise,           //
+                     Pooling,             //
+                     Reduction,           //
+                     Softmax>
     all_operations{};
 
 }  // namespace gpupool::operations

@@ -24,5 +24,8 @@ void run(const gpupool::operations::Gemm& operation, const Parts& parts, const M
 void run(const gpupool::operations::Convolution& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Pointwise& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Reduction& operation, const Parts& parts, const Memory& memory);
+void run(const gpupool::operations::BatchNormalization& operation, const Parts& parts, const Memory& memory);
+void run(const gpupool::operations::Softmax& operation, const Parts& parts, const Memory& memory);
+void run(const gpupool::operations::Pooling& operation, const Parts& parts, const Memory& memory);
 
 }  // namespace softgpu::libraries
