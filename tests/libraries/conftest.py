@@ -67,5 +67,11 @@ def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(params=[*WAYS, "libraries"])
 def machine_of_its_own(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]:
-    """A program for one test."""
+    """A program for one test, also with a worker that gives operations to the libraries."""
+    yield from _machines(request.param, tmp_path)
+
+
+@pytest.fixture(params=WAYS)
+def lone_machine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]:
+    """A program for one test, whose operations the software GPU computes itself."""
     yield from _machines(request.param, tmp_path)

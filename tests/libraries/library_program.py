@@ -9,7 +9,7 @@ An argument is a list of its kind and value:
 
 - ``["i", n]`` int, ``["l", n]`` 64-bit, ``["f", x]`` float, ``["d", x]`` double, ``["p", address]`` a pointer or handle
 - ``["bytes", hex]`` a pointer to those bytes in host memory
-- ``["out", n]`` a pointer to n bytes, whose content comes back in OUTPUTS
+- ``["out", n]`` a pointer to n bytes, whose content comes back in OUTPUTS; ``["both", hex]`` to those bytes, likewise
 """
 
 from __future__ import annotations
@@ -79,6 +79,9 @@ class Program:
                 passed.append(ctypes.c_void_p(value))
             elif kind == "bytes":
                 passed.append(ctypes.create_string_buffer(bytes.fromhex(value), len(value) // 2 or 1))
+            elif kind == "both":
+                outputs.append(ctypes.create_string_buffer(bytes.fromhex(value), len(value) // 2 or 1))
+                passed.append(outputs[-1])
             elif kind == "out":
                 outputs.append(ctypes.create_string_buffer(value))
                 passed.append(outputs[-1])

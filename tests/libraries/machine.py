@@ -54,6 +54,11 @@ def out(size: int) -> Argument:
     return ("out", size)
 
 
+def both(value: Array) -> Argument:
+    """A pointer to these bytes, whose content comes back as the function left it."""
+    return ("both", np.ascontiguousarray(value).tobytes().hex())
+
+
 class Answer(NamedTuple):
     """What a function returned, and what it filled."""
 

@@ -204,3 +204,100 @@ GPUPOOL_GEMM_BATCHED_EX(cublasGemmBatchedEx_64, std::int64_t)
   }
 GPUPOOL_BOTH_WIDTHS(GPUPOOL_GEMM_NARROW, cublasSgemmEx, (single_sums))
 GPUPOOL_BOTH_WIDTHS(GPUPOOL_GEMM_NARROW, cublasCgemmEx, (complex_sums))
+
+namespace {
+
+// Groups of products: each is a batch of its own shape. Everything of a group is in host memory but the lists
+// of matrices, which follow each other.
+template <class Int>
+struct Groups {
+  const int *transpose_a, *transpose_b;
+  const Int *m, *n, *k;
+  const char* alpha;
+  const void* const* a;
+  const Int* lda;
+  const void* const* b;
+  const Int* ldb;
+  const char* beta;
+  void* const* c;
+  const Int* ldc;
+  Int count;
+  const Int* sizes;
+};
+
+template <class Int>
+int grouped(void* handle, const Groups<Int>& groups, int type_a, int type_b, int type_c,
+            const std::optional<Sums>& sums) {
+  const Handle* const found = find(handle);
+  if (found == nullptr) return not_initialized;
+  if (groups.count < 0) return invalid_value;
+  if (groups.count == 0) return success;
+  for (const void* const list :
+       {static_cast<const void*>(groups.transpose_a), static_cast<const void*>(groups.transpose_b),
+        static_cast<const void*>(groups.m), static_cast<const void*>(groups.n),
+        static_cast<const void*>(groups.k), static_cast<const void*>(groups.alpha),
+        static_cast<const void*>(groups.lda), static_cast<const void*>(groups.ldb),
+        static_cast<const void*>(groups.beta), static_cast<const void*>(groups.ldc),
+        static_cast<const void*>(groups.sizes)}) {
+    if (list == nullptr) return invalid_value;
+  }
+  if (!sums || !known(type_a) || !known(type_b) || !known(type_c) || found->pointer_mode == device)
+    return not_supported;
+  const std::size_t bytes = gpupool::operations::bytes_of(sums->scalar);
+  const auto call_of = [&](Int group, std::int64_t before) {
+    const auto at = static_cast<std::size_t>(group);
+    return Call{groups.transpose_a[at],
+                groups.transpose_b[at],
+                groups.m[at],
+                groups.n[at],
+                groups.k[at],
+                groups.alpha + at * bytes,
+                {groups.a + before, groups.lda[at]},
+                {groups.b + before, groups.ldb[at]},
+                groups.beta + at * bytes,
+                {groups.c + before, groups.ldc[at]},
+                groups.sizes[at],
+                true};
+  };
+  // A wrong group keeps all from being posted.
+  for (Int group = 0; group < groups.count; ++group) {
+    if (!valid(call_of(group, 0))) return invalid_value;
+  }
+  std::int64_t before = 0;
+  for (Int group = 0; group < groups.count; ++group) {
+    const int bad = gemm(handle, call_of(group, before), static_cast<Element>(type_a),
+                         static_cast<Element>(type_b), static_cast<Element>(type_c), sums);
+    if (bad != success) return bad;
+    before += groups.sizes[static_cast<std::size_t>(group)];
+  }
+  return success;
+}
+
+}  // namespace
+
+#define GPUPOOL_GEMM_GROUPED(name, Int, type, sums)                                                       \
+  GPUPOOL_LIBRARY_EXPORT int name(void* handle, const int* ta, const int* tb, const Int* m, const Int* n, \
+                                  const Int* k, const void* alpha, const void* const* a, const Int* lda,  \
+                                  const void* const* b, const Int* ldb, const void* beta, void* const* c, \
+                                  const Int* ldc, Int count, const Int* sizes) {                          \
+    return grouped<Int>(handle,                                                                           \
+                        {ta, tb, m, n, k, static_cast<const char*>(alpha), a, lda, b, ldb,                \
+                         static_cast<const char*>(beta), c, ldc, count, sizes},                           \
+                        type, type, type, sums);                                                          \
+  }
+GPUPOOL_BOTH_WIDTHS(GPUPOOL_GEMM_GROUPED, cublasSgemmGroupedBatched, 0, (single_sums))
+GPUPOOL_BOTH_WIDTHS(GPUPOOL_GEMM_GROUPED, cublasDgemmGroupedBatched, 1, (double_sums))
+
+#define GPUPOOL_GEMM_GROUPED_EX(name, Int)                                                                 \
+  GPUPOOL_LIBRARY_EXPORT int name(void* handle, const int* ta, const int* tb, const Int* m, const Int* n,  \
+                                  const Int* k, const void* alpha, const void* const* a, int type_a,       \
+                                  const Int* lda, const void* const* b, int type_b, const Int* ldb,        \
+                                  const void* beta, void* const* c, int type_c, const Int* ldc, Int count, \
+                                  const Int* sizes, int compute) {                                         \
+    return grouped<Int>(handle,                                                                            \
+                        {ta, tb, m, n, k, static_cast<const char*>(alpha), a, lda, b, ldb,                 \
+                         static_cast<const char*>(beta), c, ldc, count, sizes},                            \
+                        type_a, type_b, type_c, sums_of(compute, static_cast<Element>(type_c)));           \
+  }
+GPUPOOL_GEMM_GROUPED_EX(cublasGemmGroupedBatchedEx, int)
+GPUPOOL_GEMM_GROUPED_EX(cublasGemmGroupedBatchedEx_64, std::int64_t)

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "libraries/cublas/scratch.h"
 #include "libraries/shared/launch.h"
 
 using namespace gpupool::cublas;
@@ -79,6 +80,7 @@ GPUPOOL_LIBRARY_EXPORT int cublasCreate_v2(void** handle) {
 GPUPOOL_LIBRARY_EXPORT int cublasDestroy_v2(void* handle) {
   return with_handle(handle, [](Handle& found) {
     found.alive = 0;
+    free_result_place(found);
     delete &found;
     return success;
   });

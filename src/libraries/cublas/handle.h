@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 
 #include "libraries/cublas/status.h"
 #include "libraries/operations/gemm.h"
@@ -25,6 +26,11 @@ struct Handle {
   // The program's own: NVIDIA's library uses it, the software GPU needs none.
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
+  // Device memory for a result that goes to host memory (scratch.h).
+  static constexpr std::size_t result_bytes = 16;
+  std::mutex result_mutex;
+  CUdeviceptr result = 0;
+  unsigned result_session = 0;
 
   /// cublasComputeType_t where the math mode allows a faster one: single products by tf32.
   [[nodiscard]] int compute_of(int compute) const {

@@ -3,6 +3,8 @@
 
 #include "libraries/operations/batch_normalization.h"
 #include "libraries/operations/convolution.h"
+#include "libraries/operations/dense.h"
+#include "libraries/operations/factors.h"
 #include "libraries/operations/fft.h"
 #include "libraries/operations/gemm.h"
 #include "libraries/operations/operation.h"
@@ -10,6 +12,7 @@
 #include "libraries/operations/pooling.h"
 #include "libraries/operations/reduction.h"
 #include "libraries/operations/softmax.h"
+#include "libraries/operations/vectors.h"
 
 namespace gpupool::operations {
 
@@ -18,12 +21,17 @@ struct All {};
 
 inline constexpr All<BatchNormalization,  //
                      Convolution,         //
+                     Entrywise,           //
+                     Factors,             //
                      Fft,                 //
                      Gemm,                //
                      Pointwise,           //
                      Pooling,             //
+                     Product,             //
                      Reduction,           //
-                     Softmax>
+                     Softmax,             //
+                     Solve,               //
+                     Vectors>
     all_operations{};
 
 }  // namespace gpupool::operations

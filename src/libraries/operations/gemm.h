@@ -5,6 +5,7 @@
 
 #include "libraries/operations/element.h"
 #include "libraries/operations/operation.h"
+#include "libraries/operations/scalar.h"
 
 namespace gpupool::operations {
 
@@ -22,11 +23,6 @@ struct Matrix {
   Element type = Element::f32;
   bool by_row = false, pointers = false;
   std::uint8_t reserved[5] = {};
-};
-
-/// A factor: its bytes, or its address in device memory.
-struct Scalar {
-  std::uint64_t words[2] = {};
 };
 
 /// D = epilogue(alpha · op(A) · op(B) + beta · C), m × n, with k terms.

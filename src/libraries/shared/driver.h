@@ -5,11 +5,12 @@
 
 namespace gpupool::libraries {
 
-#define GPUPOOL_LIBRARY_DRIVER(X)                                                                       \
-  X(cuInit)                                                                                             \
-  X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuDeviceGet) X(cuDevicePrimaryCtxRetain) X(cuLibraryLoadData) \
-      X(cuLibraryGetKernel) X(cuLaunchKernel) X(cuMemAlloc_v2) X(cuMemFree_v2) X(cuMemcpyDtoHAsync_v2)  \
-          X(cuMemcpyHtoDAsync_v2) X(cuMemcpyDtoDAsync_v2) X(cuStreamSynchronize) X(cuStreamIsCapturing) \
+#define GPUPOOL_LIBRARY_DRIVER(X)                                                                          \
+  X(cuInit)                                                                                                \
+  X(cuCtxGetCurrent)                                                                                       \
+  X(cuCtxSetCurrent) X(cuDeviceGet) X(cuDevicePrimaryCtxRetain) X(cuLibraryLoadData) X(cuLibraryGetKernel) \
+      X(cuLaunchKernel) X(cuMemAlloc_v2) X(cuMemFree_v2) X(cuMemcpyDtoHAsync_v2) X(cuMemcpyHtoDAsync_v2)   \
+          X(cuMemcpyDtoDAsync_v2) X(cuMemcpy2DAsync_v2) X(cuStreamSynchronize) X(cuStreamIsCapturing)      \
               X(cuDeviceGetAttribute) X(cuGetErrorName)
 
 struct Driver {

@@ -27,5 +27,10 @@ void run(const gpupool::operations::Reduction& operation, const Parts& parts, co
 void run(const gpupool::operations::BatchNormalization& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Softmax& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Pooling& operation, const Parts& parts, const Memory& memory);
+void run(const gpupool::operations::Vectors& operation, const Parts& parts, const Memory& memory);
+void run(const gpupool::operations::Product& operation, const Parts& parts, const Memory& memory);
+void run(const gpupool::operations::Solve& operation, const Parts& parts, const Memory& memory);
+void run(const gpupool::operations::Entrywise& operation, const Parts& parts, const Memory& memory);
+void run(const gpupool::operations::Factors& operation, const Parts& parts, const Memory& memory);
 
 }  // namespace softgpu::libraries
