@@ -11,7 +11,7 @@ import numpy as np
 from tests.libraries.machine import Answer, Argument, Array, Machine, integer, out, pointer
 
 LIBRARY: Final = "libcublas.so.13"
-SUCCESS, NOT_INITIALIZED, INVALID_VALUE, NOT_SUPPORTED = 0, 1, 7, 15
+SUCCESS, NOT_INITIALIZED, INVALID_VALUE, EXECUTION_FAILED, NOT_SUPPORTED = 0, 1, 7, 13, 15
 #: cublasOperation_t by what numpy does.
 OPERATIONS: Final = {0: lambda x: x, 1: lambda x: x.T, 2: lambda x: x.conj().T}
 HOST, DEVICE = 0, 1

@@ -114,7 +114,7 @@ def test_matrices_by_vectors(
 def test_narrow_matrices_by_vectors(machine: Machine, letters: str, inner: type, outer: type) -> None:
     generator, single = np.random.default_rng(1), np.dtype(np.float32)
     a, x, y = (numbers(generator, shape, single) for shape in ((2, 6, 5), (2, 5), (2, 6)))
-    memory = [
+    memory: list[Array] = [
         np.concatenate([m.ravel(order="F") for m in a]).astype(inner),
         x.ravel().astype(inner),
         y.ravel().astype(outer),
@@ -357,15 +357,20 @@ def test_groups_of_products(machine: Machine, is_wide: bool) -> None:
     """SgemmGroupedBatched: each group is a batch of its own shape; the lists of matrices follow each other."""
     generator, single = np.random.default_rng(4), np.dtype(np.float32)
     groups = [(0, 1, 3, 4, 5, 2), (1, 0, 7, 2, 1, 3)]
-    a, b, c = [], [], []
-    for ta, tb, m, n, k, count in groups:
+    a: list[Array] = []
+    b: list[Array] = []
+    c: list[Array] = []
+    for turned_a, turned_b, rows, width, terms, count in groups:
         for _ in range(count):
-            a.append(np.asfortranarray(numbers(generator, (k, m) if ta else (m, k), single)))
-            b.append(np.asfortranarray(numbers(generator, (n, k) if tb else (k, n), single)))
-            c.append(np.asfortranarray(numbers(generator, (m, n), single)))
+            a.append(
+                np.asfortranarray(numbers(generator, (terms, rows) if turned_a else (rows, terms), single))
+            )
+            b.append(
+                np.asfortranarray(numbers(generator, (width, terms) if turned_b else (terms, width), single))
+            )
+            c.append(np.asfortranarray(numbers(generator, (rows, width), single)))
     size = np.int64 if is_wide else np.int32
-    columns = list(zip(*groups, strict=True))
-    ta, tb, m, n, k, counts = columns
+    ta, tb, m, n, k, counts = zip(*groups, strict=True)
     alpha, beta = np.array([1, 2], single), np.array([0, -1], single)
     lda, ldb = ([array[i].shape[0] for i in (0, 2)] for array in (a, b))
 

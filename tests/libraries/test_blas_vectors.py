@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import ml_dtypes
@@ -9,11 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.linalg import blas as reference
+from scipy.linalg import blas as reference  # type: ignore[import-untyped]
 
 from tests.libraries.blas import LETTERS, assert_close, blas, flag, gathered, numbers, quickly, real, spread
 from tests.libraries.cublas import (
     DEVICE,
+    EXECUTION_FAILED,
     HOST,
     INVALID_VALUE,
     LIBRARY,
@@ -21,7 +24,7 @@ from tests.libraries.cublas import (
     NOT_SUPPORTED,
     SUCCESS,
 )
-from tests.libraries.machine import DATA_TYPES, Array, Machine, both, host, integer, out, pointer
+from tests.libraries.machine import DATA_TYPES, Array, Machine, both, host, integer, out, pointer, wide
 
 modes = st.sampled_from([HOST, DEVICE])
 sizes = st.sampled_from([1, 2, 7, 100, 5000])
@@ -120,11 +123,11 @@ def test_numbers_of_vectors(
         at_y,
         at_straight,
     ):
-        both = [n, pointer(at_x), incs[0], pointer(at_y), incs[1]]
+        pair = [n, pointer(at_x), incs[0], pointer(at_y), incs[1]]
         alone = [n, pointer(at_straight), abs(incs[0])]
         dots = {"dot": x @ y} if dtype.kind == "f" else {"dotu": x @ y, "dotc": np.vdot(x, y)}
         for name, wanted in dots.items():
-            found = result(machine, f"cublas{letter}{name}_v2", mode, is_wide, both, dtype)
+            found = result(machine, f"cublas{letter}{name}_v2", mode, is_wide, pair, dtype)
             assert_close(np.array(found), np.array(wanted), np.sqrt(n))
         for name, wanted in (("nrm2", np.linalg.norm(x)), ("asum", sizes_of_x.sum())):
             found = result(machine, f"cublas{REAL[letter]}{name}_v2", mode, is_wide, alone, real(dtype))
@@ -203,7 +206,8 @@ def test_vectors_of_named_types(machine: Machine, dtype: type, mode: int) -> Non
             found.astype(compute), wanted.astype(compute), rtol=1e-2 if narrow else 1e-5
         )
 
-    wide_x, wide_y = x.astype(compute), y.astype(compute)
+    wide_x: Array = x.astype(compute)
+    wide_y: Array = y.astype(compute)
     with blas(machine, mode) as run, machine.arrays(x, y) as (at_x, at_y):
         first, second = [pointer(at_x), of, 1], [pointer(at_y), of, 1]
         assert run("cublasAxpyEx", 33, alpha, in_, *first, *second, in_).status == SUCCESS
@@ -220,12 +224,12 @@ def test_vectors_of_named_types(machine: Machine, dtype: type, mode: int) -> Non
             assert run("cublasRotEx", 33, *first, *second, half, half, in_, in_).status == SUCCESS
             close(machine.get(at_x, x), 3 * wide_x)
     with machine.arrays(x, y) as (at_x, at_y):
-        both = [33, pointer(at_x), of, 1, pointer(at_y), of, 1]
+        pair = [33, pointer(at_x), of, 1, pointer(at_y), of, 1]
         ending = {"DotEx": wide_x @ wide_y, "DotcEx": np.vdot(wide_x, wide_y)}
         place = np.full(1, 0, kind)
         for name, wanted in ending.items():
             with blas(machine, DEVICE) as run, machine.arrays(place) as (at,):
-                assert run(f"cublas{name}", *both, pointer(at), of, in_).status == SUCCESS
+                assert run(f"cublas{name}", *pair, pointer(at), of, in_).status == SUCCESS
                 close(machine.get(at, place), np.array([wanted]))
         small = real(compute)
         sizes_of_x = np.abs(wide_x.real) + np.abs(wide_x.imag)
@@ -326,3 +330,43 @@ def test_wrong_arguments(machine: Machine) -> None:
     )
     assert no_handle.status == NOT_INITIALIZED
     assert machine.synchronize() == 0
+
+
+@contextmanager
+def captured(machine: Machine) -> Iterator[int]:
+    """A stream whose submissions become a graph."""
+    stream = machine.driver("cuStreamCreate", out(8), integer(1)).number()
+    assert machine.driver("cuStreamBeginCapture_v2", pointer(stream), integer(0)).status == 0
+    try:
+        yield stream
+    finally:
+        machine.driver("cuStreamDestroy_v2", pointer(stream))
+
+
+def test_results_in_device_memory_are_captured(machine: Machine) -> None:
+    """A graph of a dot product and of what is made with it."""
+    x, place = np.arange(4, dtype=np.float32), np.zeros(1, np.float32)
+    with blas(machine, DEVICE) as run, machine.arrays(x, place) as (at_x, at), captured(machine) as stream:
+        assert machine.call(LIBRARY, "cublasSetStream_v2", run.cublas, pointer(stream)).status == SUCCESS
+        vector = [pointer(at_x), 1]
+        assert run("cublasSdot_v2", 4, *vector, *vector, pointer(at)).status == SUCCESS
+        assert run("cublasSscal_v2", 4, pointer(at), *vector).status == SUCCESS
+        graph = machine.driver("cuStreamEndCapture", pointer(stream), out(8)).number()
+        np.testing.assert_array_equal(machine.get(at_x, x), x)
+        made = machine.driver("cuGraphInstantiateWithFlags", out(8), pointer(graph), wide(0)).number()
+        assert machine.driver("cuGraphLaunch", pointer(made), pointer(stream)).status == 0
+        assert machine.driver("cuStreamSynchronize", pointer(stream)).status == 0
+        np.testing.assert_array_equal(machine.get(at_x, x), 14 * x)
+        machine.driver("cuGraphExecDestroy", pointer(made))
+        machine.driver("cuGraphDestroy", pointer(graph))
+
+
+def test_a_result_in_host_memory_cannot_be_captured(machine: Machine) -> None:
+    """It would have to be waited for; afterwards the handle is as it was."""
+    x = np.ones(4, np.float32)
+    with blas(machine, HOST) as run, machine.arrays(x) as (at,), captured(machine) as stream:
+        assert machine.call(LIBRARY, "cublasSetStream_v2", run.cublas, pointer(stream)).status == SUCCESS
+        assert run("cublasSasum_v2", 4, pointer(at), 1, out(4)).status == EXECUTION_FAILED
+        machine.driver("cuStreamEndCapture", pointer(stream), out(8))
+        answer = run("cublasSasum_v2", 4, pointer(at), 1, out(4))
+    assert (answer.status, answer.outputs[0]) == (SUCCESS, np.float32(4).tobytes())

@@ -18,8 +18,8 @@ inline CUresult result_place(Handle& handle, const libraries::Driver& driver) {
   return driver.cuMemAlloc_v2(&handle.result, Handle::result_bytes);
 }
 
-/// Posts what `write` writes at a place in device memory, copies it to `result` and waits for it. While the
-/// stream is captured the wait fails and ends the capture, as with cuBLAS.
+/// Posts what `write` writes at a place in device memory, copies it to `result` and waits for it: a stream
+/// that is captured does not let it, as with cuBLAS.
 template <class Write>
 int into_host(Handle& handle, void* result, std::size_t bytes, Write write) {
   const std::lock_guard lock(handle.result_mutex);

@@ -5,13 +5,25 @@
 
 namespace gpupool::libraries {
 
-#define GPUPOOL_LIBRARY_DRIVER(X)                                                                          \
-  X(cuInit)                                                                                                \
-  X(cuCtxGetCurrent)                                                                                       \
-  X(cuCtxSetCurrent) X(cuDeviceGet) X(cuDevicePrimaryCtxRetain) X(cuLibraryLoadData) X(cuLibraryGetKernel) \
-      X(cuLaunchKernel) X(cuMemAlloc_v2) X(cuMemFree_v2) X(cuMemcpyDtoHAsync_v2) X(cuMemcpyHtoDAsync_v2)   \
-          X(cuMemcpyDtoDAsync_v2) X(cuMemcpy2DAsync_v2) X(cuStreamSynchronize) X(cuStreamIsCapturing)      \
-              X(cuDeviceGetAttribute) X(cuGetErrorName)
+#define GPUPOOL_LIBRARY_DRIVER(X) \
+  X(cuInit)                       \
+  X(cuCtxGetCurrent)              \
+  X(cuCtxSetCurrent)              \
+  X(cuDeviceGet)                  \
+  X(cuDevicePrimaryCtxRetain)     \
+  X(cuLibraryLoadData)            \
+  X(cuLibraryGetKernel)           \
+  X(cuLaunchKernel)               \
+  X(cuMemAlloc_v2)                \
+  X(cuMemFree_v2)                 \
+  X(cuMemcpyDtoHAsync_v2)         \
+  X(cuMemcpyHtoDAsync_v2)         \
+  X(cuMemcpyDtoDAsync_v2)         \
+  X(cuMemcpy2DAsync_v2)           \
+  X(cuStreamSynchronize)          \
+  X(cuStreamIsCapturing)          \
+  X(cuDeviceGetAttribute)         \
+  X(cuGetErrorName)
 
 struct Driver {
 #define GPUPOOL_LIBRARY_MEMBER(name) decltype(&::name) name;

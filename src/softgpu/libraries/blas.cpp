@@ -86,16 +86,17 @@ void plain_gemm(Trans a, Trans b, std::int64_t m, std::int64_t n, std::int64_t k
   }
 }
 
+/// The letter of a type in names of BLAS.
 template <class T>
-constexpr const char* gemm_name = nullptr;
+constexpr char letter = '?';
 template <>
-constexpr const char* gemm_name<float> = "cblas_sgemm";
+constexpr char letter<float> = 's';
 template <>
-constexpr const char* gemm_name<double> = "cblas_dgemm";
+constexpr char letter<double> = 'd';
 template <>
-constexpr const char* gemm_name<std::complex<float>> = "cblas_cgemm";
+constexpr char letter<std::complex<float>> = 'c';
 template <>
-constexpr const char* gemm_name<std::complex<double>> = "cblas_zgemm";
+constexpr char letter<std::complex<double>> = 'z';
 
 /// Scalars of complex functions are passed by address.
 template <class T>
@@ -120,13 +121,34 @@ void* blas_function(const char* name) {
   return nullptr;
 }
 
+namespace {
+
+/// Of a type, by its name without letter, such as "gemm".
+template <class T>
+void* function_of(const char* name) {
+  return blas_function((std::string("cblas_") + letter<T> + name).c_str());
+}
+
+}  // namespace
+
 template <class T>
 void gemm(Trans a, Trans b, std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const T* A,
           std::int64_t lda, const T* B, std::int64_t ldb, T beta, T* C, std::int64_t ldc) {
   using Function = void (*)(int, int, int, std::int64_t, std::int64_t, std::int64_t, Passed<T>, const void*,
                             std::int64_t, const void*, std::int64_t, Passed<T>, void*, std::int64_t);
-  static const auto function = reinterpret_cast<Function>(blas_function(gemm_name<T>));
+  using OfVector = void (*)(int, int, std::int64_t, std::int64_t, Passed<T>, const void*, std::int64_t,
+                            const void*, std::int64_t, Passed<T>, void*, std::int64_t);
+  static const auto function = reinterpret_cast<Function>(function_of<T>("gemm"));
+  static const auto of_vector = reinterpret_cast<OfVector>(function_of<T>("gemv"));
   if (function == nullptr) return plain_gemm(a, b, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc);
+  // One column is read from memory as fast as it can be, which a product's copies are not.
+  if (n == 1 && k > 0 && of_vector != nullptr && a != Trans::conjugate &&
+      (b == Trans::none || b == Trans::transpose)) {
+    const bool turned = a != Trans::none;
+    of_vector(column_major, static_cast<int>(a), turned ? k : m, turned ? m : k, passed(alpha), A, lda, B,
+              b == Trans::none ? 1 : ldb, passed(beta), C, 1);
+    return;
+  }
   function(column_major, static_cast<int>(a), static_cast<int>(b), m, n, k, passed(alpha), A, lda, B, ldb,
            passed(beta), C, ldc);
 }

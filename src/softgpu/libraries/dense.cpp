@@ -20,13 +20,6 @@ using gpupool::operations::Mirror;
 using gpupool::operations::Product;
 using gpupool::operations::Solve;
 
-View transposed(View view, bool conjugated) {
-  std::swap(view.row, view.column);
-  std::swap(view.below, view.above);
-  view.conjugated = view.conjugated != conjugated;
-  return view;
-}
-
 template <class N>
 class Tiles {
  public:
@@ -123,7 +116,7 @@ void solve(const Solve& op, const Columns& columns, const Memory& memory) {
     if (alpha != N(1)) {
       for (N& value : x) value = times(alpha, value);
     }
-    solve_in_place(a, op.m, columns.count, x.data(), op.m);
+    solve_in_place(a, 0, op.m, columns.count, x.data(), op.m);
   }
   write_block<N>(b, block, false, [&](std::int64_t i, std::int64_t j, N) {
     const N value = x[static_cast<std::size_t>(i + (j - columns.first) * op.m)];

@@ -49,12 +49,8 @@ void solve(Triangle triangle, const Columns<N>& a, std::int64_t order, std::uint
   View view = room_view(a.data, a.leading, element_of<N>);
   view.unit = triangle == Triangle::unit_lower;
   (triangle == Triangle::unit_lower ? view.above : view.below) = 0;
-  if (transpose != 0) {
-    std::swap(view.row, view.column);
-    std::swap(view.above, view.below);
-    view.conjugated = transpose == 2;
-  }
-  solve_in_place(view, order, columns, x.data, x.leading);
+  if (transpose != 0) view = transposed(view, transpose == 2);
+  solve_in_place(view, 0, order, columns, x.data, x.leading);
 }
 
 template <class N>

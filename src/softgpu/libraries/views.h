@@ -128,12 +128,28 @@ struct Panel {
   Trans trans;
 };
 
+/// The transposed matrix.
+inline View transposed(View view, bool conjugated) {
+  std::swap(view.row, view.column);
+  std::swap(view.below, view.above);
+  view.conjugated = view.conjugated != conjugated;
+  return view;
+}
+
 /// None: it has to be copied.
 template <class N>
 std::optional<Panel<N>> as_it_lies(const View& view, const Block& block) {
-  if (view.type != element_of<N> || view.packed != Packed::no || view.unit ||
-      view.structure == Structure::hermitian || !is_stored(view, block))
-    return std::nullopt;
+  if (view.type != element_of<N> || view.packed != Packed::no) return std::nullopt;
+  const bool on_diagonal = block.i < block.j_end && block.j < block.i_end;
+  if (view.structure != Structure::zero) {
+    // On one side of the diagonal it is what is stored, or the transposed of it.
+    if (on_diagonal) return std::nullopt;
+    View one = view;
+    one.structure = Structure::zero;
+    if (is_stored(view, block)) return as_it_lies<N>(one, block);
+    return as_it_lies<N>(transposed(one, view.structure == Structure::hermitian), block);
+  }
+  if ((view.unit && on_diagonal) || !is_stored(view, block)) return std::nullopt;
   const N* const data = reinterpret_cast<const N*>(view.address) + offset_of(view, block.i, block.j);
   const bool conjugated = view.conjugated && !std::is_arithmetic_v<N>;
   if (view.row == 1 && (block.columns() <= 1 || view.column >= block.rows()))
@@ -145,47 +161,73 @@ std::optional<Panel<N>> as_it_lies(const View& view, const Block& block) {
   return std::nullopt;
 }
 
+namespace detail {
+
+/// Reads rows of a block whose elements lie together, some columns at once, so that each piece of memory is
+/// read once.
+template <class N, class T>
+void read_rows(const View& view, const Block& block, const T* from, N* out) {
+  constexpr std::int64_t strip = 16;
+  for (std::int64_t j = block.j; j < block.j_end; j += strip, out += strip * block.rows()) {
+    const std::int64_t count = std::min(strip, block.j_end - j);
+    for (std::int64_t i = block.i; i < block.i_end; ++i) {
+      const T* const row = from + i * view.row + j;
+      for (std::int64_t at = 0; at < count; ++at)
+        out[i - block.i + at * block.rows()] = to_number<N>(row[at]);
+    }
+  }
+}
+
+/// Reads a column of a block: what is above what is stored, that, and what is below it.
+template <class N, class T>
+void read_column(const View& view, const Block& block, std::int64_t j, const T* from, N* out) {
+  const std::int64_t begin = std::clamp(j - view.above, block.i, block.i_end);
+  const std::int64_t end = std::clamp(j + view.below + 1, begin, block.i_end);
+  const auto fill = [&](std::int64_t i, std::int64_t i_end) {
+    for (; i < i_end; ++i) {
+      N value{};
+      if (view.structure != Structure::zero && is_stored(view, j, i)) {
+        value = to_number<N>(from[offset_of(view, j, i)]);
+        if (view.structure == Structure::hermitian) value = conjugate(value);
+      }
+      out[i - block.i] = value;
+    }
+  };
+  fill(block.i, begin);
+  const T* const column = from + j * view.column;
+  if (view.packed != Packed::no) {
+    for (std::int64_t i = begin; i < end; ++i) out[i - block.i] = to_number<N>(from[offset_of(view, i, j)]);
+  } else if (view.row == 1) {
+    for (std::int64_t i = begin; i < end; ++i) out[i - block.i] = to_number<N>(column[i]);
+  } else {
+    for (std::int64_t i = begin; i < end; ++i) out[i - block.i] = to_number<N>(column[i * view.row]);
+  }
+  fill(end, block.i_end);
+}
+
+}  // namespace detail
+
 /// Copies a block into `out`, in column order without gaps.
 template <class N>
 void read_block(const View& view, const Block& block, N* out) {
   with_type(view.type, [&](auto type) {
     using T = decltype(type);
     const T* const from = reinterpret_cast<const T*>(view.address);
-    const auto stored_at = [&](std::int64_t i, std::int64_t j) {
-      return to_number<N>(from[offset_of(view, i, j)]);
-    };
-    for (std::int64_t j = block.j; j < block.j_end; ++j, out += block.rows()) {
-      // Above what is stored, what is stored, below it.
-      const std::int64_t begin = std::clamp(j - view.above, block.i, block.i_end);
-      const std::int64_t end = std::clamp(j + view.below + 1, begin, block.i_end);
-      const auto fill = [&](std::int64_t i, std::int64_t i_end) {
-        for (; i < i_end; ++i) {
-          N value{};
-          if (view.structure != Structure::zero && is_stored(view, j, i)) {
-            value = stored_at(j, i);
-            if (view.structure == Structure::hermitian) value = conjugate(value);
-          }
-          out[i - block.i] = value;
-        }
-      };
-      fill(block.i, begin);
-      if (view.packed == Packed::no) {
-        const T* const column = from + j * view.column;
-        for (std::int64_t i = begin; i < end; ++i) out[i - block.i] = to_number<N>(column[i * view.row]);
-      } else {
-        for (std::int64_t i = begin; i < end; ++i) out[i - block.i] = stored_at(i, j);
-      }
-      fill(end, block.i_end);
-      if (j >= block.i && j < block.i_end) {
-        N& diagonal = out[j - block.i];
-        if (view.unit) diagonal = N(1);
-        if (view.structure == Structure::hermitian) diagonal = real_only(diagonal);
-      }
-      if (view.conjugated) {
-        for (std::int64_t i = 0; i < block.rows(); ++i) out[i] = conjugate(out[i]);
-      }
+    if (view.packed == Packed::no && view.column == 1 && view.row != 1 && is_stored(view, block)) {
+      detail::read_rows(view, block, from, out);
+    } else {
+      for (std::int64_t j = block.j; j < block.j_end; ++j)
+        detail::read_column(view, block, j, from, out + (j - block.j) * block.rows());
     }
   });
+  for (std::int64_t j = std::max(block.i, block.j); j < std::min(block.i_end, block.j_end); ++j) {
+    N& diagonal = out[j - block.i + (j - block.j) * block.rows()];
+    if (view.unit) diagonal = N(1);
+    if (view.structure == Structure::hermitian) diagonal = real_only(diagonal);
+  }
+  if (view.conjugated && !std::is_arithmetic_v<N>) {
+    for (std::int64_t i = 0; i < block.rows() * block.columns(); ++i) out[i] = conjugate(out[i]);
+  }
 }
 
 /// A block as a product can read it: as it lies, else copied into `room`.
@@ -230,7 +272,8 @@ void add_product(N alpha, const View& a, const View& b, const Block& of_c, std::
   }
   const bool whole = as_it_lies<N>(a, {of_c.i, of_c.i_end, begin, std::max(begin, end)}).has_value() &&
                      as_it_lies<N>(b, {begin, std::max(begin, end), of_c.j, of_c.j_end}).has_value();
-  const std::int64_t step = whole ? std::max<std::int64_t>(end - begin, 1) : 512;
+  const std::int64_t step = whole ? std::max<std::int64_t>(end - begin, 1)
+                                  : std::clamp<std::int64_t>(std::max(of_c.rows(), of_c.columns()), 128, 512);
   do {
     const std::int64_t next = std::max(begin, std::min(end, begin + step));
     const auto left = panel(a, {of_c.i, of_c.i_end, begin, next}, room_a);
@@ -242,47 +285,37 @@ void add_product(N alpha, const View& a, const View& b, const Block& of_c, std::
   } while (begin < end);
 }
 
-/// X = A⁻¹ · X for a triangular A of order m; X is in column order.
+/// X = A⁻¹ · X for rows [begin, end) of a triangular A, and of X in column order. Halves are solved one after
+/// the other, so that most of the work is products.
 template <class N>
-void solve_in_place(const View& a, std::int64_t m, std::int64_t columns, N* x, std::int64_t ldx) {
-  constexpr std::int64_t step = 64;
-  std::vector<N> diagonal;
+void solve_in_place(const View& a, std::int64_t begin, std::int64_t end, std::int64_t columns, N* x,
+                    std::int64_t ldx) {
+  constexpr std::int64_t small = 32;
+  const std::int64_t rows = end - begin;
   const bool forward = a.above == 0;
-  const std::int64_t blocks = (m + step - 1) / step;
-  for (std::int64_t number = 0; number < blocks; ++number) {
-    const std::int64_t begin = (forward ? number : blocks - 1 - number) * step;
-    const std::int64_t end = std::min(m, begin + step), rows = end - begin;
-    // What is solved already: the terms before this block, or those behind it.
-    const std::int64_t first = forward ? 0 : end, solved = forward ? begin : m - end;
-    if (solved > 0) {
-      View known = a;
-      if (known.packed == Packed::no) {
-        // A's rows with the solved columns; the diagonals that are stored lie elsewhere by as much.
-        known.address += static_cast<std::uint64_t>(first * a.column) * gpupool::operations::bytes_of(a.type);
-        known.below += first;
-        known.above -= first;
-        known.unit = false;
-        add_product(N(-1), known, room_view(x + first, ldx, element_of<N>), {begin, end, 0, columns}, solved,
-                    N(1), x + begin, ldx);
-      } else {
-        std::vector<N> room(static_cast<std::size_t>(rows * solved));
-        read_block(a, {begin, end, first, first + solved}, room.data());
-        gemm(Trans::none, Trans::none, rows, columns, solved, N(-1), room.data(), rows, x + first, ldx, N(1),
-             x + begin, ldx);
-      }
-    }
-    diagonal.resize(static_cast<std::size_t>(rows * rows));
-    read_block(a, {begin, end, begin, end}, diagonal.data());
-    for (std::int64_t c = 0; c < columns; ++c) {
-      N* const part = x + begin + c * ldx;
-      for (std::int64_t count = 0; count < rows; ++count) {
-        const std::int64_t j = forward ? count : rows - 1 - count;
-        const N* const column = diagonal.data() + j * rows;
-        if (!a.unit) part[j] /= column[j];
-        const N value = part[j];
-        for (std::int64_t i = forward ? j + 1 : 0, i_end = forward ? rows : j; i < i_end; ++i)
-          part[i] -= times(column[i], value);
-      }
+  if (rows > small) {
+    const std::int64_t middle = begin + (rows / 2 + small - 1) / small * small;
+    const Block first = forward ? Block{begin, middle, 0, columns} : Block{middle, end, 0, columns};
+    const Block second = forward ? Block{middle, end, 0, columns} : Block{begin, middle, 0, columns};
+    solve_in_place(a, first.i, first.i_end, columns, x, ldx);
+    std::vector<N> room;
+    const auto factor = panel(a, {second.i, second.i_end, first.i, first.i_end}, room);
+    gemm(factor.trans, Trans::none, second.rows(), columns, first.rows(), N(-1), factor.data, factor.leading,
+         x + first.i, ldx, N(1), x + second.i, ldx);
+    solve_in_place(a, second.i, second.i_end, columns, x, ldx);
+    return;
+  }
+  N diagonal[small * small];
+  read_block(a, {begin, end, begin, end}, diagonal);
+  for (std::int64_t c = 0; c < columns; ++c) {
+    N* const part = x + begin + c * ldx;
+    for (std::int64_t count = 0; count < rows; ++count) {
+      const std::int64_t j = forward ? count : rows - 1 - count;
+      const N* const column = diagonal + j * rows;
+      if (!a.unit) part[j] /= column[j];
+      const N value = part[j];
+      for (std::int64_t i = forward ? j + 1 : 0, i_end = forward ? rows : j; i < i_end; ++i)
+        part[i] -= times(column[i], value);
     }
   }
 }
