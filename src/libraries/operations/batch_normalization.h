@@ -30,6 +30,12 @@ struct BatchNormalization {
   bool rectified = false;  // the activation
   std::uint8_t reserved[6] = {};
 
+  [[nodiscard]] bool sound() const {
+    for (const Tensor* const tensor : {&x, &y, &z, &dy, &dx, &dz, &parameters}) {
+      if (!tensor->sound()) return false;
+    }
+    return true;
+  }
   /// Channels of one part.
   [[nodiscard]] std::int64_t block() const {
     constexpr std::int64_t elements_at_a_time = 1 << 15;

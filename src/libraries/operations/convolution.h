@@ -44,15 +44,27 @@ struct Convolution {
            : direction == ConvolutionDirection::backward_data ? input
                                                               : filter;
   }
+  [[nodiscard]] bool sound() const {
+    for (const Tensor* const tensor : {&input, &filter, &output}) {
+      if (!tensor->sound() || tensor->dims != 2 + space) return false;
+    }
+    constexpr std::int64_t most = std::int64_t{1} << 31;
+    for (int d = 0; d < space; ++d) {
+      if (stride[d] < 1 || stride[d] > most || dilation[d] < 1 || dilation[d] > most) return false;
+      if (padding[d] < -most || padding[d] > most) return false;
+    }
+    return groups >= 1 && filter.sizes[0] % groups == 0 && input.sizes[0] == output.sizes[0] &&
+           added.sound() && bias.sound() && direction <= ConvolutionDirection::backward_filter;
+  }
   [[nodiscard]] ConvolutionBlocks blocks() const;
   [[nodiscard]] std::uint64_t parts() const {
     const ConvolutionBlocks made = blocks();
-    return static_cast<std::uint64_t>(groups * made.phases * made.parts_rows * made.parts_columns);
+    return parts_of({groups, made.phases, made.parts_rows, made.parts_columns});
   }
 };
 
 inline ConvolutionBlocks Convolution::blocks() const {
-  const auto parts_of = [](std::int64_t whole, std::int64_t block) { return (whole + block - 1) / block; };
+  const auto pieces = [](std::int64_t whole, std::int64_t block) { return (whole + block - 1) / block; };
   ConvolutionBlocks made{};
   const std::int64_t filters = filter.sizes[0] / groups;
   made.taps = filter.sizes[2] * filter.sizes[3] * filter.sizes[4];
@@ -67,31 +79,31 @@ inline ConvolutionBlocks Convolution::blocks() const {
   for (int d = 0; d < space; ++d) {
     const std::int64_t steps = to_input ? std::min(stride[d], input.sizes[2 + d]) : 1;
     made.phases *= steps;
-    made.positions *= to_input ? parts_of(input.sizes[2 + d], stride[d]) : output.sizes[2 + d];
-    taps_of_phase = parts_of(taps_of_phase, steps);
+    made.positions *= to_input ? pieces(input.sizes[2 + d], stride[d]) : output.sizes[2 + d];
+    taps_of_phase = pieces(taps_of_phase, steps);
   }
   constexpr std::int64_t elements_at_a_time = 1 << 18, least_positions = 64, most_positions = 4096;
   constexpr std::int64_t parts_wished = 16, least_rows = 32;
   if (to_filter) {
     // Each part sums over all positions.
-    made.block_columns = parts_of(made.inner, parts_of(parts_wished, groups));
-    made.parts_columns = parts_of(made.inner, made.block_columns);
+    made.block_columns = pieces(made.inner, pieces(parts_wished, groups));
+    made.parts_columns = pieces(made.inner, made.block_columns);
   } else {
     made.block_columns =
         std::clamp(elements_at_a_time / std::max<std::int64_t>(made.inner * taps_of_phase, 1),
                    least_positions, most_positions);
     const bool within_images = made.positions >= made.block_columns;
     const std::int64_t columns = within_images ? made.positions : made.images * made.positions;
-    const std::int64_t parts = parts_of(columns, made.block_columns);
-    made.block_columns = parts_of(columns, parts);  // of equal size
+    const std::int64_t parts = pieces(columns, made.block_columns);
+    made.block_columns = pieces(columns, parts);  // of equal size
     made.parts_of_image = within_images ? parts : 0;
     made.parts_columns = within_images ? parts * made.images : parts;
   }
   made.block_rows = made.rows;
   const std::int64_t others = groups * made.phases * made.parts_columns;
   if (others < parts_wished)
-    made.block_rows = std::max(least_rows, parts_of(made.rows, parts_of(parts_wished, others)));
-  made.parts_rows = parts_of(made.rows, made.block_rows);
+    made.block_rows = std::max(least_rows, pieces(made.rows, pieces(parts_wished, others)));
+  made.parts_rows = pieces(made.rows, made.block_rows);
   return made;
 }
 

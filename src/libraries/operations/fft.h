@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "libraries/operations/operation.h"
+
 namespace gpupool::operations {
 
 enum class FftPrecision : std::uint8_t { half = 0, single_ = 1, double_ = 2 };
@@ -46,10 +48,9 @@ struct Fft {
     return loops[0].count / lines + (loops[0].count % lines != 0 ? 1 : 0);
   }
   [[nodiscard]] std::uint64_t parts() const {
-    auto parts = static_cast<std::uint64_t>(std::max<std::int64_t>(parts_of_first(), 1));
-    for (int i = 1; i < max_loops; ++i)
-      parts *= static_cast<std::uint64_t>(std::max<std::int64_t>(loops[i].count, 1));
-    return parts;
+    const auto at_least_one = [](std::int64_t count) { return std::max<std::int64_t>(count, 1); };
+    return parts_of({at_least_one(parts_of_first()), at_least_one(loops[1].count),
+                     at_least_one(loops[2].count), at_least_one(loops[3].count)});
   }
 };
 

@@ -58,9 +58,8 @@ struct Gemm {
   }
   [[nodiscard]] std::int64_t tiles_m() const { return (m + tile() - 1) / tile(); }
   [[nodiscard]] std::int64_t tiles_n() const { return (n + tile() - 1) / tile(); }
-  [[nodiscard]] std::uint64_t parts() const {
-    return are_sizes({m, n, k, batch}) ? parts_of({tiles_m(), tiles_n(), batch}) : 1;
-  }
+  [[nodiscard]] bool sound() const { return are_sizes({m, n, k, batch}); }
+  [[nodiscard]] std::uint64_t parts() const { return parts_of({tiles_m(), tiles_n(), batch}); }
 };
 
 }  // namespace gpupool::operations

@@ -33,6 +33,7 @@ struct Pointwise {
   Combine combine = Combine::first;
   std::uint8_t reserved[7] = {};
 
+  [[nodiscard]] bool sound() const { return a.sound() && b.sound() && c.sound() && target.sound(); }
   [[nodiscard]] std::uint64_t parts() const {
     return static_cast<std::uint64_t>((target.elements() + block - 1) / block);
   }

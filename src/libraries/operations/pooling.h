@@ -23,6 +23,20 @@ struct Pooling {
   bool backward = false;
   std::uint8_t reserved[6] = {};
 
+  [[nodiscard]] bool sound() const {
+    for (const Tensor* const tensor : {&x, &y, &dy, &dx}) {
+      if (!tensor->sound() || (tensor->dims != 2 + space && (tensor == &x || tensor->address != 0)))
+        return false;
+    }
+    constexpr std::int64_t most = std::int64_t{1} << 31;
+    for (int d = 0; d < space; ++d) {
+      if (window[d] < 1 || window[d] > most || stride[d] < 1 || stride[d] > most || padding[d] < 0 ||
+          padding[d] > most) {
+        return false;
+      }
+    }
+    return true;
+  }
   [[nodiscard]] std::int64_t planes() const { return x.sizes[0] * x.sizes[1]; }
   /// Planes of one part.
   [[nodiscard]] std::int64_t block() const {

@@ -33,6 +33,7 @@ struct Reduction {
   Reduce operation = Reduce::add;
   std::uint8_t reserved[7] = {};
 
+  [[nodiscard]] bool sound() const { return source.sound() && target.sound(); }
   /// Results of one part.
   [[nodiscard]] std::int64_t block() const {
     constexpr std::int64_t elements_at_a_time = 1 << 16;

@@ -20,6 +20,7 @@ struct Softmax {
   bool backward = false;
   std::uint8_t reserved[5] = {};
 
+  [[nodiscard]] bool sound() const { return x.sound() && y.sound() && dy.sound() && y.dims >= 2; }
   [[nodiscard]] std::int64_t sums() const {
     return std::max<std::int64_t>(
         of_instance ? y.sizes[0] : y.elements() / std::max<std::int64_t>(y.sizes[1], 1), 1);

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "libraries/operations/element.h"
+#include "libraries/operations/operation.h"
 
 namespace gpupool::operations {
 
@@ -22,6 +23,17 @@ struct Tensor {
     std::int64_t count = 1;
     for (int i = 0; i < std::min<int>(dims, max_dims); ++i) count *= sizes[i];
     return count;
+  }
+  /// Whether it can be computed with: no size is less than 1, and there are not more elements than memory has
+  /// bytes.
+  [[nodiscard]] bool sound() const {
+    if (dims > max_dims) return false;
+    std::int64_t count = 1;
+    for (int i = 0; i < dims; ++i) {
+      if (sizes[i] < 1 || sizes[i] > max_size || __builtin_mul_overflow(count, sizes[i], &count))
+        return false;
+    }
+    return count <= max_size;
   }
 };
 

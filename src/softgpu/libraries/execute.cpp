@@ -25,6 +25,11 @@ bool done(const softgpu::OperationPart& part, const Memory& memory, bool& more) 
   }
   O operation;
   std::memcpy(static_cast<void*>(&operation), part.parameters.data(), sizeof(O));
+  if constexpr (requires { operation.sound(); }) {
+    if (!operation.sound()) {
+      throw Failure(softgpu::Fault::illegal_instruction, std::string(part.name) + ": sizes that nothing has");
+    }
+  }
   const auto own = part.block + static_cast<unsigned __int128>(part.round) * part.blocks;
   const std::uint64_t parts = operation.parts();
   // The first part is done in any case: it finds what is wrong with an operation that has none.

@@ -335,11 +335,11 @@ void make(const Vectors& op, const Memory& memory) {
 
 void run(const Vectors& op, const Parts& parts, const Memory& memory) {
   if (op.what > OnVectors::make_modified) wrong("nothing that is done with vectors");
-  if (op.what >= OnVectors::make_rotation) return parts.first == 0 ? make(op, memory) : void();
+  if (op.what >= OnVectors::make_rotation) return parts.each(1, [&](std::uint64_t) { make(op, memory); });
   const std::int64_t n = std::max<std::int64_t>(op.n, 0);
   const bool uses_y = op.what != OnVectors::scale && op.what < OnVectors::norm;
   const View x = view_of(op.x, n, memory, "x"), y = uses_y ? view_of(op.y, n, memory, "y") : View{};
-  if (op.what >= OnVectors::dot) return parts.first == 0 ? reduce(op, x, y, memory) : void();
+  if (op.what >= OnVectors::dot) return parts.each(1, [&](std::uint64_t) { reduce(op, x, y, memory); });
   with_number(op.compute, [&](auto type) {
     const std::uint64_t count = op.parts();
     parts.each(count, [&](std::uint64_t part) {
