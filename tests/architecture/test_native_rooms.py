@@ -87,6 +87,7 @@ ROOMS: dict[str, list[str]] = {
     "libraries/cublaslt": ["libraries/cublas", "libraries/operations", "libraries/shared"],
     "libraries/cufft": ["libraries/operations", "libraries/shared"],
     "libraries/cufftw": ["libraries/shared"],
+    "libraries/curand": ["libraries/operations", "libraries/shared"],
     "libraries/cusparse": ["libraries/shared"],
     "libraries/cusparselt": ["libraries/cusparse", "libraries/shared"],
     "libraries/cusolver": ["libraries/shared"],

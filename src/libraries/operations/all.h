@@ -10,6 +10,7 @@
 #include "libraries/operations/operation.h"
 #include "libraries/operations/pointwise.h"
 #include "libraries/operations/pooling.h"
+#include "libraries/operations/random.h"
 #include "libraries/operations/reduction.h"
 #include "libraries/operations/softmax.h"
 #include "libraries/operations/vectors.h"
@@ -28,6 +29,7 @@ inline constexpr All<BatchNormalization,  //
                      Pointwise,           //
                      Pooling,             //
                      Product,             //
+                     Random,              //
                      Reduction,           //
                      Softmax,             //
                      Solve,               //

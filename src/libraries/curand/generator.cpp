@@ -1,0 +1,122 @@
+// Generators: made, ended and set. No message.
+#include "libraries/curand/generator.h"
+
+#include <string>
+
+#include "libraries/shared/launch.h"
+#include "libraries/shared/refusal.h"
+#include "libraries/shared/version.h"
+
+using namespace gpupool::curand;
+
+namespace {
+
+constexpr gpupool::libraries::Version version{10, 4, 0};
+
+/// Of curandRngType: the one whose sequence and order NVIDIA documents completely.
+constexpr int philox = 161;
+
+struct Unknown {
+  int type;
+  const char *name, *reason;
+};
+constexpr const char* seeded = "how a seed becomes its first state is not documented";
+constexpr const char* table = "its direction numbers are a table that is not carried";
+constexpr Unknown unknown[] = {
+    {100, "the default generator, XORWOW,", seeded},
+    {101, "XORWOW", seeded},
+    {121, "MRG32k3a", seeded},
+    {141, "MTGP32", seeded},
+    {142, "MT19937", "in which order its numbers lie is not documented"},
+    {200, "the default quasi-random generator, SOBOL32,", table},
+    {201, "SOBOL32", table},
+    {202, "scrambled SOBOL32", table},
+    {203, "SOBOL64", table},
+    {204, "scrambled SOBOL64", table},
+};
+
+int create(void** generator, int type, bool on_host) {
+  return guarded([&]() -> int {
+    if (generator == nullptr) return out_of_range;
+    for (const Unknown& other : unknown) {
+      if (other.type != type) continue;
+      const std::string text =
+          std::string("is not carried: ") + other.reason + "; CURAND_RNG_PSEUDO_PHILOX4_32_10 is carried";
+      gpupool::libraries::say_once(other.name, text.c_str());
+    }
+    if (type != philox) return type_error;
+    if (!on_host) {
+      if (const Status bad = status_of(gpupool::libraries::prepare()); bad != success) return bad;
+    }
+    auto* const made = new Generator;
+    made->on_host = on_host;
+    *generator = made;
+    return success;
+  });
+}
+
+template <class F>
+int with_generator(void* generator, F f) {
+  Generator* const found = find(generator);
+  return found == nullptr ? not_initialized : static_cast<int>(f(*found));
+}
+
+}  // namespace
+
+GPUPOOL_LIBRARY_EXPORT int curandCreateGenerator(void** generator, int type) {
+  return create(generator, type, false);
+}
+GPUPOOL_LIBRARY_EXPORT int curandCreateGeneratorHost(void** generator, int type) {
+  return create(generator, type, true);
+}
+GPUPOOL_LIBRARY_EXPORT int curandDestroyGenerator(void* generator) {
+  return with_generator(generator, [](Generator& found) {
+    found.alive = 0;
+    delete &found;
+    return success;
+  });
+}
+GPUPOOL_LIBRARY_EXPORT int curandSetStream(void* generator, CUstream stream) {
+  return with_generator(generator, [&](Generator& found) {
+    found.stream = stream;
+    return success;
+  });
+}
+GPUPOOL_LIBRARY_EXPORT int curandSetPseudoRandomGeneratorSeed(void* generator, unsigned long long seed) {
+  return with_generator(generator, [&](Generator& found) {
+    found.seed = seed;
+    found.position = found.offset;
+    return success;
+  });
+}
+GPUPOOL_LIBRARY_EXPORT int curandSetGeneratorOffset(void* generator, unsigned long long offset) {
+  return with_generator(generator, [&](Generator& found) {
+    found.offset = found.position = offset;
+    return success;
+  });
+}
+/// Philox has the same order in all of them but the one that is XORWOW's.
+GPUPOOL_LIBRARY_EXPORT int curandSetGeneratorOrdering(void* generator, int ordering) {
+  return with_generator(generator, [&](Generator& found) {
+    constexpr int best = 100, by_default = 101, legacy = 103, dynamic = 104;
+    if (ordering != best && ordering != by_default && ordering != legacy &&
+        (ordering != dynamic || found.on_host))
+      return out_of_range;
+    found.position = found.offset;
+    return success;
+  });
+}
+GPUPOOL_LIBRARY_EXPORT int curandSetQuasiRandomGeneratorDimensions(void* generator, unsigned) {
+  return with_generator(generator, [](Generator&) { return type_error; });
+}
+/// The state of Philox is a number: there is nothing to be prepared.
+GPUPOOL_LIBRARY_EXPORT int curandGenerateSeeds(void* generator) {
+  return with_generator(generator, [](Generator&) { return success; });
+}
+
+GPUPOOL_LIBRARY_EXPORT int curandGetVersion(int* value) {
+  return gpupool::libraries::read_version(version, value) ? success : out_of_range;
+}
+GPUPOOL_LIBRARY_EXPORT int curandGetProperty(int property, int* value) {
+  return gpupool::libraries::read_property(version, property, value) ? success : out_of_range;
+}

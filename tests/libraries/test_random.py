@@ -1,0 +1,265 @@
+"""cuRAND: Philox 4x32-10 against numbers that were published and a second way to compute it; distributions; wrong arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.libraries.machine import Answer, Argument, Array, Machine, integer, out, pointer, wide
+
+LIBRARY: Final = "libcurand.so.10"
+PHILOX: Final = 161
+SUCCESS, NOT_INITIALIZED, TYPE_ERROR, OUT_OF_RANGE, LENGTH_NOT_MULTIPLE = 0, 101, 103, 104, 105
+#: Four numbers of a sequence are followed by four of the next.
+SEQUENCES: Final = 65536
+MEAN, DEVIATION = 3.0, 0.5
+
+quickly = settings(
+    max_examples=20,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+seeds = st.integers(0, 2**64 - 1)
+
+
+def philox(counter: Array, key: tuple[int, int]) -> Array:
+    """Ten rounds of Philox 4x32 for rows of four words, as its authors wrote it down."""
+    a, b, c, d = (counter[:, column].astype(np.uint64) for column in range(4))
+    first, second = (np.uint64(word) for word in key)
+    low = np.uint64(0xFFFFFFFF)
+    half = np.uint64(32)
+    for _ in range(10):
+        left, right = np.uint64(0xD2511F53) * a, np.uint64(0xCD9E8D57) * c
+        a, b, c, d = (right >> half) ^ b ^ first, right & low, (left >> half) ^ d ^ second, left & low
+        first, second = (first + np.uint64(0x9E3779B9)) & low, (second + np.uint64(0xBB67AE85)) & low
+    return np.stack([a, b, c, d], axis=1).astype(np.uint32)
+
+
+def words(seed: int, position: int, count: int) -> Array:
+    """Random words in the order of the generator."""
+    groups = np.arange(position // 4, (position + count + 3) // 4, dtype=np.uint64)
+    step, sequence = groups // np.uint64(SEQUENCES), groups % np.uint64(SEQUENCES)
+    zero = np.zeros_like(groups)
+    counter = np.stack([step & np.uint64(0xFFFFFFFF), step >> np.uint64(32), sequence, zero], axis=1)
+    found = philox(counter, (seed & 0xFFFFFFFF, seed >> 32)).ravel()
+    return found[position % 4 : position % 4 + count]
+
+
+def pairs_of_words(seed: int, position: int, count: int) -> Array:
+    """Rows of two words for each double: four doubles of a sequence take eight words."""
+    groups = np.arange(position // 4, (position + count + 3) // 4, dtype=np.uint64)
+    step, sequence = groups // np.uint64(SEQUENCES) * np.uint64(2), groups % np.uint64(SEQUENCES)
+    zero = np.zeros_like(groups)
+    halves = [
+        philox(
+            np.stack([step + np.uint64(half), zero, sequence, zero], axis=1), (seed & 0xFFFFFFFF, seed >> 32)
+        )
+        for half in range(2)
+    ]
+    found = np.concatenate(halves, axis=1).reshape(-1, 2)
+    return found[position % 4 : position % 4 + count]
+
+
+def uniform_floats(seed: int, position: int, count: int) -> Array:
+    scale = np.float32(2.0**-32)
+    return words(seed, position, count).astype(np.float32) * scale + scale / np.float32(2)
+
+
+def uniform_doubles(seed: int, position: int, count: int) -> Array:
+    pairs = pairs_of_words(seed, position, count).astype(np.uint64)
+    return (pairs[:, 0] ^ (pairs[:, 1] << np.uint64(21))).astype(np.float64) * 2.0**-53 + 2.0**-54
+
+
+def normal(uniform: Array) -> Array:
+    """Box and Muller's, of pairs that begin at an even position."""
+    first, second = uniform[0::2].astype(np.float64), uniform[1::2].astype(np.float64)
+    distance = np.sqrt(-2 * np.log(first))
+    return np.stack(
+        [distance * np.sin(2 * np.pi * second), distance * np.cos(2 * np.pi * second)], axis=1
+    ).ravel()
+
+
+@contextmanager
+def generator(machine: Machine, seed: int = 0, offset: int = 0) -> Iterator[Argument]:
+    made = machine.call(LIBRARY, "curandCreateGenerator", out(8), integer(PHILOX))
+    assert made.status == SUCCESS
+    argument = pointer(made.number())
+    try:
+        for function, value in (
+            ("curandSetPseudoRandomGeneratorSeed", seed),
+            ("curandSetGeneratorOffset", offset),
+        ):
+            assert machine.call(LIBRARY, function, argument, wide(signed(value))).status == SUCCESS
+        yield argument
+    finally:
+        assert machine.call(LIBRARY, "curandDestroyGenerator", argument).status == SUCCESS
+
+
+def signed(value: int) -> int:
+    return value - 2**64 if value >= 2**63 else value
+
+
+def numbers(
+    machine: Machine, of: Argument, function: str, count: int, dtype: type[Any], *more: Argument
+) -> Array:
+    like = np.zeros(count, dtype)
+    with machine.arrays(like) as (address,):
+        assert machine.call(LIBRARY, function, of, pointer(address), wide(count), *more).status == SUCCESS
+        return machine.get(address, like)
+
+
+def test_the_reference_computes_what_its_authors_published() -> None:
+    """The known answers of Random123: counters and keys of zeros, of ones, and of digits of pi."""
+    rows = np.array([[0] * 4, [0xFFFFFFFF] * 4, [0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344]], np.uint64)
+    keys = ((0, 0), (0xFFFFFFFF, 0xFFFFFFFF), (0xA4093822, 0x299F31D0))
+    answers = (
+        [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8],
+        [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD],
+        [0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1],
+    )
+    for row, key, answer in zip(rows, keys, answers, strict=True):
+        assert philox(row[None, :], key)[0].tolist() == answer
+
+
+@quickly
+@given(seed=seeds, offset=st.integers(0, 2**34), count=st.integers(1, 3000))
+def test_bits(machine: Machine, seed: int, offset: int, count: int) -> None:
+    with generator(machine, seed, offset) as philox_generator:
+        result = numbers(machine, philox_generator, "curandGenerate", count, np.uint32)
+    np.testing.assert_array_equal(result, words(seed, offset, count))
+
+
+def test_many_bits_go_through_all_sequences(machine: Machine) -> None:
+    count = SEQUENCES * 4 + 1000
+    with generator(machine, 7) as philox_generator:
+        result = numbers(machine, philox_generator, "curandGenerate", count, np.uint32)
+    np.testing.assert_array_equal(result, words(7, 0, count))
+
+
+@quickly
+@given(seed=seeds, offset=st.integers(0, 2**20), count=st.integers(1, 500))
+def test_uniform_numbers(machine: Machine, seed: int, offset: int, count: int) -> None:
+    with generator(machine, seed, offset) as philox_generator:
+        floats = numbers(machine, philox_generator, "curandGenerateUniform", count, np.float32)
+    with generator(machine, seed, offset) as philox_generator:
+        doubles = numbers(machine, philox_generator, "curandGenerateUniformDouble", count, np.float64)
+    np.testing.assert_array_equal(floats, uniform_floats(seed, offset, count))
+    np.testing.assert_array_equal(doubles, uniform_doubles(seed, offset, count))
+
+
+@quickly
+@given(seed=seeds, offset=st.integers(0, 1000), count=st.integers(1, 200))
+def test_normal_and_log_normal_numbers(machine: Machine, seed: int, offset: int, count: int) -> None:
+    offset, count = offset * 2, count * 2
+    kinds: tuple[tuple[str, type[Any], str, Array, float], ...] = (
+        ("", np.float32, "f", uniform_floats(seed, offset, count), 1e-4),
+        ("Double", np.float64, "d", uniform_doubles(seed, offset, count), 1e-12),
+    )
+    for suffix, dtype, passed, uniform, tolerance in kinds:
+        wanted = normal(uniform) * DEVIATION + MEAN
+        parameters = ((passed, MEAN), (passed, DEVIATION))
+        for name, values in (("Normal", wanted), ("LogNormal", np.exp(wanted))):
+            with generator(machine, seed, offset) as philox_generator:
+                function = f"curandGenerate{name}{suffix}"
+                result = numbers(machine, philox_generator, function, count, dtype, *parameters)
+            np.testing.assert_allclose(result, values, rtol=tolerance, atol=tolerance)
+
+
+def test_distributions_are_what_they_are_called(machine: Machine) -> None:
+    """By Kolmogorov's and Smirnov's test, of one seed."""
+    with generator(machine, 42) as philox_generator:
+        uniform = numbers(machine, philox_generator, "curandGenerateUniform", 20_000, np.float32)
+        gauss = numbers(
+            machine, philox_generator, "curandGenerateNormal", 20_000, np.float32, ("f", 0.0), ("f", 1.0)
+        )
+    assert scipy.stats.kstest(uniform, "uniform").pvalue > 1e-3
+    assert scipy.stats.kstest(gauss, "norm").pvalue > 1e-3
+    assert uniform.min() > 0
+    assert uniform.max() <= 1
+
+
+def test_several_calls_go_on_with_one_sequence(machine: Machine) -> None:
+    with generator(machine, 5) as philox_generator:
+        parts = [
+            numbers(machine, philox_generator, "curandGenerate", count, np.uint32) for count in (3, 10, 1, 50)
+        ]
+        np.testing.assert_array_equal(np.concatenate(parts), words(5, 0, 64))
+        # A seed begins it anew.
+        assert (
+            machine.call(LIBRARY, "curandSetPseudoRandomGeneratorSeed", philox_generator, wide(6)).status
+            == SUCCESS
+        )
+        again = numbers(machine, philox_generator, "curandGenerate", 4, np.uint32)
+    np.testing.assert_array_equal(again, words(6, 0, 4))
+
+
+def test_a_generator_of_host_memory_has_the_same_numbers(machine: Machine) -> None:
+    made = machine.call(LIBRARY, "curandCreateGeneratorHost", out(8), integer(PHILOX))
+    assert made.status == SUCCESS
+    host = pointer(made.number())
+    answer: Answer = machine.call(LIBRARY, "curandGenerate", host, out(400), wide(100))
+    assert answer.status == SUCCESS
+    np.testing.assert_array_equal(np.frombuffer(answer.outputs[0], np.uint32), words(0, 0, 100))
+    assert machine.call(LIBRARY, "curandDestroyGenerator", host).status == SUCCESS
+
+
+@pytest.mark.parametrize(
+    ("ordering", "status"),
+    [(100, SUCCESS), (101, SUCCESS), (103, SUCCESS), (102, OUT_OF_RANGE), (201, OUT_OF_RANGE)],
+)
+def test_orders(machine: Machine, ordering: int, status: int) -> None:
+    with generator(machine) as philox_generator:
+        assert (
+            machine.call(LIBRARY, "curandSetGeneratorOrdering", philox_generator, integer(ordering)).status
+            == status
+        )
+
+
+@pytest.mark.parametrize("kind", [100, 101, 121, 141, 142, 200, 201, 202, 203, 204, 7])
+def test_a_sequence_that_would_have_to_be_invented_is_refused(machine: Machine, kind: int) -> None:
+    assert machine.call(LIBRARY, "curandCreateGenerator", out(8), integer(kind)).status == TYPE_ERROR
+
+
+def test_wrong_arguments(machine: Machine) -> None:
+    with generator(machine) as philox_generator:
+        odd = machine.call(
+            LIBRARY, "curandGenerateNormal", philox_generator, pointer(256), wide(3), ("f", 0.0), ("f", 1.0)
+        )
+        assert odd.status == LENGTH_NOT_MULTIPLE
+        assert (
+            machine.call(LIBRARY, "curandGenerateLongLong", philox_generator, pointer(256), wide(2)).status
+            == TYPE_ERROR
+        )
+        assert (
+            machine.call(
+                LIBRARY, "curandSetQuasiRandomGeneratorDimensions", philox_generator, integer(2)
+            ).status
+            == TYPE_ERROR
+        )
+        assert (
+            machine.call(
+                LIBRARY, "curandGeneratePoisson", philox_generator, pointer(256), wide(2), ("d", 1.0)
+            ).status
+            == TYPE_ERROR
+        )
+        assert (
+            machine.call(LIBRARY, "curandGenerate", philox_generator, pointer(0), wide(0)).status == SUCCESS
+        )
+    assert (
+        machine.call(LIBRARY, "curandGenerate", pointer(0), pointer(256), wide(2)).status == NOT_INITIALIZED
+    )
+    assert machine.synchronize() == 0
+
+
+def test_the_library_says_its_version(machine: Machine) -> None:
+    answer = machine.call(LIBRARY, "curandGetVersion", out(4))
+    assert answer.status == SUCCESS
+    assert answer.number() // 1000 == 10
+    assert machine.call(LIBRARY, "curandGetProperty", integer(3), out(4)).status == OUT_OF_RANGE
