@@ -402,14 +402,39 @@ def test_the_stream_of_a_plan_orders_its_transforms(machine: Machine) -> None:
     assert_close(result, source * 256, kind.tolerance, 256)
 
 
-def test_no_transform_needs_a_work_area(machine: Machine) -> None:
-    estimate = call(machine, "cufftEstimate1d", integer(1000), integer(0x29), integer(4), out(8))
-    assert (estimate.status, estimate.number()) == (SUCCESS, 0)
-    with plan(machine, "cufftPlan1d", integer(1000), integer(0x29), integer(4)) as handle:
-        answer = call(machine, "cufftGetSize", handle, out(8))
-        assert (answer.status, answer.number()) == (SUCCESS, 0)
+def test_few_transforms_need_a_work_area(machine: Machine) -> None:
+    """Only few long lines of complex numbers, and it is as large as they are."""
+    for length, number, batch, size in (
+        (1000, 0x29, 4, 0), (1 << 18, 0x29, 2, 8 << 19), (1 << 18, 0x69, 1, 16 << 18), (1 << 18, 0x29, 64, 0),
+        (65537, 0x29, 1, 0), (1 << 18, 0x2A, 1, 0),
+    ):  # fmt: skip
+        described = (integer(length), integer(number), integer(batch))
+        estimate = call(machine, "cufftEstimate1d", *described, out(8))
+        assert (estimate.status, estimate.number()) == (SUCCESS, size)
+        with plan(machine, "cufftPlan1d", *described) as handle:
+            answer = call(machine, "cufftGetSize", handle, out(8))
+            assert (answer.status, answer.number()) == (SUCCESS, size)
+
+
+@pytest.mark.parametrize("work", ["own", "given", "none"])
+@pytest.mark.parametrize("name", COMPLEX)
+@pytest.mark.parametrize("length", [1 << 16, 5**4 * 7 * 2**4, 2 * 43 * 1000])
+def test_a_work_area_makes_no_difference(machine: Machine, name: str, length: int, work: str) -> None:
+    """One that the plan allocates, one that the program gives, as PyTorch does, and none at all."""
+    kind, batch = KINDS[name], 2
+    handle = integer(call(machine, "cufftCreate", out(4)).number())
+    if work != "own":
         assert call(machine, "cufftSetAutoAllocation", handle, integer(0)).status == SUCCESS
-        assert call(machine, "cufftSetWorkArea", handle, pointer(0)).status == SUCCESS
+    made = call(
+        machine, "cufftMakePlan1d", handle, integer(length), integer(kind.number), integer(batch), out(8)
+    )
+    assert made.status == SUCCESS
+    with machine.arrays(np.zeros(max(made.number(), 1), np.uint8)) as (area,):
+        if work == "given":
+            assert call(machine, "cufftSetWorkArea", handle, pointer(area)).status == SUCCESS
+        check_basic(machine, handle, kind, (length,), batch, FORWARD, 7)
+        check_in_place(machine, handle, kind, (length,), batch, INVERSE, 8)
+    assert call(machine, "cufftDestroy", handle).status == SUCCESS
 
 
 @pytest.mark.parametrize(

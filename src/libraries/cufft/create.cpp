@@ -1,4 +1,4 @@
-// Plans: made, asked for the work area that they need (none), and ended.
+// Plans: made, asked for the work area that they need, and ended.
 #include <optional>
 
 #include "libraries/cufft/plan.h"
@@ -20,17 +20,12 @@ struct Call {
 
   [[nodiscard]] Status read(Shape& shape) const {
     if (!type) return invalid_type;
-    return read_shape<Int>(shape, *type, rank, n, inembed, istride, idist, onembed, ostride, odist, batch);
+    const Status status =
+        read_shape<Int>(shape, *type, rank, n, inembed, istride, idist, onembed, ostride, odist, batch);
+    if (status == success) divide(shape);
+    return status;
   }
 };
-
-/// The work area's size. No transform needs one so far.
-int no_work(std::size_t* size, Status status) {
-  if (status != success) return status;
-  if (size == nullptr) return invalid_value;
-  *size = 0;
-  return success;
-}
 
 template <class Int>
 int make(int handle, const Call<Int>& call, std::size_t* size) {
@@ -41,8 +36,11 @@ int make(int handle, const Call<Int>& call, std::size_t* size) {
     if (const Status bad = call.read(shape); bad != success) return bad;
     if (size == nullptr) return invalid_value;
     if (const Status bad = status_of(gpupool::libraries::prepare()); bad != success) return bad;
+    *size = work_bytes(shape);
+    if (plan->allocates && *size != 0) {
+      if (const Status bad = status_of(plan->own.allocate(*size)); bad != success) return bad;
+    }
     plan->shape = shape;
-    *size = 0;
     return success;
   });
 }
@@ -67,7 +65,10 @@ template <class Int>
 int size_of(const Call<Int>& call, std::size_t* size) {
   return guarded([&]() -> int {
     Shape shape;
-    return no_work(size, call.read(shape));
+    if (const Status bad = call.read(shape); bad != success) return bad;
+    if (size == nullptr) return invalid_value;
+    *size = work_bytes(shape);
+    return success;
   });
 }
 
@@ -160,6 +161,9 @@ GPUPOOL_LIBRARY_EXPORT int cufftXtGetSizeMany(int handle, int rank, const long l
 GPUPOOL_LIBRARY_EXPORT int cufftGetSize(int handle, std::size_t* size) {
   return guarded([&]() -> int {
     const auto plan = find(handle);
-    return no_work(size, plan == nullptr || !plan->shape ? invalid_plan : success);
+    if (plan == nullptr || !plan->shape) return invalid_plan;
+    if (size == nullptr) return invalid_value;
+    *size = work_bytes(*plan->shape);
+    return success;
   });
 }

@@ -9,8 +9,9 @@ namespace {
 int execute(const Plan& plan, const void* input, void* output, int direction) {
   if (input == nullptr || output == nullptr) return invalid_value;
   if (plan.shape->type.kind == FftKind::complex && direction != -1 && direction != 1) return invalid_value;
+  const std::uint64_t work = plan.given != 0 ? plan.given : plan.own.address();
   for (const Fft& operation : operations_of(*plan.shape, reinterpret_cast<std::uintptr_t>(input),
-                                            reinterpret_cast<std::uintptr_t>(output), direction)) {
+                                            reinterpret_cast<std::uintptr_t>(output), work, direction)) {
     if (const Status bad = status_of(gpupool::libraries::launch(operation, plan.stream)); bad != success)
       return bad;
   }

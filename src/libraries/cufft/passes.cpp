@@ -81,12 +81,74 @@ Fft pass(const Shape& shape, int dimension, FftKind kind, int sign, std::uint64_
   return made;
 }
 
+/// How many numbers the columns of a long line's matrix have; 0: it is computed as any other. Lines that are
+/// many keep all threads at work by themselves.
+std::int64_t columns_of(const Shape& shape) {
+  constexpr std::int64_t long_line = 1 << 16, few_lines = 8, least = 64;
+  const std::int64_t n = shape.n[0];
+  if (shape.type.kind != FftKind::complex || shape.type.precision == FftPrecision::half || shape.rank != 1 ||
+      n < long_line || shape.batch >= few_lines)
+    return 0;
+  std::int64_t rest = n;
+  for (std::int64_t factor = 2; factor <= 31 && rest > 1;) {
+    if (rest % factor == 0) {
+      rest /= factor;
+    } else {
+      ++factor;
+    }
+  }
+  if (rest != 1) return 0;  // of a length that is computed as a longer one
+  std::int64_t column = 1;
+  for (std::int64_t i = least; i * i <= n; ++i) {
+    if (n % i == 0) column = i;
+  }
+  return column >= least ? column : 0;
+}
+
+std::size_t bytes_of_number(const Shape& shape) {
+  return shape.type.precision == FftPrecision::double_ ? 16 : 8;
+}
+
+/// A long line is a matrix: its columns are transformed into the work area and turned, then its rows.
+std::vector<Fft> columns_and_rows(const Shape& shape, std::uint64_t input, const Layout& from,
+                                  std::uint64_t work, std::uint64_t output, const Layout& to, int sign) {
+  const std::int64_t n = shape.n[0], column = shape.column, row = n / column;
+  Fft columns, rows;
+  columns.sign = rows.sign = sign;
+  columns.precision = rows.precision = shape.type.precision;
+  columns.input = input;
+  columns.output = rows.input = work;
+  columns.length = column;
+  columns.input_stride = row * from.strides[0];
+  columns.output_stride = row;
+  columns.twiddle = n;
+  columns.loops[0] = {row, from.strides[0], 1};
+  columns.loops[1] = {shape.batch, from.distance, n};
+  rows.output = output;
+  rows.length = row;
+  rows.output_stride = column * to.strides[0];
+  rows.loops[0] = {column, row, to.strides[0]};
+  rows.loops[1] = {shape.batch, n, to.distance};
+  return {columns, rows};
+}
+
 }  // namespace
 
-std::vector<Fft> operations_of(const Shape& shape, std::uint64_t input, std::uint64_t output, int sign) {
+void divide(Shape& shape) {
+  shape.column = columns_of(shape);
+}
+
+std::size_t work_bytes(const Shape& shape) {
+  if (shape.column == 0) return 0;
+  return static_cast<std::size_t>(shape.n[0] * shape.batch) * bytes_of_number(shape);
+}
+
+std::vector<Fft> operations_of(const Shape& shape, std::uint64_t input, std::uint64_t output,
+                               std::uint64_t work, int sign) {
   const bool in_place = input == output;
   const Layout from = layout_of(shape, true, in_place), to = layout_of(shape, false, in_place);
   const int last = shape.rank - 1;
+  if (shape.column != 0 && work != 0) return columns_and_rows(shape, input, from, work, output, to, sign);
   std::vector<Fft> made;
   if (shape.type.kind == FftKind::complex_to_real) {
     for (int i = 0; i < last; ++i)

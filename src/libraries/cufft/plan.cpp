@@ -2,6 +2,8 @@
 
 #include <mutex>
 
+#include "libraries/shared/driver.h"
+
 namespace gpupool::cufft {
 namespace {
 
@@ -43,6 +45,24 @@ std::optional<FftPrecision> real_precision(int type) {
 }
 
 }  // namespace
+
+WorkArea::~WorkArea() {
+  const libraries::Driver* driver = nullptr;
+  if (address() != 0 && libraries::enter(driver) == CUDA_SUCCESS) driver->cuMemFree_v2(address_);
+}
+
+CUresult WorkArea::allocate(std::size_t bytes) {
+  const libraries::Driver* driver = nullptr;
+  if (const CUresult bad = libraries::enter(driver); bad != CUDA_SUCCESS) return bad;
+  session_ = driver->session();
+  return driver->cuMemAlloc_v2(&address_, bytes);
+}
+
+std::uint64_t WorkArea::address() const {
+  const libraries::Driver* driver = nullptr;
+  if (address_ == 0 || libraries::enter(driver) != CUDA_SUCCESS || driver->session() != session_) return 0;
+  return address_;
+}
 
 std::optional<Type> type_of(int type) {
   switch (type) {

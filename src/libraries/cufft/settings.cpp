@@ -39,14 +39,14 @@ GPUPOOL_LIBRARY_EXPORT int cufftSetAutoAllocation(int handle, int allocate) {
 }
 GPUPOOL_LIBRARY_EXPORT int cufftSetWorkArea(int handle, void* area) {
   return with_plan(handle, [&](Plan& plan) {
-    plan.work_area = area;
+    plan.given = reinterpret_cast<std::uintptr_t>(area);
     return success;
   });
 }
 GPUPOOL_LIBRARY_EXPORT int cufftXtSetWorkAreaPolicy(int handle, int policy, std::size_t* size) {
-  return with_plan(handle, [&](Plan&) {
+  return with_plan(handle, [&](Plan& plan) {
     if (policy < 0 || policy > 2) return invalid_value;
-    if (size != nullptr) *size = 0;
+    if (size != nullptr) *size = plan.shape ? work_bytes(*plan.shape) : 0;
     return success;
   });
 }
