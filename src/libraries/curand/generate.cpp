@@ -26,7 +26,7 @@ int fill(void* generator, Distribution distribution, bool doubles, void* output,
     operation.mean = mean;
     operation.deviation = deviation;
     operation.distribution = distribution;
-    operation.doubles = doubles;
+    operation.doubles = doubles ? 1 : 0;
     if (found->on_host) {
       if (output == nullptr) return launch_failure;
       gpupool::operations::generate(operation, 0, count, output);

@@ -48,9 +48,7 @@ struct Fft {
     return loops[0].count / lines + (loops[0].count % lines != 0 ? 1 : 0);
   }
   [[nodiscard]] std::uint64_t parts() const {
-    const auto at_least_one = [](std::int64_t count) { return std::max<std::int64_t>(count, 1); };
-    return parts_of({at_least_one(parts_of_first()), at_least_one(loops[1].count),
-                     at_least_one(loops[2].count), at_least_one(loops[3].count)});
+    return parts_of({parts_of_first(), loops[1].count, loops[2].count, loops[3].count});
   }
 };
 

@@ -22,10 +22,10 @@ struct Random {
   std::uint64_t position = 0;  // of the first number, in the generator's sequence
   double mean = 0, deviation = 1;
   Distribution distribution = Distribution::bits;
-  bool doubles = false;  // in place of floats
+  std::uint8_t doubles = 0;  // not 0: in place of floats
   std::uint8_t reserved[6] = {};
 
-  [[nodiscard]] std::size_t bytes_of_number() const { return doubles ? 8 : 4; }
+  [[nodiscard]] std::size_t bytes_of_number() const { return doubles != 0 ? 8 : 4; }
   [[nodiscard]] std::uint64_t parts() const {
     return count / numbers_of_a_part + (count % numbers_of_a_part != 0 || count == 0 ? 1 : 0);
   }
@@ -132,7 +132,7 @@ void generate(const Random& random, std::uint64_t first, std::uint64_t end, T* o
 
 /// The numbers [first, end) of an operation, to `output` + `first`.
 inline void generate(const Random& random, std::uint64_t first, std::uint64_t end, void* output) {
-  if (random.doubles) {
+  if (random.doubles != 0) {
     philox::generate(random, first, end, static_cast<double*>(output));
   } else {
     philox::generate(random, first, end, static_cast<float*>(output));

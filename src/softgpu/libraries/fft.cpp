@@ -34,7 +34,7 @@ std::int64_t numbers_of(const Fft& op, bool input) {
 }
 
 void validate(const Fft& op) {
-  constexpr std::int64_t most = std::int64_t{1} << 40;
+  constexpr std::int64_t most = gpupool::operations::max_size;
   const auto fits = [](std::int64_t value, std::int64_t least) { return value >= least && value <= most; };
   if (static_cast<int>(op.precision) > 2 || static_cast<int>(op.kind) > 2)
     refuse("no such kind of transform");
@@ -85,6 +85,13 @@ class Lines {
     output_bytes_ = bytes(FftKind::complex_to_real);
     in_pairs_ = op.kind != FftKind::complex && op.length % 2 == 0;
   }
+
+  ~Lines() {
+    room_.trim();
+    space_.trim();
+  }
+  Lines(const Lines&) = delete;
+  Lines& operator=(const Lines&) = delete;
 
   void run(std::uint64_t part) {
     const auto per_part = static_cast<std::uint64_t>(op_.lines_of_a_part());
@@ -355,8 +362,9 @@ class Lines {
   bool in_pairs_;
   const S* from_ = nullptr;
   S* to_ = nullptr;
-  fft::Room<T> room_;
-  fft::Space<T> space_;
+  // Kept from part to part, as long as it is not large.
+  static inline thread_local fft::Room<T> room_;
+  static inline thread_local fft::Space<T> space_;
 };
 
 template <class T, class S>

@@ -23,6 +23,11 @@ class Space {
     }
     return reinterpret_cast<T*>(blocks_.data());
   }
+  /// Gives it back where it is a lot.
+  void trim() {
+    constexpr std::size_t most = std::size_t{4} << 20;
+    if (blocks_.size() * sizeof(Block) > most) blocks_ = {};
+  }
 
  private:
   static constexpr std::size_t per_block = 64 / sizeof(T);
@@ -36,6 +41,12 @@ class Space {
 template <class T>
 struct Room {
   Space<T> padded, turned, group;
+
+  void trim() {
+    padded.trim();
+    turned.trim();
+    group.trim();
+  }
 };
 
 /// e^(-2πi · index / n), to the last bit or nearly: pairs (cos, sin).

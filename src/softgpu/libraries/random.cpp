@@ -11,7 +11,8 @@ using gpupool::operations::Distribution;
 using gpupool::operations::Random;
 
 void run(const Random& op, const Parts& parts, const Memory& memory) {
-  if (op.distribution > Distribution::log_normal || (op.doubles && op.distribution == Distribution::bits))
+  if (op.distribution > Distribution::log_normal ||
+      (op.doubles != 0 && op.distribution == Distribution::bits))
     throw Failure(softgpu::Fault::illegal_instruction, "no such distribution");
   memory.check(op.output, op.count, op.bytes_of_number(), "the output");
   parts.each(op.parts(), [&](std::uint64_t part) {
