@@ -36,6 +36,9 @@ class Tiles {
     // Factors are not read where they count for nothing.
     const std::int64_t terms = alpha_ == N(0) ? 0 : op_.k;
     c_ = located(op_.c, op_.m, op_.n, batch, memory_, "C");
+    check_apart(c_, op_.m, op_.n, "C");
+    check_moves(op_.a, op_.m, terms, "A");
+    check_moves(op_.b, terms, op_.n, "B");
     View a = located(op_.a, op_.m, terms, batch, memory_, "A");
     View b = located(op_.b, terms, op_.n, batch, memory_, "B");
     Block block{0, op_.m, 0, op_.n};
@@ -58,6 +61,13 @@ class Tiles {
   }
 
  private:
+  /// Terms that lie in one place would have no end; only a narrow band, as a diagonal, may.
+  static void check_moves(const View& view, std::int64_t rows, std::int64_t columns, const char* what) {
+    if (view.below <= 1 << 20 && view.above <= 1 << 20) return;
+    if (view.packed == Packed::no && ((rows > 1 && view.row == 0) || (columns > 1 && view.column == 0)))
+      wrong(std::string(what) + ": all lies in one place");
+  }
+
   /// A view of a copy; its indices are those of the whole.
   View kept(const View& view, const Block& block) {
     kept_.resize(static_cast<std::size_t>(block.rows() * block.columns()));
@@ -107,6 +117,7 @@ void solve(const Solve& op, const Columns& columns, const Memory& memory) {
   const View a =
       located(op.a, alpha == N(0) ? 0 : op.m, alpha == N(0) ? 0 : op.m, columns.batch, memory, "A");
   const View b = located(op.b, op.m, op.n, columns.batch, memory, "B");
+  check_apart(b, op.m, op.n, "B");
   if (a.below != 0 && a.above != 0) wrong("A is no triangle");
   if (a.structure != Structure::zero || b.packed != Packed::no) wrong("A or B has a form that is not solved");
   const Block block{0, op.m, columns.first, columns.first + columns.count};
@@ -138,11 +149,12 @@ void entrywise(const Entrywise& op, const Block& block, const Memory& memory) {
   };
   read(op.a, alpha, left, "A");
   read(op.b, beta, right, "B");
-  write_block<N>(located(op.c, op.m, op.n, 0, memory, "C"), block, false,
-                 [&](std::int64_t i, std::int64_t j, N) {
-                   const auto at = static_cast<std::size_t>(i - block.i + (j - block.j) * block.rows());
-                   return sum ? times(alpha, left[at]) + times(beta, right[at]) : times(left[at], right[at]);
-                 });
+  const View c = located(op.c, op.m, op.n, 0, memory, "C");
+  check_apart(c, op.m, op.n, "C");
+  write_block<N>(c, block, false, [&](std::int64_t i, std::int64_t j, N) {
+    const auto at = static_cast<std::size_t>(i - block.i + (j - block.j) * block.rows());
+    return sum ? times(alpha, left[at]) + times(beta, right[at]) : times(left[at], right[at]);
+  });
 }
 
 }  // namespace

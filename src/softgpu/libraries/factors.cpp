@@ -109,8 +109,9 @@ void exchange_all(const Columns<N>& b, std::int64_t n, std::int64_t columns, con
                   bool back) {
   for (std::int64_t count = 0; pivots != nullptr && count < n; ++count) {
     const std::int64_t i = back ? n - 1 - count : count;
-    if (pivots[i] < 1 || pivots[i] > n) wrong("a pivot that is no row");
-    exchange(b, i, pivots[i] - 1, columns);
+    const std::int32_t pivot = pivots[i];  // read once: others may write there
+    if (pivot < 1 || pivot > n) wrong("a pivot that is no row");
+    exchange(b, i, pivot - 1, columns);
   }
 }
 

@@ -27,7 +27,9 @@ View view_of(const Vector& vector, std::int64_t n, const Memory& memory, const c
   view.row = vector.increment;
   view.type = vector.type;
   const std::int64_t limit = std::int64_t{1} << 48;
-  if (n > std::int64_t{1} << 40 || vector.increment > limit || vector.increment < -limit)
+  // What lies in one place has no end of memory.
+  if (n > std::int64_t{1} << (vector.increment == 0 ? 31 : 40) || vector.increment > limit ||
+      vector.increment < -limit)
     wrong(std::string(what) + " is no vector");
   // Its first element is the last one in memory; 2^88 elements behind the address nothing is found.
   if (vector.increment < 0) {

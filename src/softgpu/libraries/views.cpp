@@ -68,4 +68,15 @@ View located(const View& view, std::int64_t rows, std::int64_t columns, std::int
   return result;
 }
 
+void check_apart(const View& view, std::int64_t rows, std::int64_t columns, const char* what) {
+  if (view.packed != Packed::no) return;
+  const auto size = [](std::int64_t step) {
+    return step < 0 ? -static_cast<__int128>(step) : static_cast<__int128>(step);
+  };
+  const __int128 row = size(view.row), column = size(view.column);
+  const bool by_columns = (rows <= 1 || row >= 1) && (columns <= 1 || column >= rows * row);
+  const bool by_rows = (columns <= 1 || column >= 1) && (rows <= 1 || row >= columns * column);
+  if (!by_columns && !by_rows) wrong(std::string(what) + ": elements overlap");
+}
+
 }  // namespace softgpu::libraries

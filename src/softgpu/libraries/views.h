@@ -38,6 +38,10 @@ struct Block {
 View located(const View& view, std::int64_t rows, std::int64_t columns, std::int64_t batch,
              const Memory& memory, const char* what);
 
+/// Ends the operation where elements of rows × columns that are written lie in one place: so there are no
+/// more than memory holds.
+void check_apart(const View& view, std::int64_t rows, std::int64_t columns, const char* what);
+
 /// Of one that lies in host memory: `rows` × any columns in column order.
 template <class N>
 View room_view(const N* data, std::int64_t rows, Element type) {
@@ -194,13 +198,11 @@ void read_column(const View& view, const Block& block, std::int64_t j, const T* 
     }
   };
   fill(block.i, begin);
-  const T* const column = from + j * view.column;
-  if (view.packed != Packed::no) {
-    for (std::int64_t i = begin; i < end; ++i) out[i - block.i] = to_number<N>(from[offset_of(view, i, j)]);
-  } else if (view.row == 1) {
-    for (std::int64_t i = begin; i < end; ++i) out[i - block.i] = to_number<N>(column[i]);
+  if (view.packed == Packed::no && view.row == 1 && begin < end) {
+    const T* const first = from + offset_of(view, begin, j);
+    for (std::int64_t i = begin; i < end; ++i) out[i - block.i] = to_number<N>(first[i - begin]);
   } else {
-    for (std::int64_t i = begin; i < end; ++i) out[i - block.i] = to_number<N>(column[i * view.row]);
+    for (std::int64_t i = begin; i < end; ++i) out[i - block.i] = to_number<N>(from[offset_of(view, i, j)]);
   }
   fill(end, block.i_end);
 }
