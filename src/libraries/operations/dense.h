@@ -2,9 +2,10 @@
 // of them, since views (view.h) say what the matrices are.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
+#include "libraries/operations/gemm.h"
+#include "libraries/operations/operation.h"
 #include "libraries/operations/scalar.h"
 #include "libraries/operations/view.h"
 
@@ -13,14 +14,6 @@ namespace gpupool::operations {
 /// Into how many pieces `count` is cut; 0 for sizes that no operation has.
 constexpr std::int64_t pieces(std::int64_t count, std::int64_t size) {
   return count <= 0 ? 0 : (count - 1) / size + 1;
-}
-
-/// How many parts there are of so many pieces; never more than can be counted.
-constexpr std::uint64_t parts_of(std::int64_t rows, std::int64_t columns, std::int64_t batch) {
-  unsigned __int128 all = 1;
-  for (const std::int64_t count : {rows, columns, batch})
-    all *= static_cast<std::uint64_t>(std::clamp<std::int64_t>(count, 0, std::int64_t{1} << 40));
-  return all == 0 ? 1 : all > INT64_MAX ? INT64_MAX : static_cast<std::uint64_t>(all);
 }
 
 /// What is added to a product: nothing, the product transposed, or transposed and conjugated.
@@ -41,14 +34,11 @@ struct Product {
   bool real_diagonal = false;  // C is hermitian
   std::uint8_t reserved[4] = {};
 
-  [[nodiscard]] std::int64_t tile() const {
-    const auto area = static_cast<double>(m) * static_cast<double>(n);
-    return area >= 1 << 20 ? 512 : area >= 1 << 18 ? 256 : 128;
-  }
+  [[nodiscard]] std::int64_t tile() const { return tile_of(m, n); }
   /// A factor that is overwritten is read whole by whoever writes there.
   [[nodiscard]] std::int64_t tiles_m() const { return in_place == InPlace::right ? 1 : pieces(m, tile()); }
   [[nodiscard]] std::int64_t tiles_n() const { return in_place == InPlace::left ? 1 : pieces(n, tile()); }
-  [[nodiscard]] std::uint64_t parts() const { return parts_of(tiles_m(), tiles_n(), batch); }
+  [[nodiscard]] std::uint64_t parts() const { return parts_of({tiles_m(), tiles_n(), batch}); }
 };
 
 /// B = alpha · A⁻¹ · B for a triangular A of order m; B has n columns.
@@ -59,7 +49,7 @@ struct Solve {
   std::int64_t m = 0, n = 0, batch = 1;
   Factor alpha;
 
-  [[nodiscard]] std::uint64_t parts() const { return parts_of(1, pieces(n, columns), batch); }
+  [[nodiscard]] std::uint64_t parts() const { return parts_of({pieces(n, columns), batch}); }
 };
 
 enum class Each : std::uint8_t {
@@ -77,7 +67,7 @@ struct Entrywise {
   std::uint8_t reserved[7] = {};
 
   [[nodiscard]] std::int64_t tile() const { return 256; }
-  [[nodiscard]] std::uint64_t parts() const { return parts_of(pieces(m, tile()), pieces(n, tile()), 1); }
+  [[nodiscard]] std::uint64_t parts() const { return parts_of({pieces(m, tile()), pieces(n, tile())}); }
 };
 
 }  // namespace gpupool::operations

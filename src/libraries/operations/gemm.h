@@ -25,6 +25,13 @@ struct Matrix {
   std::uint8_t reserved[5] = {};
 };
 
+/// Rows and columns of an m × n product that one part computes: by the shape alone, so that results are the
+/// same everywhere.
+constexpr std::int64_t tile_of(std::int64_t m, std::int64_t n) {
+  const auto area = static_cast<double>(m) * static_cast<double>(n);
+  return area >= 1 << 22 ? 512 : area >= 1 << 18 ? 256 : 128;
+}
+
 /// D = epilogue(alpha · op(A) · op(B) + beta · C), m × n, with k terms.
 struct Gemm {
   static constexpr const char* name = "cublas_gemm";
@@ -50,12 +57,7 @@ struct Gemm {
   /// Addresses of f32 factors of narrow types in device memory; 0: none.
   std::uint64_t scale_a = 0, scale_b = 0, scale_c = 0, scale_d = 0;
 
-  /// Rows and columns of D that one part computes: by the shape alone, so that results are the same
-  /// everywhere.
-  [[nodiscard]] std::int64_t tile() const {
-    const auto area = static_cast<double>(m) * static_cast<double>(n);
-    return area >= 1 << 22 ? 512 : area >= 1 << 18 ? 256 : 128;
-  }
+  [[nodiscard]] std::int64_t tile() const { return tile_of(m, n); }
   [[nodiscard]] std::int64_t tiles_m() const { return (m + tile() - 1) / tile(); }
   [[nodiscard]] std::int64_t tiles_n() const { return (n + tile() - 1) / tile(); }
   [[nodiscard]] bool sound() const { return are_sizes({m, n, k, batch}); }
