@@ -216,7 +216,7 @@ test-python: build-tests ## unit, property, integration tests
 	$(call say,Python tests: unit and property and architecture)
 	$(BIN)/python -m pytest tests/property tests/unit tests/architecture --ignore tests/property/test_session_machine.py -n 2 $(SIDE_BY_SIDE) $(PYTEST_ARGS)
 	$(call say,Python tests: real processes and sockets)
-	$(BIN)/python -m pytest $(LONGEST_FIRST) tests/softgpu_values tests/integration -m "not serial" -n $(TEST_JOBS) $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(LONGEST_FIRST) tests/softgpu_values tests/libraries tests/integration -m "not serial" -n $(TEST_JOBS) $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
 	$(call say,Python tests: measurements)
 	$(BIN)/python -m pytest tests/integration -m serial $(REAL_TIME) $(PYTEST_ARGS)
 

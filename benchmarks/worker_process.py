@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from gpupool.client.cpu_math import blas_variables
 from gpupool.client.native import native_file
 from gpupool.client.worker_address import WorkerAddress
 
@@ -271,7 +272,7 @@ def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
     kept = {
         name: value for name, value in os.environ.items() if name not in ("LD_LIBRARY_PATH", "LD_PRELOAD")
     }
-    return kept | dict(more or {})
+    return blas_variables() | kept | dict(more or {})
 
 
 def _ready(process: subprocess.Popen[bytes], timeout: float = 60.0) -> dict[str, str]:
