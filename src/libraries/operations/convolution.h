@@ -44,17 +44,25 @@ struct Convolution {
            : direction == ConvolutionDirection::backward_data ? input
                                                               : filter;
   }
+  /// Shapes fit each other, too, so that no product of what `blocks` computes leaves 64 bits.
   [[nodiscard]] bool sound() const {
     for (const Tensor* const tensor : {&input, &filter, &output}) {
       if (!tensor->sound() || tensor->dims != 2 + space) return false;
     }
-    constexpr std::int64_t most = std::int64_t{1} << 31;
+    constexpr std::int64_t most = std::int64_t{1} << 30;
+    const auto within = [](std::int64_t value, std::int64_t least) {
+      return value >= least && value <= most;
+    };
     for (int d = 0; d < space; ++d) {
-      if (stride[d] < 1 || stride[d] > most || dilation[d] < 1 || dilation[d] > most) return false;
-      if (padding[d] < -most || padding[d] > most) return false;
+      if (!within(stride[d], 1) || !within(dilation[d], 1) || !within(padding[d], 0)) return false;
+      if (!within(input.sizes[2 + d], 1) || !within(filter.sizes[2 + d], 1) ||
+          !within(output.sizes[2 + d], 1))
+        return false;
     }
-    return groups >= 1 && filter.sizes[0] % groups == 0 && input.sizes[0] == output.sizes[0] &&
-           added.sound() && bias.sound() && direction <= ConvolutionDirection::backward_filter;
+    return direction <= ConvolutionDirection::backward_filter && groups >= 1 &&
+           filter.sizes[0] % groups == 0 && input.sizes[1] % groups == 0 &&
+           input.sizes[1] / groups == filter.sizes[1] && output.sizes[1] == filter.sizes[0] &&
+           output.sizes[0] == input.sizes[0] && added.sound() && bias.sound();
   }
   [[nodiscard]] ConvolutionBlocks blocks() const;
   [[nodiscard]] std::uint64_t parts() const {

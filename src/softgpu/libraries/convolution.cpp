@@ -25,24 +25,10 @@ using gpupool::operations::ConvolutionBlocks;
 
 /// Everything that the whole operation reads and writes, and that its sizes fit each other.
 void check_convolution(const Convolution& op, const Memory& memory) {
-  constexpr std::int64_t most = std::int64_t{1} << 30;
-  for (const auto& [tensor, what] : {std::pair{&op.input, "the input"}, std::pair{&op.filter, "the filter"},
-                                     std::pair{&op.output, "the output"}}) {
-    check_tensor(*tensor, memory, what);
-    if (tensor->dims != 2 + Convolution::space) wrong_convolution("not five dimensions");
-    if (std::any_of(tensor->sizes, tensor->sizes + tensor->dims, [](auto size) { return size > most; }))
-      wrong_convolution("a size out of range");
-  }
-  for (int d = 0; d < Convolution::space; ++d) {
-    if (op.stride[d] < 1 || op.stride[d] > most || op.dilation[d] < 1 || op.dilation[d] > most ||
-        op.padding[d] < -most || op.padding[d] > most)
-      wrong_convolution("a stride, a dilation or a padding out of range");
-  }
-  if (op.direction > ConvolutionDirection::backward_filter) wrong_convolution("there is no such direction");
-  if (op.groups < 1 || op.filter.sizes[0] % op.groups != 0 ||
-      op.input.sizes[1] / op.groups != op.filter.sizes[1] || op.input.sizes[1] % op.groups != 0 ||
-      op.output.sizes[1] != op.filter.sizes[0] || op.output.sizes[0] != op.input.sizes[0])
-    wrong_convolution("channels or images do not fit");
+  check_tensor(op.input, memory, "the input");
+  check_tensor(op.filter, memory, "the filter");
+  check_tensor(op.output, memory, "the output");
+  if (!op.sound()) wrong_convolution("shapes do not fit, or a number is out of range");
   if (op.added.address != 0) {
     check_tensor(op.added, memory, "what is added");
     check_same_sizes(op.added, op.target(), "what is added");
@@ -58,15 +44,29 @@ void check_convolution(const Convolution& op, const Memory& memory) {
 template <class N>
 constexpr Element element_of = std::is_same_v<N, float> ? Element::f32 : Element::f64;
 
+/// Memory that a thread keeps for its next part.
+template <class N>
+struct ConvolutionRooms {
+  std::vector<Run> runs;
+  Columns<N> columns;
+  std::vector<N> filters, sums, gradients, added;
+};
+
 template <class N>
 class Convolved {
  public:
-  Convolved(const Convolution& op)
+  Convolved(const Convolution& op, ConvolutionRooms<N>& rooms)
       : op_(op),
         target_(op.target()),
         blocks_(op.blocks()),
         forward_(op.direction == ConvolutionDirection::forward),
-        source_(op.direction == ConvolutionDirection::backward_data ? op.output : op.input) {}
+        source_(op.direction == ConvolutionDirection::backward_data ? op.output : op.input),
+        runs_(rooms.runs),
+        columns_(rooms.columns),
+        filters_(rooms.filters),
+        sums_(rooms.sums),
+        gradients_(rooms.gradients),
+        added_(rooms.added) {}
 
   void part(std::uint64_t index) {
     auto rest = static_cast<std::int64_t>(index);
@@ -304,14 +304,15 @@ class Convolved {
   const Tensor& source_;
   std::int64_t group_ = 0, first_row_ = 0, rows_ = 0;
   Axes axes_;
-  std::vector<Run> runs_;
-  Columns<N> columns_;
-  std::vector<N> filters_, sums_, gradients_, added_;
+  std::vector<Run>& runs_;
+  Columns<N>& columns_;
+  std::vector<N>&filters_, &sums_, &gradients_, &added_;
 };
 
 template <class N>
 void convolve(const Convolution& op, const Parts& parts) {
-  Convolved<N> convolved(op);
+  static thread_local ConvolutionRooms<N> rooms;
+  Convolved<N> convolved(op, rooms);
   parts.each(op.parts(), [&](std::uint64_t part) { convolved.part(part); });
 }
 

@@ -69,9 +69,8 @@ void compute_pointwise(const Pointwise& op, const Parts& parts) {
                                    repeated_stride(op.c, i)});
   }
   loops.arrange(target);
-  const auto room = static_cast<std::size_t>(Pointwise::block);
-  std::vector<N> rows[operands] = {std::vector<N>(room), std::vector<N>(room), std::vector<N>(room),
-                                   std::vector<N>(room)};
+  static thread_local std::vector<N> rows[operands];  // kept for the thread's next part
+  for (auto& row : rows) row.resize(static_cast<std::size_t>(Pointwise::block));
   const auto alpha = static_cast<N>(op.alpha), beta = static_cast<N>(op.beta);
   const auto fetch = [&](std::size_t operand, const auto& offsets, const auto& strides, std::int64_t count,
                          double factor) {

@@ -1,0 +1,137 @@
+// An operation of cuDNN that is right but for a few of its bytes computes inside its memory or ends with a
+// fault. Random bytes alone seldom get past the shapes of tensors.
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <initializer_list>
+#include <random>
+#include <vector>
+
+#include "libraries/operations/all.h"
+#include "softgpu/libraries/execute.h"
+
+using namespace softgpu::libraries;
+using namespace gpupool::operations;
+
+namespace {
+
+constexpr std::size_t arena_bytes = 1 << 16;
+
+class Right {
+ public:
+  explicit Right(std::mt19937& random) : random_(random), bytes_(arena_bytes) {}
+
+  [[nodiscard]] std::uint64_t address() const { return reinterpret_cast<std::uintptr_t>(bytes_.data()); }
+  [[nodiscard]] Memory memory() const {
+    return Memory([this](std::uint64_t at, std::size_t count) {
+      return at >= address() && count <= arena_bytes && at - address() <= arena_bytes - count;
+    });
+  }
+
+  void make(Convolution& op) const {
+    op.input = tensor({2, 4, 1, 5, 5});
+    op.filter = tensor({6, 2, 1, 3, 3});
+    op.output = tensor({2, 6, 1, 3, 3});
+    op.groups = 2;
+    op.direction = static_cast<ConvolutionDirection>(random_() % 3);
+    if (random_() % 2 == 0) return;
+    op.added = op.target();
+    op.beta = 1;
+  }
+  void make(Pointwise& op) const {
+    op.a = op.b = op.c = op.target = tensor({2, 4, 1, 5, 5});
+    op.combine = static_cast<Combine>(random_() % 10);
+  }
+  void make(Reduction& op) const {
+    op.source = tensor({2, 4, 1, 5, 5});
+    op.target = tensor({1, 4, 1, 1, 1});
+    op.operation = static_cast<Reduce>(random_() % 9);
+  }
+  void make(BatchNormalization& op) const {
+    op.x = op.y = op.dx = op.dy = tensor({2, 4, 1, 5, 5});
+    op.parameters = tensor({1, 4, 1, 1, 1});
+    op.direction = static_cast<NormalizationDirection>(random_() % 3);
+    op.scale = op.bias = op.mean = op.variance = op.scale_gradient = op.bias_gradient = address();
+  }
+  void make(Softmax& op) const {
+    op.x = op.y = op.dy = tensor({2, 4, 1, 5, 5});
+    op.backward = random_() % 2 == 0;
+  }
+  void make(Pooling& op) const {
+    op.x = op.dx = tensor({2, 4, 1, 5, 5});
+    op.y = op.dy = tensor({2, 4, 1, 3, 3});
+    op.window[1] = op.window[2] = 3;
+    op.backward = random_() % 2 == 0;
+  }
+
+ private:
+  [[nodiscard]] Tensor tensor(std::initializer_list<std::int64_t> sizes) const {
+    Tensor made;
+    made.address = address();
+    made.dims = static_cast<std::uint8_t>(sizes.size());
+    std::copy(sizes.begin(), sizes.end(), made.sizes);
+    std::int64_t next = 1;
+    for (int i = made.dims - 1; i >= 0; --i) {
+      made.strides[i] = next;
+      next *= made.sizes[i];
+    }
+    return made;
+  }
+
+  std::mt19937& random_;
+  std::vector<std::byte> bytes_;
+};
+
+std::uint64_t word(std::mt19937& random, const Right& right) {
+  switch (random() % 5) {
+    case 0:
+      return static_cast<std::uint64_t>(random()) << 32 | random();
+    case 1:
+      return static_cast<std::uint64_t>(-static_cast<std::int64_t>(random() % 4));
+    case 2:
+      return right.address() + random() % (arena_bytes / 8) * 8;
+    case 3:
+      return std::uint64_t{1} << random() % 64;
+    default:
+      return random() % 9;
+  }
+}
+
+template <class O>
+void try_changes() {
+  CAPTURE(O::name);
+  std::mt19937 random(5);
+  const Right right(random);
+  const Memory memory = right.memory();
+  int computed = 0, refused = 0;
+  for (int n = 0; n < 2000; ++n) {
+    O op;
+    right.make(op);
+    std::byte bytes[sizeof(O)];
+    std::memcpy(bytes, &op, sizeof op);
+    for (unsigned change = random() % 4; change > 0; --change) {
+      const std::uint64_t value = word(random, right);
+      if (random() % 3 == 0) {
+        bytes[random() % sizeof(O)] = static_cast<std::byte>(value);
+      } else {
+        std::memcpy(bytes + random() % (sizeof(O) / 8) * 8, &value, sizeof value);
+      }
+    }
+    const auto end = execute({O::name, bytes, 0, 1, random() % 3}, memory);
+    CHECK((end.fault == softgpu::Fault::none) == end.detail.empty());
+    (end.fault == softgpu::Fault::none ? computed : refused) += 1;
+  }
+  CHECK(computed > 0);
+  CHECK(refused > 0);
+}
+
+}  // namespace
+
+TEST_CASE("an operation of cuDNN with some bytes changed stays inside the device's memory") {
+  try_changes<Convolution>();
+  try_changes<Pointwise>();
+  try_changes<Reduction>();
+  try_changes<BatchNormalization>();
+  try_changes<Softmax>();
+  try_changes<Pooling>();
+}
