@@ -27,7 +27,7 @@ struct BatchNormalization {
   double alpha = 1, beta = 0, alpha_parameters = 1, beta_parameters = 0;
   double epsilon = 0, running_factor = 0;
   NormalizationDirection direction = NormalizationDirection::inference;
-  bool rectified = false;  // the activation
+  Flag rectified = false;  // the activation
   std::uint8_t reserved[6] = {};
 
   [[nodiscard]] bool sound() const {

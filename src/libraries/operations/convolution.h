@@ -36,7 +36,7 @@ struct Convolution {
   double alpha = 1, beta = 0;
   Activated activation;
   ConvolutionDirection direction = ConvolutionDirection::forward;
-  bool flipped = false;  // a convolution in place of a cross-correlation
+  Flag flipped = false;  // a convolution in place of a cross-correlation
   std::uint8_t reserved[6] = {};
 
   [[nodiscard]] const Tensor& target() const {

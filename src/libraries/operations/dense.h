@@ -31,7 +31,7 @@ struct Product {
   Element sum = Element::f32;  // what products are added up in
   Mirror mirror = Mirror::none;
   InPlace in_place = InPlace::no;
-  bool real_diagonal = false;  // C is hermitian
+  Flag real_diagonal = false;  // C is hermitian
   std::uint8_t reserved[4] = {};
 
   [[nodiscard]] std::int64_t tile() const { return tile_of(m, n); }

@@ -6,6 +6,9 @@
 
 namespace gpupool::operations {
 
+/// Yes or no. No bool: an operation may come with any byte in its place.
+using Flag = std::uint8_t;
+
 enum class Element : std::uint8_t {
   f32 = 0,
   f64 = 1,

@@ -21,7 +21,7 @@ struct Matrix {
   std::uint64_t address = 0;
   std::int64_t leading = 0, stride = 0;  // elements
   Element type = Element::f32;
-  bool by_row = false, pointers = false;
+  Flag by_row = false, pointers = false;
   std::uint8_t reserved[5] = {};
 };
 
@@ -40,8 +40,8 @@ struct Gemm {
   Transpose transpose_a = Transpose::none, transpose_b = Transpose::none;
   Element scalar = Element::f32;  // of alpha and beta
   Element sum = Element::f32;     // what products are added up in
-  bool scalars_on_device = false;
-  bool alpha_per_row = false;  // alpha is the address of m factors in device memory
+  Flag scalars_on_device = false;
+  Flag alpha_per_row = false;  // alpha is the address of m factors in device memory
   std::uint8_t reserved[2] = {};
   Scalar alpha, beta;
   std::uint32_t epilogue = epilogue_none;

@@ -20,7 +20,7 @@ struct Pooling {
   std::int64_t window[space] = {1, 1, 1}, padding[space] = {}, stride[space] = {1, 1, 1};
   double alpha = 1, beta = 0;
   Pool pool = Pool::maximum;
-  bool backward = false;
+  Flag backward = false;
   std::uint8_t reserved[6] = {};
 
   [[nodiscard]] bool sound() const {

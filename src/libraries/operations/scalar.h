@@ -16,7 +16,7 @@ struct Scalar {
 struct Factor {
   Scalar value;
   Element type = Element::f32;
-  bool on_device = false;
+  Flag on_device = false;
   std::uint8_t reserved[6] = {};
 };
 

@@ -15,9 +15,9 @@ struct Softmax {
 
   Tensor x, y, dy;
   double alpha = 1, beta = 0;
-  bool logarithm = false;
-  bool of_instance = false;  // along channels and places
-  bool backward = false;
+  Flag logarithm = false;
+  Flag of_instance = false;  // along channels and places
+  Flag backward = false;
   std::uint8_t reserved[5] = {};
 
   [[nodiscard]] bool sound() const { return x.sound() && y.sound() && dy.sound() && y.dims >= 2; }

@@ -46,7 +46,7 @@ struct Vectors {
   OnVectors what = OnVectors::copy;
   Element result = Element::f32;  // at places[0]
   Element compute = Element::f32;
-  bool wide = false;  // an index has 64 bits
+  Flag wide = false;  // an index has 64 bits
   std::uint8_t reserved[4] = {};
 
   /// Results of a whole vector are made in one order; so is what happens to one element again and again.

@@ -28,10 +28,10 @@ struct View {
   Element type = Element::f32;
   Structure structure = Structure::zero;
   Packed packed = Packed::no;  // then `column` is the number of columns, and `row` is not used
-  bool turned = false;         // of a packed triangle: the matrix is the transposed one
-  bool unit = false;           // ones on the diagonal, which are not read
-  bool conjugated = false;
-  bool pointers = false;
+  Flag turned = false;         // of a packed triangle: the matrix is the transposed one
+  Flag unit = false;           // ones on the diagonal, which are not read
+  Flag conjugated = false;
+  Flag pointers = false;
   std::uint8_t reserved = 0;
 };
 
