@@ -1,0 +1,65 @@
+"""What unmodified PyTorch asks the math libraries for, on the GPU beside the CPU. Prints ``{CHECK: ERROR}`` as JSON.
+
+Run by an interpreter with PyTorch for CUDA; imports nothing of this project. Tensors are made on the CPU and copied: PyTorch's
+own kernels are machine code. An error is relative to the largest number of the CPU's result.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch  # type: ignore[import-not-found]  # too large to be a requirement
+from torch.nn import functional  # type: ignore[import-not-found]
+
+
+def checks() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
+    """Name, function, and its arguments on the CPU."""
+    torch.manual_seed(0)
+    a, b, bias = torch.randn(70, 90), torch.randn(90, 50), torch.randn(50)
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64):
+        yield f"mm {dtype}".replace("torch.", ""), torch.mm, (a.to(dtype), b.to(dtype))
+    yield "mm of transposed", lambda x, y: x.T @ y.T, (b, a)
+    yield "linear with bias", functional.linear, (a, b.T.contiguous(), bias)
+    yield "bmm", torch.bmm, (torch.randn(6, 17, 33), torch.randn(6, 33, 20))
+    yield "mv", torch.mv, (a, torch.randn(90))
+    yield "dot", torch.dot, (torch.randn(5000), torch.randn(5000))
+    image = torch.randn(3, 8, 17, 19)
+    for name, weight, options in (
+        ("conv2d", torch.randn(16, 8, 3, 3), {"padding": 1}),
+        ("conv2d with strides and groups", torch.randn(16, 4, 3, 3), {"stride": 2, "groups": 2}),
+        ("conv2d dilated", torch.randn(16, 8, 3, 3), {"dilation": 2}),
+    ):
+        yield name, lambda x, w, options=options: functional.conv2d(x, w, **options), (image, weight)
+    yield "conv3d", functional.conv3d, (torch.randn(2, 3, 7, 8, 9), torch.randn(4, 3, 3, 3, 3))
+    yield "conv_transpose2d", functional.conv_transpose2d, (image, torch.randn(8, 5, 3, 3))
+    signal = torch.randn(4, 1000)
+    yield "fft", torch.fft.fft, (torch.complex(signal, signal.flip(0)),)
+    yield "rfft", torch.fft.rfft, (signal,)
+    yield "rfft of a prime length", torch.fft.rfft, (signal[:, :997].contiguous(),)
+    yield "fft2", torch.fft.fft2, (torch.complex(torch.randn(3, 24, 36), torch.randn(3, 24, 36)),)
+
+
+def error(result: Any, wanted: Any) -> float:
+    """The largest difference, relative to the largest number."""
+    kind = torch.complex128 if wanted.is_complex() else torch.float64
+    difference = (result.to(kind) - wanted.to(kind)).abs().max()
+    return float(difference / wanted.to(kind).abs().max())
+
+
+def main() -> None:
+    found: dict[str, Any] = {}
+    for name, function, arguments in checks():
+        try:
+            on_device = function(*(argument.cuda() for argument in arguments)).cpu()
+            wide = [x.to(torch.complex128 if x.is_complex() else torch.float64) for x in arguments]
+            found[name] = error(on_device, function(*wide))
+        except RuntimeError as failure:
+            found[name] = str(failure).splitlines()[0]
+    json.dump(found, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
