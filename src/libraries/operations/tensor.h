@@ -24,13 +24,16 @@ struct Tensor {
     for (int i = 0; i < std::min<int>(dims, max_dims); ++i) count *= sizes[i];
     return count;
   }
-  /// Whether it can be computed with: no size is less than 1, and there are not more elements than memory has
-  /// bytes.
+  /// Whether it can be computed with: no size is less than 1, there are not more elements than memory has
+  /// bytes, and none of them lies further away than that, also where there is no memory.
   [[nodiscard]] bool sound() const {
     if (dims > max_dims) return false;
     std::int64_t count = 1;
     for (int i = 0; i < dims; ++i) {
       if (sizes[i] < 1 || sizes[i] > max_size || __builtin_mul_overflow(count, sizes[i], &count))
+        return false;
+      std::int64_t reach = 0;
+      if (__builtin_mul_overflow(sizes[i], strides[i], &reach) || reach > max_size || reach < -max_size)
         return false;
     }
     return count <= max_size;

@@ -51,7 +51,10 @@ struct Stored {
   /// Where element (row, column) of op(matrix) lies.
   [[nodiscard]] std::uint64_t at(std::int64_t row, std::int64_t column) const {
     if (turned()) std::swap(row, column);
-    return address + static_cast<std::uint64_t>(row + column * leading) * bytes;
+    // Nothing is there where the matrix is empty: then `leading` may be any number.
+    return address + (static_cast<std::uint64_t>(row) +
+                      static_cast<std::uint64_t>(column) * static_cast<std::uint64_t>(leading)) *
+                         bytes;
   }
 };
 
@@ -84,8 +87,7 @@ Stored stored(const Matrix& matrix, Transpose transpose, std::int64_t rows, std:
   if (rows <= 0 || columns <= 0) return result;
   if (matrix.leading < rows)
     throw Failure(softgpu::Fault::illegal_instruction, std::string(what) + ": rows overlap");
-  memory.check(result.address, static_cast<std::uint64_t>((columns - 1) * matrix.leading + rows),
-               result.bytes, what);
+  memory.check_rows(result.address, rows, columns, matrix.leading, result.bytes, what);
   return result;
 }
 

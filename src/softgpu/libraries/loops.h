@@ -10,6 +10,15 @@
 
 namespace softgpu::libraries {
 
+/// Of tensors that are not there, or not as large as others, strides may be any numbers: nothing is done with
+/// what comes out.
+constexpr std::int64_t times(std::int64_t one, std::int64_t other) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(one) * static_cast<std::uint64_t>(other));
+}
+constexpr std::int64_t plus(std::int64_t one, std::int64_t other) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(one) + static_cast<std::uint64_t>(other));
+}
+
 /// A nest of loops over `Count` tensors: the last axis is the innermost one.
 template <std::size_t Count>
 struct Loops {
@@ -43,7 +52,8 @@ struct Loops {
     for (std::size_t i = axes.size(); i-- > 1;) {
       Axis &outer = axes[i - 1], &inner = axes[i];
       bool continues = true;
-      for (std::size_t t = 0; t < Count; ++t) continues &= outer.strides[t] == inner.strides[t] * inner.size;
+      for (std::size_t t = 0; t < Count; ++t)
+        continues &= outer.strides[t] == times(inner.strides[t], inner.size);
       if (!continues) continue;
       inner.size *= outer.size;
       axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(i) - 1);
@@ -58,11 +68,12 @@ struct Loops {
       const std::int64_t at = from % last.size, count = std::min(last.size - at, to - from);
       Offsets offsets{};
       std::int64_t rest = from / last.size;
-      for (std::size_t t = 0; t < Count; ++t) offsets[t] = at * last.strides[t];
+      for (std::size_t t = 0; t < Count; ++t) offsets[t] = times(at, last.strides[t]);
       for (std::size_t i = axes.empty() ? 0 : axes.size() - 1; i-- > 0;) {
         const std::int64_t digit = rest % axes[i].size;
         rest /= axes[i].size;
-        for (std::size_t t = 0; t < Count; ++t) offsets[t] += digit * axes[i].strides[t];
+        for (std::size_t t = 0; t < Count; ++t)
+          offsets[t] = plus(offsets[t], times(digit, axes[i].strides[t]));
       }
       f(offsets, last.strides, count, from);
       from += count;
