@@ -680,3 +680,12 @@ def test_a_real_device_and_a_software_gpu_count_alike():
     park(world, "k1", 400)
     world.request("k2", 1000, user="bob")
     assert "keeps 3174 MiB" in world.answer("k2").explanation
+
+
+def test_a_session_whose_worker_was_never_heard_of_keeps_its_whole_share(world: PoolWorld) -> None:
+    """Its lease ends before the first heartbeat: nobody knows what it keeps, so nothing is lent over it."""
+    lease_id = world.attach("k1", 700)
+    share = world.machine.state.leases[lease_id].shares[0]
+    world.release(lease_id)
+    (kept,) = session(world, world.machine.state.leases[lease_id].session_id).usage.memory_used
+    assert kept == share.mib << 20

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from gpupool.model.instructions import TellGranted, TellRefused, TellResized
-from gpupool.model.state import LeaseRecord, LeftWorker, RequestRecord, SessionRecord, key_of
+from gpupool.model.state import LeaseRecord, LeftWorker, RequestRecord, SessionRecord, Usage, key_of
 from gpupool.pool.model import messages
 from gpupool.pool.model.step import Step
 from gpupool.pool.model.view import kept_mib
@@ -251,6 +251,7 @@ def begin_release(
             reason=reason,
             parked_at=step.now,
             gone_since=step.now if lost else session.gone_since,
+            usage=session.usage if elsewhere else at_worst(session.usage, lease),
         )
         if not elsewhere:
             number = messages.revoke_lease(step, session, lease.epoch)
@@ -279,6 +280,13 @@ def begin_release(
         data={"reason": reason, "close_session": close},
     )
     return True
+
+
+def at_worst(usage: Usage, lease: LeaseRecord) -> Usage:
+    """What a session keeps whose lease ends; its whole share, where its worker was never heard of."""
+    if usage.memory_used:
+        return usage
+    return replace(usage, memory_used=tuple(share.mib * 1024 * 1024 for share in lease.shares))
 
 
 def end(step: Step, lease: LeaseRecord, why: Sentence | str) -> None:
