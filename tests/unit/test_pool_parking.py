@@ -683,9 +683,11 @@ def test_a_real_device_and_a_software_gpu_count_alike():
 
 
 def test_a_session_whose_worker_was_never_heard_of_keeps_its_whole_share(world: PoolWorld) -> None:
-    """Its lease ends before the first heartbeat: nobody knows what it keeps, so nothing is lent over it."""
+    """It is fenced before anybody has said what it keeps, so nothing is lent over it."""
     lease_id = world.attach("k1", 700)
     share = world.machine.state.leases[lease_id].shares[0]
     world.release(lease_id)
-    (kept,) = session(world, world.machine.state.leases[lease_id].session_id).usage.memory_used
-    assert kept == share.mib << 20
+    world.advance(world.timers.reuse + world.timers.holder)
+    lease = world.machine.state.leases[lease_id]
+    (kept,) = session(world, lease.session_id).usage.memory_used
+    assert (lease.state, kept) == ("ended", share.mib << 20)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from gpupool.model.instructions import TellGranted, TellRefused, TellResized
-from gpupool.model.state import LeaseRecord, LeftWorker, RequestRecord, SessionRecord, Usage, key_of
+from gpupool.model.state import LeaseRecord, LeftWorker, RequestRecord, SessionRecord, key_of
 from gpupool.pool.model import messages
 from gpupool.pool.model.step import Step
 from gpupool.pool.model.view import kept_mib
@@ -251,7 +251,6 @@ def begin_release(
             reason=reason,
             parked_at=step.now,
             gone_since=step.now if lost else session.gone_since,
-            usage=session.usage if elsewhere else at_worst(session.usage, lease),
         )
         if not elsewhere:
             number = messages.revoke_lease(step, session, lease.epoch)
@@ -282,11 +281,16 @@ def begin_release(
     return True
 
 
-def at_worst(usage: Usage, lease: LeaseRecord) -> Usage:
-    """What a session keeps whose lease ends; its whole share, where its worker was never heard of."""
-    if usage.memory_used:
-        return usage
-    return replace(usage, memory_used=tuple(share.mib * 1024 * 1024 for share in lease.shares))
+def fenced(step: Step, lease: LeaseRecord) -> None:
+    """No heartbeat has covered the worker for so long that it serves nobody.
+
+    If it was never heard of, nobody knows what it keeps in memory: its whole share, until it is heard of.
+    """
+    session = step.state.sessions[lease.session_id]
+    if not session.usage.memory_used and session.node == lease.node:
+        kept = tuple(share.mib * 1024 * 1024 for share in lease.shares)
+        step.state.sessions[session.id] = replace(session, usage=replace(session.usage, memory_used=kept))
+    end(step, lease, "the worker is fenced: no heartbeat has covered it since the release")
 
 
 def end(step: Step, lease: LeaseRecord, why: Sentence | str) -> None:

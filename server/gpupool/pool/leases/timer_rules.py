@@ -62,9 +62,7 @@ def tick(step: Step) -> None:
             and step.now >= lease.covered_at + step.timers.reuse
             and not _drains(step, lease)
         ):
-            lease_rules.end(
-                step, lease, "the worker is fenced: no heartbeat has covered it since the release"
-            )
+            lease_rules.fenced(step, lease)
     parking_rules.tick(step)
     for session in state.index.unattached.records():
         if _client_is_gone(step, session):
