@@ -5,6 +5,7 @@
 
 #include "libraries/cublas/scratch.h"
 #include "libraries/shared/launch.h"
+#include "libraries/shared/version.h"
 
 using namespace gpupool::cublas;
 
@@ -63,7 +64,7 @@ const char* name_of(int status) {
 }
 
 /// The version that this library's headers have: the major one is that of CUDA.
-constexpr int version_parts[] = {GPUPOOL_CUDA_MAJOR, 0, 0};
+constexpr gpupool::libraries::Version own_version{GPUPOOL_CUDA_MAJOR, 0, 0};
 
 }  // namespace
 
@@ -134,14 +135,12 @@ GPUPOOL_LIBRARY_EXPORT int cublasSetWorkspace_v2(void* handle, void* workspace, 
 GPUPOOL_LIBRARY_EXPORT int cublasGetVersion_v2(void* handle, int* version) {
   return with_handle(handle, [&](Handle&) {
     if (version == nullptr) return invalid_value;
-    *version = version_parts[0] * 10000 + version_parts[1] * 100 + version_parts[2];
+    *version = own_version.major * 10000;
     return success;
   });
 }
 GPUPOOL_LIBRARY_EXPORT int cublasGetProperty(int property, int* value) {
-  if (value == nullptr || property < 0 || property > 2) return invalid_value;
-  *value = version_parts[property];
-  return success;
+  return gpupool::libraries::read_property(own_version, property, value) ? success : invalid_value;
 }
 GPUPOOL_LIBRARY_EXPORT std::size_t cublasGetCudartVersion() {
   return GPUPOOL_CUDA_MAJOR * 1000;

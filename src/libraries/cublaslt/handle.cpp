@@ -3,12 +3,13 @@
 
 #include "libraries/cublas/status.h"
 #include "libraries/shared/launch.h"
+#include "libraries/shared/version.h"
 
 using namespace gpupool::cublas;
 
 namespace {
 
-constexpr int version_parts[] = {GPUPOOL_CUDA_MAJOR, 0, 0};
+constexpr gpupool::libraries::Version own_version{GPUPOOL_CUDA_MAJOR, 0, 0};
 
 }  // namespace
 
@@ -27,15 +28,13 @@ GPUPOOL_LIBRARY_EXPORT int cublasLtDestroy(void* handle) {
   return success;
 }
 GPUPOOL_LIBRARY_EXPORT std::size_t cublasLtGetVersion() {
-  return version_parts[0] * 10000 + version_parts[1] * 100 + version_parts[2];
+  return own_version.major * 10000;
 }
 GPUPOOL_LIBRARY_EXPORT std::size_t cublasLtGetCudartVersion() {
   return GPUPOOL_CUDA_MAJOR * 1000;
 }
 GPUPOOL_LIBRARY_EXPORT int cublasLtGetProperty(int property, int* value) {
-  if (value == nullptr || property < 0 || property > 2) return invalid_value;
-  *value = version_parts[property];
-  return success;
+  return gpupool::libraries::read_property(own_version, property, value) ? success : invalid_value;
 }
 // There is no log of its own.
 GPUPOOL_LIBRARY_EXPORT int cublasLtLoggerSetCallback(void*) {

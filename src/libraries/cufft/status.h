@@ -4,6 +4,7 @@
 #include <cuda.h>
 
 #include "libraries/shared/export.h"
+#include "libraries/shared/status.h"
 
 namespace gpupool::cufft {
 
@@ -21,20 +22,8 @@ enum Status : int {
 };
 
 inline Status status_of(CUresult result) {
-  switch (result) {
-    case CUDA_SUCCESS:
-      return success;
-    case CUDA_ERROR_OUT_OF_MEMORY:
-      return alloc_failed;
-    case CUDA_ERROR_NOT_SUPPORTED:
-      return not_supported;
-    case CUDA_ERROR_NO_DEVICE:
-    case CUDA_ERROR_NOT_INITIALIZED:
-    case CUDA_ERROR_DEVICE_UNAVAILABLE:
-      return setup_failed;
-    default:
-      return exec_failed;
-  }
+  return libraries::status_of(
+      result, libraries::Outcomes<Status>{success, alloc_failed, not_supported, setup_failed, exec_failed});
 }
 
 template <class Body>

@@ -4,6 +4,7 @@
 #include <cuda.h>
 
 #include "libraries/shared/export.h"
+#include "libraries/shared/status.h"
 
 namespace gpupool::curand {
 
@@ -21,20 +22,8 @@ enum Status : int {
 };
 
 inline Status status_of(CUresult result) {
-  switch (result) {
-    case CUDA_SUCCESS:
-      return success;
-    case CUDA_ERROR_OUT_OF_MEMORY:
-      return allocation_failed;
-    case CUDA_ERROR_NOT_SUPPORTED:
-      return arch_mismatch;
-    case CUDA_ERROR_NO_DEVICE:
-    case CUDA_ERROR_NOT_INITIALIZED:
-    case CUDA_ERROR_DEVICE_UNAVAILABLE:
-      return initialization_failed;
-    default:
-      return launch_failure;
-  }
+  return libraries::status_of(result, libraries::Outcomes<Status>{success, allocation_failed, arch_mismatch,
+                                                                  initialization_failed, launch_failure});
 }
 
 template <class Body>

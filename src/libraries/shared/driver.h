@@ -17,13 +17,8 @@ namespace gpupool::libraries {
   X(cuMemAlloc_v2)                \
   X(cuMemFree_v2)                 \
   X(cuMemcpyDtoHAsync_v2)         \
-  X(cuMemcpyHtoDAsync_v2)         \
-  X(cuMemcpyDtoDAsync_v2)         \
   X(cuMemcpy2DAsync_v2)           \
-  X(cuStreamSynchronize)          \
-  X(cuStreamIsCapturing)          \
-  X(cuDeviceGetAttribute)         \
-  X(cuGetErrorName)
+  X(cuStreamSynchronize)
 
 struct Driver {
 #define GPUPOOL_LIBRARY_MEMBER(name) decltype(&::name) name;

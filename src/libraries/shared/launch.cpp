@@ -32,8 +32,7 @@ CUresult load_image(const Driver& driver, Loaded& state) {
   if (bad != CUDA_SUCCESS) {
     state.library = nullptr;
     if (bad == CUDA_ERROR_INVALID_PTX || bad == CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND) {
-      say_once("math libraries",
-               "this device has no operations of math libraries: only software GPUs have them so far");
+      say_once("math libraries", "this driver does not load the operations that they launch");
       return CUDA_ERROR_NOT_SUPPORTED;
     }
     return bad;
