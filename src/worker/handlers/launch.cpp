@@ -1,8 +1,6 @@
 // The handler of kernel launches.
 #include <array>
-#include <cstdio>
 #include <cstring>
-#include <string>
 #include <vector>
 
 #include "generated/handlers.h"
@@ -57,9 +55,7 @@ CUresult execute_operation(Call& x, const KernelInfo& kernel, std::span<const st
   MathLibraries& libraries = *x.equipment.math_libraries;
   const CUresult result = libraries.execute(kernel.name, parameters, x.current(), stream);
   if (result != CUDA_SUCCESS && !libraries.why().empty()) {
-    const std::string line = kernel.name + ": " + libraries.why();
-    if (x.equipment.driver_log) x.equipment.driver_log->add(line);
-    std::fprintf(stderr, "gpupool-worker: %s\n", line.c_str());
+    x.equipment.driver_log->add(kernel.name + ": " + libraries.why());
   }
   return result;
 }

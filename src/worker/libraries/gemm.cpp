@@ -66,7 +66,8 @@ class Descriptors {
     status_ = api_.cublasLtMatmulDescCreate(&product, operation.compute, static_cast<int>(operation.scalar));
     if (status_ != 0) return status_;
     // The numbers of cublasLtMatmulDescAttributes_t.
-    set(2, operation.alpha_per_row ? alpha_mode(operation) : operation.scalars_on_device ? 1 : 0);
+    // ALPHA_DEVICE_VECTOR_BETA_HOST, DEVICE, HOST.
+    set(2, operation.alpha_per_row ? 4 : operation.scalars_on_device ? 1 : 0);
     set(3, static_cast<int>(operation.transpose_a));
     set(4, static_cast<int>(operation.transpose_b));
     set(7, operation.epilogue);
@@ -103,9 +104,6 @@ class Descriptors {
   void* layouts[4] = {};
 
  private:
-  /// Where beta is a number: CUBLASLT_POINTER_MODE_ALPHA_DEVICE_VECTOR_BETA_HOST.
-  static int alpha_mode(const Gemm&) { return 4; }
-
   template <class T>
   void set(int id, const T& value) {
     if (status_ == 0) status_ = api_.cublasLtMatmulDescSetAttribute(product, id, &value, sizeof value);

@@ -45,7 +45,7 @@ struct Equipment {
   /// NVIDIA's math libraries, which execute what clients post as operations; none where the driver does that
   /// itself.
   std::optional<MathLibraries> math_libraries;
-  std::optional<DriverLog> driver_log;  ///< lines for the client's user, of a software GPU's driver too
+  std::optional<DriverLog> driver_log;  ///< lines for the client's user; made with the devices
 
   /// The driver's device for the client's ordinal; false for an unknown one.
   [[nodiscard]] bool device(std::int32_t ordinal, CUdevice& out) const;
