@@ -186,7 +186,7 @@ ROOMS: dict[str, list[str]] = {
     "tools": ["wire", "wire/transport"],
     "worker/lease": ["wire"],
     "worker/driver": ["worker/lease"],
-    "worker/libraries": ["libraries/operations"],
+    "worker/libraries": ["libraries/operations", "worker/driver"],
     "worker/residence": ["profile", "wire", "worker/driver", "worker/lease"],
     "worker/device_time": ["enforcer", "worker/driver", "worker/lease", "worker/residence"],
     "worker/objects": [

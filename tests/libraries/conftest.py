@@ -34,9 +34,10 @@ def machine_of(variables: dict[str, str]) -> Iterator[Machine]:
         process.wait()
 
 
-WAYS = ["alone", "pool"]
-#: For operations that a worker gives to NVIDIA's libraries.
-ALL_WAYS = pytest.mark.parametrize("machine", [*WAYS, "libraries"], indirect=True, scope="session")
+#: On the software GPU, on a share of it, and by a worker that gives operations to the libraries.
+WAYS = ["alone", "pool", "libraries"]
+#: For operations that workers do not give to libraries so far.
+WITHOUT_LIBRARIES = pytest.mark.parametrize("machine", ["alone", "pool"], indirect=True, scope="session")
 
 
 def _machines(way: str, folder: Path) -> Iterator[Machine]:
@@ -65,7 +66,7 @@ def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     yield from _machines(request.param, tmp_path_factory.mktemp("share"))
 
 
-@pytest.fixture(params=[*WAYS, "libraries"])
+@pytest.fixture(params=WAYS)
 def machine_of_its_own(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]:
     """A program for one test, also with a worker that gives operations to the libraries."""
     yield from _machines(request.param, tmp_path)

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.libraries.conftest import ALL_WAYS
 from tests.libraries.cublas import (
     DEVICE,
     HOST,
@@ -24,8 +23,6 @@ from tests.libraries.cublas import (
     random,
 )
 from tests.libraries.machine import DATA_TYPES, Array, Machine, host, integer, pointer, wide, words
-
-pytestmark = ALL_WAYS
 
 LETTERS: Final = {
     "S": np.dtype(np.float32),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from gpupool.client.child_environment import environment
 
-from tests.libraries.conftest import ALL_WAYS, machine_of
+from tests.libraries.conftest import machine_of
 from tests.libraries.cublas import SUCCESS, call, handle, random
 from tests.libraries.machine import Argument, Array, Machine, host, integer, out, pointer, wide
 from tests.support.runtime_share import share_of_a_worker
@@ -47,7 +47,6 @@ def matrices(size: int, count: int) -> list[Array]:
     return [random(generator, (size, size), SINGLE) for _ in range(count)]
 
 
-@ALL_WAYS
 def test_products_and_copies_of_one_stream_happen_in_order(machine: Machine) -> None:
     size = 200
     a, b, c = matrices(size, 3)
@@ -70,7 +69,6 @@ def test_products_and_copies_of_one_stream_happen_in_order(machine: Machine) -> 
     np.testing.assert_allclose(result, wide_a @ wide_b @ wide_b @ wide_b, rtol=1e-4, atol=0.05)
 
 
-@ALL_WAYS
 def test_a_captured_product_is_computed_each_time_that_the_graph_is_launched(machine: Machine) -> None:
     size = 64
     a, b = matrices(size, 2)
@@ -97,7 +95,6 @@ def test_a_captured_product_is_computed_each_time_that_the_graph_is_launched(mac
     np.testing.assert_allclose(result, 5 * (a.astype(np.float64) @ b), rtol=1e-4, atol=0.01)
 
 
-@ALL_WAYS
 def test_a_large_product_is_divided_and_whole(machine: Machine) -> None:
     size = 1100  # no multiple of what one part computes
     a, b = matrices(size, 2)

@@ -126,6 +126,7 @@ std::vector<Fft> columns_and_rows(const Shape& shape, std::uint64_t input, const
   columns.loops[1] = {shape.batch, from.distance, n};
   rows.output = output;
   rows.length = row;
+  rows.after_columns = true;
   rows.output_stride = column * to.strides[0];
   rows.loops[0] = {column, row, to.strides[0]};
   rows.loops[1] = {shape.batch, n, to.distance};

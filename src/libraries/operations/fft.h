@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "libraries/operations/element.h"
 #include "libraries/operations/operation.h"
 
 namespace gpupool::operations {
@@ -36,7 +37,10 @@ struct Fft {
   std::int32_t sign = -1;
   FftPrecision precision = FftPrecision::single_;
   FftKind kind = FftKind::complex;
-  std::uint8_t reserved[2] = {};
+  /// The second of those two. A library that transforms long lines itself did that with the first one, to
+  /// where this one reads, and brings them to where it writes.
+  Flag after_columns = false;
+  std::uint8_t reserved[1] = {};
 
   /// Of the first loop; by the shape alone, so that results are the same everywhere.
   [[nodiscard]] std::int64_t lines_of_a_part() const {

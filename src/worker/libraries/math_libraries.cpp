@@ -1,12 +1,8 @@
 #include "worker/libraries/math_libraries.h"
 
-#include <dlfcn.h>
-
 #include <cstring>
 
-#include "libraries/operations/all.h"
-#include "worker/libraries/cublas_api.h"
-#include "worker/libraries/in_context.h"
+#include "worker/libraries/execution.h"
 
 namespace gpupool::worker {
 namespace {
@@ -18,31 +14,26 @@ bool any_is(All<O...>, std::string_view kernel) {
   return ((kernel == O::name) || ...);
 }
 
-CUresult run(GemmCall call, const operations::Gemm& operation) {
-  const bool plain = operation.epilogue == operations::epilogue_none && !operation.alpha_per_row &&
-                     operation.scale_a == 0 && operation.scale_b == 0 && operation.scale_c == 0 &&
-                     operation.scale_d == 0 && operation.c.address == operation.d.address &&
-                     operation.c.leading == operation.d.leading && operation.c.stride == operation.d.stride &&
-                     operation.c.type == operation.d.type && operation.c.pointers == operation.d.pointers &&
-                     !operation.a.by_row && !operation.b.by_row && !operation.c.by_row && !operation.d.by_row;
-  return plain ? call.by_cublas(operation) : call.by_cublaslt(operation);
-}
-
-/// Operations that are computed by software GPUs alone so far.
-template <class O>
-CUresult run(GemmCall, const O&) {
-  return CUDA_ERROR_NOT_SUPPORTED;
+std::vector<std::string> folders_of(const std::string& folders) {
+  std::vector<std::string> found;
+  for (std::size_t begin = 0; begin < folders.size();) {
+    const std::size_t end = std::min(folders.find(':', begin), folders.size());
+    if (end != begin) found.push_back(folders.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return found;
 }
 
 }  // namespace
 
-MathLibraries::MathLibraries(const std::string& folders) {
-  for (std::size_t begin = 0; begin < folders.size();) {
-    const std::size_t end = std::min(folders.find(':', begin), folders.size());
-    if (end != begin) folders_.push_back(folders.substr(begin, end - begin));
-    begin = end + 1;
-  }
-}
+MathLibraries::MathLibraries(const DriverApi& driver, const std::string& folders)
+    : folders_(folders_of(folders)),
+      api(driver),
+      cublas(folders_, why_, "libcublas", {"13", "12"}),
+      cublaslt(folders_, why_, "libcublasLt", {"13", "12"}),
+      cudnn(folders_, why_, "libcudnn", {"9"}),
+      cufft(folders_, why_, "libcufft", {"12", "11"}),
+      curand(folders_, why_, "libcurand", {"10"}) {}
 
 MathLibraries::~MathLibraries() = default;
 
@@ -50,29 +41,9 @@ bool MathLibraries::is_operation(std::string_view kernel) {
   return any_is(operations::all_operations, kernel);
 }
 
-void* MathLibraries::open(const char* file) {
-  std::vector<std::string> names;
-  for (const char* const major : {"13", "12"}) {
-    const std::string name = std::string(file) + ".so." + major;
-    for (const std::string& folder : folders_) names.push_back(folder + "/" + name);
-    if (folders_.empty()) names.push_back(name);
-  }
-  for (const std::string& name : names) {
-    if (void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-  }
-  why_ = std::string("this node does not have NVIDIA's ") + file + ": " + dlerror();
-  return nullptr;
-}
-
-MathLibraries::InContext& MathLibraries::in_context(CUcontext context) {
-  auto& found = contexts_[context];
-  if (found == nullptr) found = std::make_unique<InContext>();
-  return *found;
-}
-
 template <class O>
-bool MathLibraries::executed(std::string_view kernel, std::span<const std::byte> parameters, InContext& in,
-                             CUstream stream, CUresult& result) {
+bool MathLibraries::executed(std::string_view kernel, std::span<const std::byte> parameters,
+                             LibraryState& state, CUstream stream, CUresult& result) {
   if (kernel != O::name) return false;
   if (parameters.size() != sizeof(O)) {
     why_ = "the client's math libraries are of another version";
@@ -81,7 +52,13 @@ bool MathLibraries::executed(std::string_view kernel, std::span<const std::byte>
   }
   O operation;
   std::memcpy(static_cast<void*>(&operation), parameters.data(), sizeof(O));
-  result = run({*this, in, stream}, operation);
+  if constexpr (requires { operation.sound(); }) {
+    if (!operation.sound()) {
+      result = CUDA_ERROR_INVALID_VALUE;
+      return true;
+    }
+  }
+  result = run(Execution{*this, state, stream}, operation);
   if (result == CUDA_ERROR_NOT_SUPPORTED && why_.empty()) {
     why_ = "the library on this node, or this node, does not support the operation";
   }
@@ -92,9 +69,10 @@ CUresult MathLibraries::execute(std::string_view kernel, std::span<const std::by
                                 CUcontext context, CUstream stream) {
   why_.clear();
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-  InContext& in = in_context(context);
+  auto& state = contexts_[context];
+  if (state == nullptr) state = std::make_unique<LibraryState>();
   const auto by_any = [&]<class... O>(All<O...>) {
-    return (executed<O>(kernel, parameters, in, stream, result) || ...);
+    return (executed<O>(kernel, parameters, *state, stream, result) || ...);
   };
   if (!by_any(operations::all_operations)) why_ = "no operation is called " + std::string(kernel);
   return result;
@@ -103,9 +81,12 @@ CUresult MathLibraries::execute(std::string_view kernel, std::span<const std::by
 void MathLibraries::forget(CUcontext context) {
   const auto found = contexts_.find(context);
   if (found == contexts_.end()) return;
-  if (found->second->cublas != nullptr) static_cast<void>(cublas_->cublasDestroy_v2(found->second->cublas));
-  if (found->second->cublaslt != nullptr)
-    static_cast<void>(cublaslt_->cublasLtDestroy(found->second->cublaslt));
+  const LibraryState& state = *found->second;
+  if (state.cublas != nullptr) cublas.call("cublasDestroy_v2", state.cublas);
+  if (state.cublaslt != nullptr) cublaslt.call("cublasLtDestroy", state.cublaslt);
+  if (state.cudnn != nullptr) cudnn.call("cudnnDestroy", state.cudnn);
+  for (const auto& [key, plan] : state.transforms) cufft.call("cufftDestroy", plan);
+  if (state.random.handle != nullptr) curand.call("curandDestroyGenerator", state.random.handle);
   contexts_.erase(found);
 }
 

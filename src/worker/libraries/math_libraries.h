@@ -11,16 +11,18 @@
 #include <string_view>
 #include <vector>
 
+#include "worker/driver/driver.h"
+#include "worker/libraries/library.h"
+
 namespace gpupool::worker {
 
-struct CublasApi;
-struct CublasLtApi;
+struct LibraryState;
 
 /// Used by one thread at a time, like the session whose operations it executes.
 class MathLibraries {
  public:
   /// `folders`: where the libraries are, separated by colons; empty: where the system's loader looks.
-  explicit MathLibraries(const std::string& folders);
+  MathLibraries(const DriverApi& api, const std::string& folders);
   ~MathLibraries();
   MathLibraries(const MathLibraries&) = delete;
   MathLibraries& operator=(const MathLibraries&) = delete;
@@ -41,20 +43,19 @@ class MathLibraries {
   void forget(CUcontext context);
 
  private:
-  struct InContext;
-  template <class O>
-  bool executed(std::string_view kernel, std::span<const std::byte> parameters, InContext& in,
-                CUstream stream, CUresult& result);
-  [[nodiscard]] void* open(const char* file);
-  InContext& in_context(CUcontext context);
-
   std::vector<std::string> folders_;
-  std::unique_ptr<CublasApi> cublas_;
-  std::unique_ptr<CublasLtApi> cublaslt_;
-  std::map<CUcontext, std::unique_ptr<InContext>> contexts_;
   std::string why_;
 
-  friend struct GemmCall;
+ public:
+  const DriverApi& api;
+  Library cublas, cublaslt, cudnn, cufft, curand;
+
+ private:
+  template <class O>
+  bool executed(std::string_view kernel, std::span<const std::byte> parameters, LibraryState& state,
+                CUstream stream, CUresult& result);
+
+  std::map<CUcontext, std::unique_ptr<LibraryState>> contexts_;
 };
 
 }  // namespace gpupool::worker

@@ -38,7 +38,7 @@ Equipment::Equipment(const std::string& driver_path, WorkerState& worker_state)
     driver_log.emplace();  // NVIDIA's own repeats what results say
   }
   const char* const folders = std::getenv("GPUPOOL_MATH_LIBRARIES");
-  if (!is_software() || folders != nullptr) math_libraries.emplace(folders != nullptr ? folders : "");
+  if (!is_software() || folders != nullptr) math_libraries.emplace(api, folders != nullptr ? folders : "");
 }
 
 bool Equipment::device(std::int32_t ordinal, CUdevice& out) const {

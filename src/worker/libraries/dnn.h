@@ -1,0 +1,87 @@
+// cuDNN, ready for one operation.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "worker/libraries/execution.h"
+#include "worker/libraries/workspace.h"
+
+namespace gpupool::worker {
+
+/// cudnnStatus_t as a result of the driver.
+CUresult result_of_cudnn(int status);
+
+/// The handle of the context on the operation's stream, and descriptors that end with it. The first call that
+/// fails says what came of all.
+class Dnn {
+ public:
+  explicit Dnn(const Execution& x);
+  ~Dnn();
+  Dnn(const Dnn&) = delete;
+  Dnn& operator=(const Dnn&) = delete;
+
+  [[nodiscard]] CUresult result() const { return result_of_cudnn(status_); }
+  [[nodiscard]] bool good() const { return status_ == 0; }
+  void fail(int status) {
+    if (status_ == 0) status_ = status;
+  }
+  static constexpr int not_supported = 3000, no_memory = 4004;
+
+  /// The handle comes before the arguments.
+  template <class... A>
+  void call(const char* name, A... arguments) {
+    describe(name, x_.state.cudnn, arguments...);
+  }
+  /// A call without the handle.
+  template <class... A>
+  void describe(const char* name, A... arguments) {
+    if (status_ == 0) status_ = x_.libraries.cudnn.call(name, arguments...);
+  }
+
+  /// A new descriptor of a kind, such as "Convolution".
+  void* make(const std::string& kind);
+  /// The descriptor of a tensor, of which so many dimensions count (`dims_of`).
+  void* tensor(const operations::Tensor& tensor, int dims);
+  /// A descriptor of this activation; one of cuDNN's modes, or the status is not_supported.
+  void* activation(const operations::Activated& activated);
+
+ private:
+  struct Made {
+    std::string kind;
+    void* descriptor;
+  };
+
+  const Execution& x_;
+  int status_ = 0;
+  std::vector<Made> made_;
+};
+
+/// A tensor that was given five dimensions has as many as it needs: the first ones of space, if all that take
+/// part have length 1 there, are left out. So many dimensions are left of all these.
+int dims_of(std::initializer_list<const operations::Tensor*> tensors);
+
+/// A factor of an operation on tensors of a type, as the library takes it.
+class DnnScalar {
+ public:
+  DnnScalar(double value, operations::Element type)
+      : wide_(value), narrow_(static_cast<float>(value)), is_wide_(type == operations::Element::f64) {}
+  [[nodiscard]] const void* place() const {
+    return is_wide_ ? static_cast<const void*>(&wide_) : static_cast<const void*>(&narrow_);
+  }
+
+ private:
+  double wide_;
+  float narrow_;
+  bool is_wide_;
+};
+
+/// cudnnDataType_t; -1: cuDNN has none.
+int data_type_of(operations::Element type);
+
+inline void* place_of(const operations::Tensor& tensor) {
+  return pointer<void>(tensor.address);
+}
+
+}  // namespace gpupool::worker

@@ -1,0 +1,60 @@
+// Pooling and softmax by cuDNN.
+#include "libraries/operations/pooling.h"
+
+#include "libraries/operations/softmax.h"
+#include "worker/libraries/dnn.h"
+
+namespace gpupool::worker {
+
+using operations::Pool;
+using operations::Pooling;
+using operations::Softmax;
+
+CUresult run(const Execution& x, const Pooling& of) {
+  Dnn dnn(x);
+  const int dims = dims_of({&of.x, &of.y}), space = dims - 2, left_out = Pooling::space - space;
+  int window[Pooling::space], padding[Pooling::space], stride[Pooling::space];
+  for (int i = 0; i < space; ++i) {
+    window[i] = static_cast<int>(of.window[left_out + i]);
+    padding[i] = static_cast<int>(of.padding[left_out + i]);
+    stride[i] = static_cast<int>(of.stride[left_out + i]);
+  }
+  for (int i = 0; i < left_out; ++i) {
+    if (of.window[i] != 1) dnn.fail(Dnn::not_supported);
+  }
+  constexpr int propagate = 1;
+  const int mode = of.pool == Pool::maximum ? 0 : of.pool == Pool::average_with_padding ? 1 : 2;
+  void* const pooling = dnn.make("Pooling");
+  dnn.describe("cudnnSetPoolingNdDescriptor", pooling, mode, propagate, space,
+               static_cast<const int*>(window), static_cast<const int*>(padding),
+               static_cast<const int*>(stride));
+  const DnnScalar alpha(of.alpha, of.x.type), beta(of.beta, of.x.type);
+  void *const in = dnn.tensor(of.x, dims), *const out = dnn.tensor(of.y, dims);
+  if (of.backward) {
+    dnn.call("cudnnPoolingBackward", pooling, alpha.place(), out, place_of(of.y), dnn.tensor(of.dy, dims),
+             place_of(of.dy), in, place_of(of.x), beta.place(), dnn.tensor(of.dx, dims), place_of(of.dx));
+  } else {
+    dnn.call("cudnnPoolingForward", pooling, alpha.place(), in, place_of(of.x), beta.place(), out,
+             place_of(of.y));
+  }
+  return dnn.result();
+}
+
+CUresult run(const Execution& x, const Softmax& of) {
+  Dnn dnn(x);
+  const int dims = dims_of({&of.y});
+  constexpr int accurate = 1, logarithm = 2;
+  const int algorithm = of.logarithm ? logarithm : accurate, mode = of.of_instance ? 0 : 1;
+  const DnnScalar alpha(of.alpha, of.y.type), beta(of.beta, of.y.type);
+  void *const in = dnn.tensor(of.x, dims), *const out = dnn.tensor(of.y, dims);
+  if (of.backward) {
+    dnn.call("cudnnSoftmaxBackward", algorithm, mode, alpha.place(), out, place_of(of.y),
+             dnn.tensor(of.dy, dims), place_of(of.dy), beta.place(), in, place_of(of.x));
+  } else {
+    dnn.call("cudnnSoftmaxForward", algorithm, mode, alpha.place(), in, place_of(of.x), beta.place(), out,
+             place_of(of.y));
+  }
+  return dnn.result();
+}
+
+}  // namespace gpupool::worker

@@ -1,0 +1,76 @@
+// One operation on its way to a library, and what the libraries hold in a context.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "libraries/operations/all.h"
+#include "worker/libraries/math_libraries.h"
+
+namespace gpupool::worker {
+
+/// Handles and plans in one context, made when they are needed.
+struct LibraryState {
+  void* cublas = nullptr;
+  void* cublaslt = nullptr;
+  void* cudnn = nullptr;
+  /// cublasLtMatmulAlgo_t by the operation without its addresses and factors.
+  std::map<std::string, std::array<std::uint64_t, 8>> algorithms;
+  /// cudnnConvolution…Algo_t by the same.
+  std::map<std::string, int> convolutions;
+  /// cufftHandle by what it was made for.
+  std::map<std::string, int> transforms;
+  /// cuRAND's generator, and where it is in which sequence.
+  struct {
+    void* handle = nullptr;
+    bool placed = false;
+    std::uint64_t seed = 0, position = 0;
+  } random;
+};
+
+struct Execution {
+  MathLibraries& libraries;
+  LibraryState& state;
+  CUstream stream;
+};
+
+// By cuBLAS and cuBLASLt.
+CUresult run(const Execution& x, const operations::Gemm& operation);
+CUresult run(const Execution& x, const operations::Product& operation);
+CUresult run(const Execution& x, const operations::Solve& operation);
+CUresult run(const Execution& x, const operations::Entrywise& operation);
+CUresult run(const Execution& x, const operations::Vectors& operation);
+CUresult run(const Execution& x, const operations::Factors& operation);
+// By cuDNN.
+CUresult run(const Execution& x, const operations::Convolution& operation);
+CUresult run(const Execution& x, const operations::BatchNormalization& operation);
+CUresult run(const Execution& x, const operations::Pooling& operation);
+CUresult run(const Execution& x, const operations::Softmax& operation);
+CUresult run(const Execution& x, const operations::Pointwise& operation);
+CUresult run(const Execution& x, const operations::Reduction& operation);
+// By cuFFT and cuRAND.
+CUresult run(const Execution& x, const operations::Fft& operation);
+CUresult run(const Execution& x, const operations::Random& operation);
+
+/// Operations that are computed by software GPUs alone so far.
+template <class O>
+CUresult run(const Execution&, const O&) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/// Equal for operations that differ in nothing but what `change` takes away: the key of what a library found
+/// out for one of them.
+template <class O, class Change>
+std::string key_of(O operation, Change change) {
+  change(operation);
+  return {reinterpret_cast<const char*>(&operation), sizeof operation};
+}
+
+template <class T>
+T* pointer(std::uint64_t address) {
+  return reinterpret_cast<T*>(address);
+}
+
+}  // namespace gpupool::worker

@@ -1,0 +1,164 @@
+// Transforms by cuFFT: a plan for the lines of the first loop, executed once for each index of the others.
+#include "libraries/operations/fft.h"
+
+#include "worker/libraries/execution.h"
+
+namespace gpupool::worker {
+namespace {
+
+using operations::Fft;
+using operations::FftKind;
+using operations::FftPrecision;
+
+/// cufftResult as a result of the driver.
+CUresult result_of_cufft(int status) {
+  switch (status) {
+    case 0:
+      return CUDA_SUCCESS;
+    case 2:  // ALLOC_FAILED
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    case 3:  // INVALID_TYPE, INVALID_VALUE, INVALID_SIZE
+    case 4:
+    case 8:
+      return CUDA_ERROR_INVALID_VALUE;
+    case 16:  // NOT_SUPPORTED
+    case Library::missing:
+      return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+      return CUDA_ERROR_LAUNCH_FAILED;
+  }
+}
+
+/// cudaDataType and bytes of one side's elements.
+struct Numbers {
+  int type;
+  std::int64_t bytes;
+};
+Numbers numbers_of(FftPrecision precision, bool real) {
+  switch (precision) {
+    case FftPrecision::half:
+      return real ? Numbers{2, 2} : Numbers{6, 4};
+    case FftPrecision::double_:
+      return real ? Numbers{1, 8} : Numbers{5, 16};
+    default:
+      return real ? Numbers{0, 4} : Numbers{4, 8};
+  }
+}
+
+/// Plans of other shapes go when there are so many.
+constexpr std::size_t most_plans = 256;
+
+/// Equal for transforms that one plan does.
+std::string shape_of(const Fft& of) {
+  return key_of(of, [](Fft& operation) {
+    operation.input = operation.output = 0;
+    operation.sign = 0;
+    operation.twiddle = 0;
+    for (int i = 1; i < Fft::max_loops; ++i) operation.loops[i] = {};
+  });
+}
+
+int plan_of(const Execution& x, const Fft& of, int& plan) {
+  auto& plans = x.state.transforms;
+  const std::string shape = shape_of(of);
+  if (const auto known = plans.find(shape); known != plans.end()) {
+    plan = known->second;
+    return 0;
+  }
+  Library& library = x.libraries.cufft;
+  if (plans.size() >= most_plans) {
+    // They may still be at work.
+    static_cast<void>(x.libraries.api.cuStreamSynchronize_(x.stream));
+    for (const auto& [key, old] : plans) library.call("cufftDestroy", old);
+    plans.clear();
+  }
+  const Numbers in = numbers_of(of.precision, of.kind == FftKind::real_to_complex),
+                out = numbers_of(of.precision, of.kind == FftKind::complex_to_real),
+                complex = numbers_of(of.precision, false);
+  long long length = of.length;
+  std::size_t workspace = 0;
+  int status = library.call("cufftCreate", &plan);
+  if (status != 0) return status;
+  // With one dimension, the sizes around the lines say only that there are strides.
+  status = library.call(
+      "cufftXtMakePlanMany", plan, 1, &length, &length, static_cast<long long>(of.input_stride),
+      static_cast<long long>(of.loops[0].input_stride), in.type, &length,
+      static_cast<long long>(of.output_stride), static_cast<long long>(of.loops[0].output_stride), out.type,
+      static_cast<long long>(of.loops[0].count), &workspace, complex.type);
+  if (status != 0) {
+    library.call("cufftDestroy", plan);
+    return status;
+  }
+  plans.emplace(shape, plan);
+  return 0;
+}
+
+/// The columns of a long line: the library transforms the line as it is.
+Fft whole_lines(const Fft& columns) {
+  Fft made = columns;
+  made.twiddle = 0;
+  made.length = columns.twiddle;
+  made.input_stride = columns.loops[0].input_stride;
+  made.output_stride = 1;
+  made.loops[0] = columns.loops[1];
+  made.loops[1] = {};
+  return made;
+}
+
+/// The rows of long lines, which are transformed already: they go to where they belong.
+CUresult bring(const Execution& x, const Fft& rows) {
+  const auto bytes = static_cast<std::size_t>(numbers_of(rows.precision, false).bytes);
+  const auto numbers = static_cast<std::size_t>(rows.length) * static_cast<std::size_t>(rows.loops[0].count);
+  const auto apart = static_cast<std::size_t>(rows.loops[0].output_stride) * bytes;
+  CUresult result = CUDA_SUCCESS;
+  for (std::int64_t i = 0; result == CUDA_SUCCESS && i < rows.loops[1].count; ++i) {
+    CUDA_MEMCPY2D copy{};
+    copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.srcDevice = rows.input + static_cast<std::uint64_t>(i * rows.loops[1].input_stride) * bytes;
+    copy.dstDevice = rows.output + static_cast<std::uint64_t>(i * rows.loops[1].output_stride) * bytes;
+    const bool dense = apart == bytes;
+    copy.WidthInBytes = dense ? numbers * bytes : bytes;
+    copy.Height = dense ? 1 : numbers;
+    copy.srcPitch = copy.WidthInBytes;
+    copy.dstPitch = dense ? copy.WidthInBytes : apart;
+    result = x.libraries.api.cuMemcpy2DAsync_v2_(&copy, x.stream);
+  }
+  return result;
+}
+
+CUresult transform(const Execution& x, const Fft& of) {
+  int plan = 0;
+  int status = plan_of(x, of, plan);
+  if (status == 0) status = x.libraries.cufft.call("cufftSetStream", plan, x.stream);
+  const std::int64_t in = numbers_of(of.precision, of.kind == FftKind::real_to_complex).bytes,
+                     out = numbers_of(of.precision, of.kind == FftKind::complex_to_real).bytes;
+  const auto at = [](std::uint64_t address, std::int64_t elements, std::int64_t bytes) {
+    return pointer<void>(address + static_cast<std::uint64_t>(elements * bytes));
+  };
+  const auto& [first, second, third, fourth] = of.loops;
+  for (std::int64_t i = 0; status == 0 && i < second.count; ++i) {
+    for (std::int64_t j = 0; status == 0 && j < third.count; ++j) {
+      for (std::int64_t k = 0; status == 0 && k < fourth.count; ++k) {
+        const std::int64_t input = i * second.input_stride + j * third.input_stride + k * fourth.input_stride;
+        const std::int64_t output =
+            i * second.output_stride + j * third.output_stride + k * fourth.output_stride;
+        status = x.libraries.cufft.call("cufftXtExec", plan, at(of.input, input, in),
+                                        at(of.output, output, out), static_cast<int>(of.sign));
+      }
+    }
+  }
+  return result_of_cufft(status);
+}
+
+}  // namespace
+
+CUresult run(const Execution& x, const Fft& of) {
+  for (const auto& loop : of.loops) {
+    if (loop.count == 0) return CUDA_SUCCESS;
+    if (loop.count < 0) return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (of.after_columns) return bring(x, of);
+  return transform(x, of.twiddle != 0 ? whole_lines(of) : of);
+}
+
+}  // namespace gpupool::worker

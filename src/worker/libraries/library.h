@@ -1,0 +1,45 @@
+// One of NVIDIA's libraries: a file that is opened when its first function is called.
+#pragma once
+
+#include <initializer_list>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gpupool::worker {
+
+/// Used by one thread at a time.
+class Library {
+ public:
+  /// `file`: its name up to ".so"; `majors`: the versions that will do, the best first. `folders`: where it
+  /// is; none: where the system's loader looks. `why` gets a sentence when something is missing.
+  Library(const std::vector<std::string>& folders, std::string& why, std::string file,
+          std::initializer_list<std::string_view> majors)
+      : folders_(folders), why_(why), file_(std::move(file)), majors_(majors) {}
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  /// What `call` returns in place of a status when there is no such library, or no such function in it.
+  static constexpr int missing = -1;
+
+  /// Calls a function by its C interface: the arguments must have exactly the types of its parameters.
+  template <class... A>
+  int call(std::string_view name, A... arguments) {
+    auto* const function = reinterpret_cast<int (*)(A...)>(find(name));
+    return function == nullptr ? missing : function(arguments...);
+  }
+
+ private:
+  void* find(std::string_view name);
+  bool open();
+
+  const std::vector<std::string>& folders_;
+  std::string& why_;
+  const std::string file_;
+  const std::vector<std::string_view> majors_;
+  void* library_ = nullptr;
+  std::map<std::string, void*, std::less<>> found_;
+};
+
+}  // namespace gpupool::worker

@@ -1,0 +1,78 @@
+// Random numbers by cuRAND: one generator, set to where each operation's numbers begin.
+#include "libraries/operations/random.h"
+
+#include "worker/libraries/execution.h"
+
+namespace gpupool::worker {
+namespace {
+
+using operations::Distribution;
+using operations::Random;
+
+/// curandStatus_t as a result of the driver.
+CUresult result_of_curand(int status) {
+  switch (status) {
+    case 0:
+      return CUDA_SUCCESS;
+    case 102:  // ALLOCATION_FAILED
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    case 104:  // OUT_OF_RANGE, LENGTH_NOT_MULTIPLE
+    case 105:
+      return CUDA_ERROR_INVALID_VALUE;
+    case 204:  // ARCH_MISMATCH
+    case Library::missing:
+      return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+      return CUDA_ERROR_LAUNCH_FAILED;
+  }
+}
+
+int generate(Library& library, void* generator, const Random& of) {
+  const auto count = static_cast<std::size_t>(of.count);
+  const bool doubles = of.doubles != 0;
+  auto* const narrow = pointer<float>(of.output);
+  auto* const wide = pointer<double>(of.output);
+  const auto mean = static_cast<float>(of.mean), deviation = static_cast<float>(of.deviation);
+  switch (of.distribution) {
+    case Distribution::bits:
+      return library.call("curandGenerate", generator, pointer<unsigned>(of.output), count);
+    case Distribution::uniform:
+      return doubles ? library.call("curandGenerateUniformDouble", generator, wide, count)
+                     : library.call("curandGenerateUniform", generator, narrow, count);
+    case Distribution::normal:
+      return doubles
+                 ? library.call("curandGenerateNormalDouble", generator, wide, count, of.mean, of.deviation)
+                 : library.call("curandGenerateNormal", generator, narrow, count, mean, deviation);
+    case Distribution::log_normal:
+      return doubles ? library.call("curandGenerateLogNormalDouble", generator, wide, count, of.mean,
+                                    of.deviation)
+                     : library.call("curandGenerateLogNormal", generator, narrow, count, mean, deviation);
+  }
+  return 104;  // no such distribution
+}
+
+}  // namespace
+
+CUresult run(const Execution& x, const Random& of) {
+  constexpr int philox = 161;
+  Library& library = x.libraries.curand;
+  auto& own = x.state.random;
+  int status = own.handle != nullptr ? 0 : library.call("curandCreateGenerator", &own.handle, philox);
+  if (status == 0) status = library.call("curandSetStream", own.handle, x.stream);
+  // Numbers that follow the last ones need nothing: setting makes the library prepare its generator anew.
+  if (status == 0 && (!own.placed || own.seed != of.seed || own.position != of.position)) {
+    own.placed = false;
+    status = library.call("curandSetPseudoRandomGeneratorSeed", own.handle,
+                          static_cast<unsigned long long>(of.seed));
+    if (status == 0)
+      status =
+          library.call("curandSetGeneratorOffset", own.handle, static_cast<unsigned long long>(of.position));
+  }
+  if (status == 0) status = generate(library, own.handle, of);
+  own.placed = status == 0;
+  own.seed = of.seed;
+  own.position = of.position + of.count;
+  return result_of_curand(status);
+}
+
+}  // namespace gpupool::worker
