@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -29,12 +30,16 @@ def endless(*milli: int, strict: bool = False) -> list[Load]:
     return [Load(one, "endless", strict) for one in milli]
 
 
+def runs(session: Session) -> bool:
+    return session.worker.stats()["work"] == "running"
+
+
 def begin(running: list[Session]) -> None:
-    """Returns when all want the device, and have had a turn."""
+    """Returns when all want the device, and their kernels have had a turn: what came before has taken time of the device too."""
     for session in running:
         session.begin()
     for session in running:
-        wait_until(lambda one=session: one.device_seconds() > 0, 20, "a first turn")
+        wait_until(partial(runs, session), 20, "a first turn")
 
 
 def looked(running: list[Session], seconds: float, enough: Callable[[list[Got]], bool]) -> list[Got]:
