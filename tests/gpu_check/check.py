@@ -21,6 +21,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from gpupool.client.child_environment import environment as child_environment
+from gpupool.client.child_environment import software_gpu_environment
+from gpupool.node.math_libraries import MathLibraries, find
+
 from tests.gpu_check import parking
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -44,7 +48,7 @@ def system_libcuda() -> Path:
 
 
 @contextlib.contextmanager
-def through_pool(driver: str, home: Path, share: str) -> Iterator[Command]:
+def through_pool(driver: str, home: Path, share: str, _libraries: MathLibraries) -> Iterator[Command]:
     """Pool and node on loopback; yields the prefix that runs a command on a share."""
     environment = dict(os.environ, GPUPOOL_HOME=str(home))
     gpupool = [sys.executable, "-m", "gpupool.cli.main"]
@@ -54,6 +58,7 @@ def through_pool(driver: str, home: Path, share: str) -> Iterator[Command]:
             for arguments in (["serve"], ["node", "--driver", driver])
         ]
         try:
+            wait_for_node(gpupool, environment)
             yield [*gpupool, "run", "-p", share, "--wait", "60", "--"], environment
         finally:
             for service in reversed(services):
@@ -61,8 +66,20 @@ def through_pool(driver: str, home: Path, share: str) -> Iterator[Command]:
                 service.wait(20)
 
 
+def wait_for_node(gpupool: list[str], environment: dict[str, str], seconds: float = 120) -> None:
+    """Returns when the pool lends a device; a cold driver takes its time. What else is wrong, the program says."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        nodes = subprocess.run(
+            [*gpupool, "nodes", "--json"], env=environment, capture_output=True, text=True, check=False
+        )
+        if nodes.returncode == 0 and any(json.loads(nodes.stdout)):
+            return
+        time.sleep(0.5)
+
+
 @contextlib.contextmanager
-def through_worker(driver: str, home: Path, share: str) -> Iterator[Command]:
+def through_worker(driver: str, home: Path, share: str, libraries: MathLibraries) -> Iterator[Command]:
     """A worker by hand, its session file and the environment that makes a process use it."""
     library = NATIVE / "softgpu" / "libcuda.so.1" if driver == "software" else system_libcuda()
     worker = NATIVE / "bin" / "gpupool-worker"
@@ -80,6 +97,7 @@ def through_worker(driver: str, home: Path, share: str) -> Iterator[Command]:
     with (home / "worker.log").open("w") as log:
         process = subprocess.Popen(
             [worker, "--driver", library, "--control", home / "control.sock", "--listen", "127.0.0.1:0"],
+            env={**os.environ, **libraries.environment()},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -109,11 +127,7 @@ def through_worker(driver: str, home: Path, share: str) -> Iterator[Command]:
                 f"version 1\nstate attached\nsession {session}\ngeneration 1\nepoch 1\n"
                 f"address 127.0.0.1:{port}\ntoken {token}\nsoftware {fields['software']}\nprofile {home / 'profile'}\n"
             )
-            environment = dict(
-                os.environ,
-                GPUPOOL_SESSION_FILE=str(session_file),
-                LD_LIBRARY_PATH=f"{NATIVE / 'client'}:{os.environ.get('LD_LIBRARY_PATH', '')}".rstrip(":"),
-            )
+            environment = {**os.environ, **child_environment(NATIVE, session_file, os.environ, preload=True)}
             yield [], environment
         finally:
             process.terminate()
@@ -154,10 +168,10 @@ def main() -> int:
     if level == "worker":
         print(f"gpu-check: level worker (missing for the pool: {', '.join(missing) or 'generated messages'})")
 
-    local_environment = dict(os.environ)
+    libraries = find() if options.driver == "nvidia" else MathLibraries()
+    local_environment = {**os.environ, **libraries.environment()}
     if options.driver == "software":
-        local_environment["LD_LIBRARY_PATH"] = str(NATIVE / "softgpu")
-        local_environment["LD_PRELOAD"] = str(NATIVE / "compat" / "libnvJitLink.so.13")
+        local_environment = software_gpu_environment(NATIVE, os.environ)
     failures = 0
     report: dict[str, object] = {
         "date": time.strftime("%Y-%m-%d"),
@@ -165,16 +179,20 @@ def main() -> int:
         "python": platform.python_version(),
         "driver": options.driver,
         "share": options.share,
+        "math_libraries": dict(libraries.versions or {}),
         "programs": {},
     }
     programs = [path for path in sorted(PROGRAMS.glob("*.py")) if options.only in path.name]
+    if options.driver == "nvidia" and libraries.missing:
+        print(f"  --   math_libraries: this machine has no {', '.join(libraries.missing)}")
+        programs = [path for path in programs if path.stem != "math_libraries"]
     with tempfile.TemporaryDirectory(prefix="gpucheck-") as temporary:
         way = through_pool if level == "pool" else through_worker
         for program in programs:
             home = Path(temporary) / program.stem
             home.mkdir(mode=0o700)
             local = run(program, [], local_environment)
-            with way(options.driver, home, options.share) as (prefix, environment):
+            with way(options.driver, home, options.share, libraries) as (prefix, environment):
                 remote = run(program, prefix, environment)
             same = "error" not in local and local.get("result") == remote.get("result")
             failures += not same

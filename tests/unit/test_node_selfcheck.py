@@ -11,15 +11,18 @@ import pytest
 import structlog
 from gpupool.engines.mps import MpsDaemon
 from gpupool.node import selfcheck
+from gpupool.node.math_libraries import LIBRARIES, MathLibraries
 from gpupool.node.recent_log import RecentLog, worker_log
 from gpupool.node.selfcheck import NodeFacts, checks, park_memory
 from gpupool.pool.nodes.reports import NodeReport, together
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 
+ALL_THERE = MathLibraries((), {name: majors[0] for name, (_file, majors) in LIBRARIES.items()})
+
 
 @pytest.fixture
 def facts(tmp_path: Path) -> NodeFacts:
-    return NodeFacts(tmp_path, "10.0.0.5:7460", "10.0.0.6", False, True, 4096, 0, "off", None)
+    return NodeFacts(tmp_path, "10.0.0.5:7460", "10.0.0.6", False, True, 4096, 0, "off", None, ALL_THERE)
 
 
 def statuses(facts: NodeFacts) -> dict[str, str]:
@@ -29,7 +32,14 @@ def statuses(facts: NodeFacts) -> dict[str, str]:
 def test_a_node_that_is_well_says_so(facts: NodeFacts, monkeypatch: pytest.MonkeyPatch) -> None:
     free_disk(monkeypatch, 100_000)
     found = checks(facts, 0)
-    assert {check.name for check in found} == {"disk", "park memory", "MPS", "device health", "address"}
+    assert {check.name for check in found} == {
+        "disk",
+        "park memory",
+        "MPS",
+        "device health",
+        "math libraries",
+        "address",
+    }
     assert {check.status for check in found if check.name != "park memory"} == {"ok"}
 
 
@@ -65,6 +75,19 @@ def test_an_address_that_others_cannot_reach_and_a_gpu_that_nobody_watches(facts
     found = statuses(replace(facts, advertise_host="127.0.0.1", watched_by_nvml=False))
     assert (found["address"], found["device health"]) == ("warn", "warn")
     assert statuses(replace(facts, advertise_host="127.0.0.1", endpoint="unix:/x"))["address"] == "ok"
+
+
+def test_math_libraries_that_are_missing_are_named(facts: NodeFacts) -> None:
+    some = MathLibraries((), {"cuBLAS": 13, "cuBLASLt": 13})
+    (check,) = [
+        check for check in checks(replace(facts, math_libraries=some), 0) if check.name == "math libraries"
+    ]
+    assert check.status == "warn"
+    assert check.detail.split("; missing: ") == ["cuBLAS 13, cuBLASLt 13", "cuDNN, cuFFT, cuRAND"]
+
+
+def test_software_gpus_need_no_math_libraries(facts: NodeFacts) -> None:
+    assert statuses(replace(facts, software=True, math_libraries=MathLibraries()))["math libraries"] == "ok"
 
 
 def test_a_daemon_of_mps_that_went_away_is_a_failure(facts: NodeFacts, tmp_path: Path) -> None:

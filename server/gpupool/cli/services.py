@@ -339,6 +339,15 @@ def node(
             "shares are then parts of the multiprocessors. Parked memory cannot leave its device."
         ),
     ] = Mps.OFF,
+    math_libraries: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Where NVIDIA's cuBLAS, cuDNN, cuFFT and cuRAND are. Several times "
+            "[default: wheels of the extras cuda12 and cuda13, else where the system's loader looks].",
+            show_default=False,
+        ),
+    ] = None,
     node_pool: Annotated[
         str, typer.Option(metavar="NAME", help="Node pool that this machine belongs to.")
     ] = "default",
@@ -404,6 +413,7 @@ def node(
         park_disk_mib=park_disk_mib,
         context_reserve_mib=context_reserve_mib,
         mps=mps.value,
+        math_libraries=tuple(math_libraries or ()),
         log=log,
     )
     exits.log_to_stderr(seen_by=log)

@@ -1,4 +1,4 @@
-"""What a node says of itself when the pool's health report asks: disk, memory for parked sessions, MPS, NVML, its address."""
+"""What a node says of itself when the pool's health report asks: disk, parked memory, MPS, NVML, math libraries, its address."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from gpupool.client import cpu_math
 from gpupool.engines import mps
 from gpupool.node.address import pool_host, reaches_only_here
+from gpupool.node.math_libraries import MathLibraries
 
 #: Below so much disk images and logs of workers are in danger; below the second, workers do not start.
 LITTLE_DISK_MIB: Final = 2048
@@ -34,6 +36,7 @@ class NodeFacts:
         directory: where workers, images and logs lie.
         mps_mode: ``off``, ``auto`` or ``require``.
         daemon: the MPS daemon that workers are clients of.
+        math_libraries: NVIDIA's, to which workers give operations.
     """
 
     directory: Path
@@ -45,12 +48,13 @@ class NodeFacts:
     park_disk_mib: int
     mps_mode: str
     daemon: mps.MpsDaemon | None
+    math_libraries: MathLibraries
 
 
 def checks(facts: NodeFacts, parked_mib: int) -> list[Check]:
     """All of them; ``parked_mib``: host memory that parked sessions take now. Reads files: call it in a thread."""
     park = park_memory(facts.park_memory_mib, parked_mib, _available_mib(_MEMINFO))
-    return [_disk(facts), park, _mps(facts), _device_health(facts), _address(facts)]
+    return [_disk(facts), park, _mps(facts), _device_health(facts), _math_libraries(facts), _address(facts)]
 
 
 def _disk(facts: NodeFacts) -> Check:
@@ -125,6 +129,27 @@ def _device_health(facts: NodeFacts) -> Check:
         return Check(name, "ok", "watched by NVML")
     return Check(
         name, "warn", "NVML does not answer: a device that breaks is still lent", "install nvidia-ml-py"
+    )
+
+
+def _math_libraries(facts: NodeFacts) -> Check:
+    name = "math libraries"
+    found = facts.math_libraries
+    if facts.software and not found.folders:
+        library = cpu_math.blas_library()
+        if library is None:
+            return Check(
+                name, "warn", "software GPUs compute without OpenBLAS, slowly", "install numpy on the node"
+            )
+        return Check(name, "ok", "software GPUs compute by NumPy's OpenBLAS")
+    there = ", ".join(f"{library} {major}" for library, major in (found.versions or {}).items()) or "none"
+    if not found.missing:
+        return Check(name, "ok", there)
+    return Check(
+        name,
+        "warn",
+        f"{there}; missing: {', '.join(found.missing)}",
+        "install jupyter-gpupool[cuda13] on the node ([cuda12] for drivers before 580), or name folders with --math-libraries",
     )
 
 

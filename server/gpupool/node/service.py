@@ -19,6 +19,7 @@ from gpupool.engines.local import LocalEngine
 from gpupool.engines.records import DeviceInventory, EngineError
 from gpupool.engines.turn_books import TurnBooks
 from gpupool.names import NAME_RULE, is_name
+from gpupool.node import math_libraries
 from gpupool.node.agent import Agent, AgentError, AgentSettings
 from gpupool.node.answers import Answers
 from gpupool.node.context_reserve import context_reserve_mib
@@ -52,6 +53,7 @@ class NodeOptions:
         context_reserve_mib: of each share, for what the driver takes for a context itself; None: what
             :mod:`gpupool.node.context_reserve` says.
         mps: ``off``, ``auto`` or ``require``: whether workers are clients of NVIDIA's Multi-Process Service.
+        math_libraries: folders with NVIDIA's; empty: wheels beside this program, else the system's.
         log: sees what the agent logs, for ``gpupool logs``; None: nothing is kept.
     """
 
@@ -68,6 +70,7 @@ class NodeOptions:
     park_disk_mib: int = 0
     context_reserve_mib: int | None = None
     mps: str = "off"
+    math_libraries: tuple[Path, ...] = ()
     log: RecentLog | None = None
 
 
@@ -93,6 +96,8 @@ async def run_node(options: NodeOptions) -> None:
         daemon = _mps_daemon(options.mps, software=driver.software)
         of_mps = daemon.environment() if daemon is not None else mps.without_mps(directory)
 
+        libraries = await _math_libraries(options.math_libraries, software=driver.software)
+
         version = await asyncio.to_thread(driver_version, software=driver.software)
 
         async def inventory() -> tuple[DeviceInventory, ...]:
@@ -103,7 +108,7 @@ async def run_node(options: NodeOptions) -> None:
             worker_command=command,
             driver=driver.path,
             inventory=inventory,
-            environment={**driver.environment, **of_mps},
+            environment={**driver.environment, **of_mps, **libraries.environment()},
             listen_host=options.listen_host,
             listen_ports=str(options.listen_ports),
             advertise_host=options.agent.advertise_host,
@@ -142,6 +147,7 @@ async def run_node(options: NodeOptions) -> None:
             park_disk_mib=options.park_disk_mib,
             mps_mode=options.mps,
             daemon=daemon,
+            math_libraries=libraries,
         )
         answers = Answers(
             facts,
@@ -182,6 +188,18 @@ def _mps_daemon(mode: str, *, software: bool) -> mps.MpsDaemon | None:
         pid=daemon.pid,
     )
     return daemon
+
+
+async def _math_libraries(named: tuple[Path, ...], *, software: bool) -> math_libraries.MathLibraries:
+    """NVIDIA's math libraries for workers; software GPUs compute operations themselves unless folders are named."""
+    if software and not named:
+        return math_libraries.MathLibraries()
+    try:
+        found = await asyncio.to_thread(math_libraries.find, named)
+    except math_libraries.FolderUnusableError as error:
+        raise AgentError(f"--math-libraries: {error}.") from None
+    logger.info("math libraries", found=dict(found.versions or {}), missing=found.missing)
+    return found
 
 
 def _lock(path: Path, node: str) -> int:
