@@ -40,6 +40,11 @@ WAYS = ["alone", "pool", "libraries"]
 WITHOUT_LIBRARIES = pytest.mark.parametrize("machine", ["alone", "pool"], indirect=True, scope="session")
 
 
+def worker_variables(native: Path, way: str) -> dict[str, str]:
+    """What a share's worker is told."""
+    return {"GPUPOOL_MATH_LIBRARIES": str(native / "libraries")} if way == "libraries" else {}
+
+
 def _machines(way: str, folder: Path) -> Iterator[Machine]:
     """A program with the software GPU for itself, one with a share of it, and one whose worker uses the libraries' own API.
 
@@ -51,8 +56,7 @@ def _machines(way: str, folder: Path) -> Iterator[Machine]:
     if way == "alone":
         yield from machine_of(software_gpu_environment(native, os.environ))
         return
-    own = {"GPUPOOL_MATH_LIBRARIES": str(native / "libraries")} if way == "libraries" else {}
-    shares = share_of_a_worker(folder, **own)
+    shares = share_of_a_worker(folder, **worker_variables(native, way))
     try:
         share = next(shares)
         yield from machine_of(environment(None, share.file, os.environ, software=True))

@@ -13,6 +13,7 @@ from gpupool.client.child_environment import environment, software_gpu_environme
 from gpupool.client.native import native_directory
 
 from benchmarks.roundtrips import NoPyTorchError, torch_python
+from tests.libraries.conftest import WAYS, worker_variables
 from tests.support.runtime_share import share_of_a_worker
 
 pytestmark = pytest.mark.slow
@@ -42,7 +43,7 @@ def run(variables: dict[str, str]) -> dict[str, Any]:
     return found
 
 
-@pytest.fixture(scope="module", params=["alone", "pool"])
+@pytest.fixture(scope="module", params=WAYS)
 def errors(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The error of each check, or what PyTorch said."""
     try:
@@ -51,7 +52,8 @@ def errors(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         pytest.skip(str(missing))
     if request.param == "alone":
         return run(software_gpu_environment(native_directory(), os.environ))
-    for share in share_of_a_worker(tmp_path_factory.mktemp("share")):
+    own = worker_variables(native_directory(), request.param)
+    for share in share_of_a_worker(tmp_path_factory.mktemp("share"), **own):
         return run(environment(None, share.file, os.environ, software=True, preload=True))
     raise AssertionError("unreachable")
 
