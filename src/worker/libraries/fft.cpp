@@ -114,8 +114,10 @@ CUresult bring(const Execution& x, const Fft& rows) {
   for (std::int64_t i = 0; result == CUDA_SUCCESS && i < rows.loops[1].count; ++i) {
     CUDA_MEMCPY2D copy{};
     copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-    copy.srcDevice = rows.input + static_cast<std::uint64_t>(i * rows.loops[1].input_stride) * bytes;
-    copy.dstDevice = rows.output + static_cast<std::uint64_t>(i * rows.loops[1].output_stride) * bytes;
+    copy.srcDevice = rows.input + static_cast<std::uint64_t>(i) *
+                                      static_cast<std::uint64_t>(rows.loops[1].input_stride) * bytes;
+    copy.dstDevice = rows.output + static_cast<std::uint64_t>(i) *
+                                       static_cast<std::uint64_t>(rows.loops[1].output_stride) * bytes;
     const bool dense = apart == bytes;
     copy.WidthInBytes = dense ? numbers * bytes : bytes;
     copy.Height = dense ? 1 : numbers;
@@ -130,20 +132,24 @@ CUresult transform(const Execution& x, const Fft& of) {
   int plan = 0;
   int status = plan_of(x, of, plan);
   if (status == 0) status = x.libraries.cufft.call("cufftSetStream", plan, x.stream);
-  const std::int64_t in = numbers_of(of.precision, of.kind == FftKind::real_to_complex).bytes,
-                     out = numbers_of(of.precision, of.kind == FftKind::complex_to_real).bytes;
-  const auto at = [](std::uint64_t address, std::int64_t elements, std::int64_t bytes) {
-    return pointer<void>(address + static_cast<std::uint64_t>(elements * bytes));
+  const auto bytes = [&](FftKind real) {
+    return static_cast<std::uint64_t>(numbers_of(of.precision, of.kind == real).bytes);
+  };
+  const std::uint64_t in = bytes(FftKind::real_to_complex), out = bytes(FftKind::complex_to_real);
+  // Without a sign: a client's strides may be anything.
+  const auto times = [](std::int64_t a, std::int64_t b) {
+    return static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b);
   };
   const auto& [first, second, third, fourth] = of.loops;
   for (std::int64_t i = 0; status == 0 && i < second.count; ++i) {
     for (std::int64_t j = 0; status == 0 && j < third.count; ++j) {
       for (std::int64_t k = 0; status == 0 && k < fourth.count; ++k) {
-        const std::int64_t input = i * second.input_stride + j * third.input_stride + k * fourth.input_stride;
-        const std::int64_t output =
-            i * second.output_stride + j * third.output_stride + k * fourth.output_stride;
-        status = x.libraries.cufft.call("cufftXtExec", plan, at(of.input, input, in),
-                                        at(of.output, output, out), static_cast<int>(of.sign));
+        const std::uint64_t input =
+            times(i, second.input_stride) + times(j, third.input_stride) + times(k, fourth.input_stride);
+        const std::uint64_t output =
+            times(i, second.output_stride) + times(j, third.output_stride) + times(k, fourth.output_stride);
+        status = x.libraries.cufft.call("cufftXtExec", plan, pointer<void>(of.input + input * in),
+                                        pointer<void>(of.output + output * out), static_cast<int>(of.sign));
       }
     }
   }
@@ -153,10 +159,15 @@ CUresult transform(const Execution& x, const Fft& of) {
 }  // namespace
 
 CUresult run(const Execution& x, const Fft& of) {
+  if (!operations::are_sizes({of.length, of.twiddle})) return CUDA_ERROR_INVALID_VALUE;
   for (const auto& loop : of.loops) {
+    if (!operations::are_sizes({loop.count})) return CUDA_ERROR_INVALID_VALUE;
     if (loop.count == 0) return CUDA_SUCCESS;
-    if (loop.count < 0) return CUDA_ERROR_INVALID_VALUE;
   }
+  // One call each.
+  constexpr std::uint64_t most_calls = std::uint64_t{1} << 20;
+  if (operations::parts_of({of.loops[1].count, of.loops[2].count, of.loops[3].count}) > most_calls)
+    return CUDA_ERROR_NOT_SUPPORTED;
   if (of.after_columns) return bring(x, of);
   return transform(x, of.twiddle != 0 ? whole_lines(of) : of);
 }

@@ -19,6 +19,9 @@ struct Arguments {
   const Product& of;
   char letter;
   const void *alpha, *beta;
+
+  /// Whether a function may be given both: where one is, the other would be no address.
+  [[nodiscard]] bool factors_fit() const { return of.alpha.on_device == of.beta.on_device; }
 };
 
 CUresult unknown(Blas&) {
@@ -34,6 +37,7 @@ void* target(const View& view) {
 
 /// y = alpha · A · x + beta · y for a whole matrix or a band.
 CUresult general_by_vector(Blas& blas, const Arguments& with) {
+  if (!with.factors_fit()) return CUDA_ERROR_INVALID_VALUE;
   const Product& of = with.of;
   const auto a = matrix_argument(of.a, of.m, of.k);
   if (!a) return unknown(blas);
@@ -63,6 +67,7 @@ CUresult general_by_vector(Blas& blas, const Arguments& with) {
 
 /// y = alpha · A · x + beta · y for A of which one triangle is stored.
 CUresult symmetric_by_vector(Blas& blas, const Arguments& with) {
+  if (!with.factors_fit()) return CUDA_ERROR_INVALID_VALUE;
   const Product& of = with.of;
   const auto a = matrix_argument(of.a, of.m, of.m);
   if (!a) return unknown(blas);
@@ -142,6 +147,7 @@ CUresult symmetric_outer(Blas& blas, const Arguments& with) {
 
 /// C, of which one triangle is stored, of A and a transposed B: syrk, syrkx, syr2k and the hermitian ones.
 CUresult rank_update(Blas& blas, const Arguments& with) {
+  if (!with.factors_fit()) return CUDA_ERROR_INVALID_VALUE;
   const Product& of = with.of;
   const auto c = matrix_argument(of.c, of.m, of.m), a = matrix_argument(of.a, of.m, of.k);
   // B as it is before it is transposed against A.
@@ -170,6 +176,7 @@ CUresult rank_update(Blas& blas, const Arguments& with) {
 
 /// C of a matrix, of which one triangle is stored, and a whole one.
 CUresult symmetric_by_matrix(Blas& blas, const Arguments& with) {
+  if (!with.factors_fit()) return CUDA_ERROR_INVALID_VALUE;
   const Product& of = with.of;
   const bool on_left = of.a.structure != Structure::zero;
   const View& square = on_left ? of.a : of.b;
@@ -209,6 +216,7 @@ std::string half_name(const Product& of) {
 }
 
 CUresult half_by_vector(Blas& blas, const Arguments& with) {
+  if (!with.factors_fit()) return CUDA_ERROR_INVALID_VALUE;
   const Product& of = with.of;
   const std::string types = half_name(of);
   const auto a = matrix_argument(of.a, of.m, of.k);
@@ -231,7 +239,6 @@ CUresult half_by_vector(Blas& blas, const Arguments& with) {
 }  // namespace
 
 CUresult run(const Execution& x, const Product& operation) {
-  // A beta that the function is not given is the library's own, never in device memory.
   Blas blas(x, operation.alpha.on_device != 0);
   Arguments with{operation, 0, place_of(operation.alpha), place_of(operation.beta)};
   const auto letter = letter_of(operation.a.type);

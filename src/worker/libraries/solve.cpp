@@ -106,6 +106,7 @@ CUresult run(const Execution& x, const Entrywise& operation) {
   const auto a = matrix_argument(operation.a, operation.m, operation.n),
              b = matrix_argument(operation.b, operation.m, operation.n),
              c = matrix_argument(operation.c, operation.m, operation.n);
+  if (operation.alpha.on_device != operation.beta.on_device) return CUDA_ERROR_INVALID_VALUE;
   if (!a || !b || !c) return CUDA_ERROR_NOT_SUPPORTED;
   blas.call(blas_name(*letter, "geam_64"), a->transposed, b->transposed, operation.m, operation.n,
             place_of(operation.alpha), a->address, a->leading, place_of(operation.beta), b->address,

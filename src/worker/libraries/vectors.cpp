@@ -114,6 +114,8 @@ CUresult run(const Execution& x, const Vectors& operation) {
   const bool makes = operation.what >= OnVectors::make_rotation;
   const bool reduces = !makes && operation.what >= OnVectors::dot;
   Blas blas(x, makes || reduces || operation.alpha.on_device != 0);
+  if (operation.what == OnVectors::rotate && operation.alpha.on_device != operation.beta.on_device)
+    return CUDA_ERROR_INVALID_VALUE;
   const auto letter = letter_of(operation.x.type);
   if (makes && !letter) return CUDA_ERROR_NOT_SUPPORTED;
   if (makes) {
