@@ -24,5 +24,7 @@ inline void write(const std::string& target, const std::string& name, const std:
 void session_images();
 void session_transfers();
 void link_states();
+// operation_seeds.cpp
+void library_operations();
 
 }  // namespace gpupool::fuzz::seeds

@@ -296,6 +296,7 @@ int main(int argc, char** argv) {
   fuzz::seeds::session_images();
   fuzz::seeds::session_transfers();
   fuzz::seeds::link_states();
+  fuzz::seeds::library_operations();
   turns();
   ptx();
   return 0;

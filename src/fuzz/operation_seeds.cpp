@@ -1,0 +1,126 @@
+// Operations that are right: small ones of every kind, from which fuzzing starts.
+#include <cstring>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "fuzz/operation_bytes.h"
+#include "fuzz/seed_folder.h"
+#include "libraries/operations/all.h"
+
+namespace gpupool::fuzz::seeds {
+namespace {
+
+using namespace operations;
+
+constexpr std::uint64_t place = address_mark + 256;
+
+Tensor tensor(std::initializer_list<std::int64_t> sizes) {
+  Tensor made;
+  made.address = place;
+  made.dims = static_cast<std::uint8_t>(sizes.size());
+  std::copy(sizes.begin(), sizes.end(), made.sizes);
+  std::int64_t next = 1;
+  for (int i = made.dims - 1; i >= 0; --i) {
+    made.strides[i] = next;
+    next *= made.sizes[i];
+  }
+  return made;
+}
+View view(std::int64_t rows) {
+  View made;
+  made.address = place;
+  made.column = rows;
+  return made;
+}
+
+/// Kinds of which an operation without any settings is of use.
+template <class O>
+void make(O&) {}
+
+void make(Convolution& op) {
+  op.input = tensor({2, 4, 1, 5, 5});
+  op.filter = tensor({6, 2, 1, 3, 3});
+  op.output = tensor({2, 6, 1, 3, 3});
+  op.groups = 2;
+}
+void make(BatchNormalization& op) {
+  op.x = op.y = op.dx = op.dy = tensor({2, 4, 1, 5, 5});
+  op.parameters = tensor({1, 4, 1, 1, 1});
+  op.direction = NormalizationDirection::training;
+  op.scale = op.bias = op.mean = op.variance = op.scale_gradient = op.bias_gradient = place;
+}
+void make(Pointwise& op) {
+  op.a = op.b = op.c = op.target = tensor({2, 4, 5});
+  op.combine = Combine::add;
+}
+void make(Reduction& op) {
+  op.source = tensor({2, 4, 5});
+  op.target = tensor({1, 4, 1});
+}
+void make(Softmax& op) {
+  op.x = op.y = op.dy = tensor({2, 4, 5});
+}
+void make(Pooling& op) {
+  op.x = op.dx = tensor({2, 4, 1, 5, 5});
+  op.y = op.dy = tensor({2, 4, 1, 3, 3});
+  op.window[1] = op.window[2] = 3;
+}
+void make(Gemm& op) {
+  op.m = op.n = op.k = 8;
+  for (Matrix* const matrix : {&op.a, &op.b, &op.c, &op.d}) {
+    matrix->address = place;
+    matrix->leading = 8;
+  }
+}
+void make(Product& op) {
+  op.a = op.b = op.c = view(8);
+  op.m = op.n = op.k = 8;
+}
+void make(Solve& op) {
+  op.a = op.b = view(8);
+  op.a.below = 0;
+  op.m = op.n = 8;
+}
+void make(Entrywise& op) {
+  op.a = op.b = op.c = view(8);
+  op.m = op.n = 8;
+}
+void make(Vectors& op) {
+  op.x.address = op.y.address = place;
+  op.n = 8;
+}
+void make(Factors& op) {
+  op.a = op.b = op.pivots = op.info = place;
+  op.m = op.n = op.lda = op.ldb = 4;
+  op.batch = 1;
+}
+void make(Fft& op) {
+  op.input = op.output = place;
+  op.length = 12;
+}
+void make(Random& op) {
+  op.output = place;
+  op.count = 100;
+}
+
+template <class... O>
+void all(All<O...>) {
+  std::uint8_t number = 0;
+  const auto write_one = [&]<class Operation>(Operation operation) {
+    make(operation);
+    std::vector<std::byte> bytes(2 + sizeof operation);
+    bytes[0] = static_cast<std::byte>(number++);
+    std::memcpy(bytes.data() + 2, &operation, sizeof operation);
+    write("operations", Operation::name, bytes);
+  };
+  (write_one(O{}), ...);
+}
+
+}  // namespace
+
+void library_operations() {
+  all(all_operations);
+}
+
+}  // namespace gpupool::fuzz::seeds
