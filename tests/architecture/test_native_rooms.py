@@ -90,7 +90,7 @@ ROOMS: dict[str, list[str]] = {
     "libraries/curand": ["libraries/operations", "libraries/shared"],
     "libraries/cusparse": ["libraries/shared"],
     "libraries/cusparselt": ["libraries/cusparse", "libraries/shared"],
-    "libraries/cusolver": ["libraries/shared"],
+    "libraries/cusolver": ["libraries/operations", "libraries/shared"],
     "libraries/nccl": ["libraries/shared"],
     "libraries/cudnn": ["libraries/operations", "libraries/shared"],
     "enforcer": ["base"],

@@ -137,7 +137,8 @@ def test_a_library_says_the_parts_of_its_version(
     [
         ("libcusparse.so.12", "cusparseCreate", 10),
         ("libcusolver.so.11", "cusolverDnPotrf", 9),
-        ("libcusolver.so.12", "cusolverDnCreate", 9),
+        ("libcusolver.so.12", "cusolverDnXgesvdr", 9),
+        ("libcusolver.so.12", "cusolverSpCreate", 9),
         ("libcusolverMg.so.12", "cusolverMgCreate", 9),
         ("libcusparseLt.so.0", "cusparseLtInit", 10),
         ("libnccl.so.2", "ncclCommInitAll", 5),

@@ -3,6 +3,7 @@
 
 #include "libraries/operations/batch_normalization.h"
 #include "libraries/operations/convolution.h"
+#include "libraries/operations/decomposition.h"
 #include "libraries/operations/dense.h"
 #include "libraries/operations/factors.h"
 #include "libraries/operations/fft.h"
@@ -22,6 +23,7 @@ struct All {};
 
 inline constexpr All<BatchNormalization,  //
                      Convolution,         //
+                     Decomposition,       //
                      Entrywise,           //
                      Factors,             //
                      Fft,                 //

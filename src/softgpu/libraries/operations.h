@@ -32,6 +32,7 @@ void run(const gpupool::operations::Product& operation, const Parts& parts, cons
 void run(const gpupool::operations::Solve& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Entrywise& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Factors& operation, const Parts& parts, const Memory& memory);
+void run(const gpupool::operations::Decomposition& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Random& operation, const Parts& parts, const Memory& memory);
 
 }  // namespace softgpu::libraries
