@@ -25,7 +25,7 @@ OTHERWISE: Final = 1e-5
 CHECKS: Final = [
     "mm float32", "mm float64", "mm float16", "mm bfloat16", "mm complex64", "mm of transposed", "linear with bias", "bmm", "mv",
     "dot", "conv2d", "conv2d with strides and groups", "conv2d dilated", "conv3d", "conv_transpose2d", "fft", "rfft",
-    "rfft of a prime length", "fft2",
+    "rfft of a prime length", "fft2", "lu_factor float32", "lu_factor float64", "lu_factor complex64",
 ]  # fmt: skip
 
 

@@ -21,6 +21,11 @@ def checks() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
     a, b, bias = torch.randn(70, 90), torch.randn(90, 50), torch.randn(50)
     for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64):
         yield f"mm {dtype}".replace("torch.", ""), torch.mm, (a.to(dtype), b.to(dtype))
+    square = torch.randn(40, 40)
+    for dtype in (torch.float32, torch.float64, torch.complex64):
+        # In the order that cuSOLVER wants: another one is copied by a kernel of PyTorch's own.
+        name = f"lu_factor {dtype}".replace("torch.", "")
+        yield name, lambda x: torch.linalg.lu_factor_ex(x.T).LU, (square.to(dtype),)
     yield "mm of transposed", lambda x, y: x.T @ y.T, (b, a)
     yield "linear with bias", functional.linear, (a, b.T.contiguous(), bias)
     yield "bmm", torch.bmm, (torch.randn(6, 17, 33), torch.randn(6, 33, 20))

@@ -1,7 +1,8 @@
-// An operation of cuDNN that is right but for a few of its bytes computes inside its memory or ends with a
-// fault. Random bytes alone seldom get past the shapes of tensors.
+// An operation that is right but for a few of its bytes computes inside its memory or ends with a fault. Random
+// bytes alone seldom get past the shapes of tensors and matrices.
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cstring>
 #include <initializer_list>
 #include <random>
@@ -57,6 +58,28 @@ class Right {
     op.x = op.y = op.dy = tensor({2, 4, 1, 5, 5});
     op.backward = random_() % 2 == 0;
   }
+  void make(Decomposition& op) const {
+    constexpr std::int64_t order = 6;
+    op.what = static_cast<Decomposing>(random_() % (static_cast<unsigned>(last_decomposing) + 1));
+    op.type = std::array{Element::f32, Element::f64, Element::c32, Element::c64}[random_() % 4];
+    op.m = op.n = op.k = op.columns = order;
+    op.batch = 2;
+    // Each operand has its own kilobytes.
+    std::uint64_t next = address();
+    for (auto* const placed : {&op.a, &op.b, &op.c, &op.values, &op.beside, &op.tau, &op.tau_right}) {
+      placed->address = next;
+      placed->leading = order;
+      placed->stride = order * order;
+      next += 4096;
+    }
+    op.pivots = next;
+    op.info = next + 1024;
+    op.upper = random_() % 2;
+    op.vectors = op.left_vectors = random_() % 2;
+    op.left = op.right_ones = static_cast<Wanted>(random_() % 3);
+    if (op.what == Decomposing::exchange) op.k = op.m = 1;
+    for (int i = 0; i < order * 2; ++i) pivots()[i] = i % order + 1;
+  }
   void make(Pooling& op) const {
     op.x = op.dx = tensor({2, 4, 1, 5, 5});
     op.y = op.dy = tensor({2, 4, 1, 3, 3});
@@ -65,6 +88,7 @@ class Right {
   }
 
  private:
+  [[nodiscard]] std::int32_t* pivots() const { return reinterpret_cast<std::int32_t*>(address() + 7 * 4096); }
   [[nodiscard]] Tensor tensor(std::initializer_list<std::int64_t> sizes) const {
     Tensor made;
     made.address = address();
@@ -126,6 +150,10 @@ void try_changes() {
 }
 
 }  // namespace
+
+TEST_CASE("a decomposition with some bytes changed stays inside the device's memory") {
+  try_changes<Decomposition>();
+}
 
 TEST_CASE("an operation of cuDNN with some bytes changed stays inside the device's memory") {
   try_changes<Convolution>();
