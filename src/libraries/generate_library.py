@@ -36,10 +36,16 @@ LETTERS = {
     "TST": ("bf16", "bf16", "f32"),
     "TSS": ("bf16", "f32", "f32"),
 }
+#: Solvers that may refine what a narrower type has found: cusolverDnDSgesv.
+LETTERS |= {
+    main + narrower: LETTERS[main]
+    for main, letters in {"S": "SHBX", "D": "DSHBX", "C": "CKEY", "Z": "ZCKEY"}.items()
+    for narrower in letters
+}
 #: The C types of arguments by how their names begin; others are pointers. ``WIDE`` has 32 or 64 bits.
 ARGUMENTS = (
     (r"(side|uplo|trans[ab]?|diag|type_\w+|compute|jobz|jobv[lr]|itype|econ)$", "int"),
-    (r"([mnk]|k[lu12]|ld[abcuv]|inc[xy]|nrhs|batch|rank|lwork)$", "WIDE"),
+    (r"([mnk]|k[lu12]|ld[abcuvx]|inc[xy]|nrhs|batch|rank|lwork)$", "WIDE"),
     (r"stride_[asuvxy]$", "long long"),
     (r"job(u|vt)$", "signed char"),
     (r"(device|host)_bytes$", "std::size_t"),

@@ -67,7 +67,7 @@ def test_qr(
         factor(solve, letter, shape, at, reflectors, told, is_wide)
         upper = np.triu(machine.get(at, a)[:order])
         trans = adjoint_of(letter) if turned else 0
-        before = (
+        before: tuple[object, ...] = (
             int(right),
             trans,
             rows,

@@ -435,10 +435,10 @@ def test_wrong_arguments(machine: Machine) -> None:
         assert of("Dgesvd_bufferSize", 3, 4, SIZE) == INVALID_VALUE
         with jacobi(machine, "Gesvdj") as settings:
             for job, econ, ldu, ldv in ((2, 0, 4, 4), (1, 0, 3, 4), (1, 1, 4, 3)):
-                arguments = (job, econ, 4, 4, a, 4, a, a, ldu, a, ldv, WORK, i, settings)
-                assert of("Dgesvdj", *arguments) == INVALID_VALUE
-            arguments = (0, 33, 33, a, 33, a, a, 33, a, 33, WORK, i, settings, 1)
-            assert of("DgesvdjBatched", *arguments) == INVALID_VALUE
+                wrong = (job, econ, 4, 4, a, 4, a, a, ldu, a, ldv, WORK, i, settings)
+                assert of("Dgesvdj", *wrong) == INVALID_VALUE
+            large = (0, 33, 33, a, 33, a, a, 33, a, 33, WORK, i, settings, 1)
+            assert of("DgesvdjBatched", *large) == INVALID_VALUE
         for rank in (0, 5):
             arguments = (
                 0,

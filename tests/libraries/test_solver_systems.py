@@ -32,7 +32,7 @@ from tests.libraries.cusolver import (
     positive,
     solver,
 )
-from tests.libraries.machine import Array, Machine, integer, pointer, words
+from tests.libraries.machine import Array, Machine, integer, out, pointer, wide, words
 
 sizes = st.sampled_from([0, 1, 2, 7, 40])
 columns = st.sampled_from([0, 1, 3, 300])
@@ -72,7 +72,7 @@ def test_cholesky(machine: Machine, letter: str, order: int, nrhs: int, uplo: in
         solve.run(f"{letter}potri", ask, do)
         inverted = machine.get(at, a)
         assert machine.get(told, info) == [0]
-    assert (said, solved.status) == ([0], SUCCESS)
+    assert (int(said[0]), solved.status) == (0, SUCCESS)
     assert_near(factor_of(factored, order, uplo), full)
     assert_near(solution[:order], x)
     keep = in_triangle(order, uplo)
@@ -95,13 +95,20 @@ def test_a_batch_of_cholesky_factors(machine: Machine, letter: str) -> None:
     with solver(machine) as solve, machine.arrays(*a, *b, info, one) as addresses:
         lists = [np.frombuffer(words(*addresses[begin : begin + 3]), np.uint64) for begin in (0, 3)]
         with machine.arrays(*lists) as (of_a, of_b):
-            for name, more in (("potrfBatched", (addresses[6],)), ("potrsBatched", (of_b, addresses[7]))):
-                arguments: tuple[Any, ...] = (UPPER, order)
-                if name == "potrsBatched":
-                    arguments += (nrhs, pointer(of_a), order, pointer(more[0]), order, pointer(more[1]), 3)
-                else:
-                    arguments += (pointer(of_a), order, pointer(more[0]), 3)
-                assert solve.call(letter + name, *arguments).status == SUCCESS
+            factors = (UPPER, order, pointer(of_a), order, pointer(addresses[6]), 3)
+            assert solve.call(f"{letter}potrfBatched", *factors).status == SUCCESS
+            solutions = (
+                UPPER,
+                order,
+                nrhs,
+                pointer(of_a),
+                order,
+                pointer(of_b),
+                order,
+                pointer(addresses[7]),
+                3,
+            )
+            assert solve.call(f"{letter}potrsBatched", *solutions).status == SUCCESS
             assert list(machine.get(addresses[6], info)) == [0, 4, 0]
             assert list(machine.get(addresses[7], one)) == [0]
             for i in (0, 2):
@@ -261,8 +268,8 @@ def test_triangles(machine: Machine, letter: str, uplo: int) -> None:
     full = full - 1j * np.diag(np.diag(full).imag) if dtype.kind == "c" else full
     a, info = stored_triangle(full.astype(dtype), uplo), infos()
     with solver(machine) as solve, machine.arrays(a, info) as (at, told):
-        arguments = (uplo, order, pointer(at), order + 1)
-        solve.run(f"{letter}lauum", (*arguments, SIZE), (*arguments, WORK, pointer(told)))
+        before = (uplo, order, pointer(at), order + 1)
+        solve.run(f"{letter}lauum", (*before, SIZE), (*before, WORK, pointer(told)))
         found = machine.get(at, a)[:order]
     wanted = full @ full.conj().T if uplo == UPPER else full.conj().T @ full
     assert_near(np.where(keep, found, 0).astype(dtype), np.where(keep, wanted, 0))
@@ -385,3 +392,31 @@ def test_a_system_equals_that_of_scipy(machine: Machine) -> None:
         arguments = (0, 260, 2, pointer(at), 260, pointer(rows), pointer(to), 260, pointer(told))
         assert solve.call("Dgetrs", *arguments).status == SUCCESS
         assert_near(machine.get(to, right), np.eye(260, 2), 20)
+
+
+@pytest.mark.parametrize("letters", ["SS", "SH", "SB", "SX", "DD", "DS", "DX", "CC", "CK", "ZZ", "ZC", "ZY"])
+@pytest.mark.parametrize("rows", [6, 9])
+def test_solvers_of_two_types(machine: Machine, letters: str, rows: int) -> None:
+    """gesv and gels: everything is computed in the wider type, as the number of iterations tells."""
+    generator, dtype, order, nrhs = np.random.default_rng(4), LETTERS[letters[0]], 6, 2
+    square = rows == order
+    full, right = matrix(generator, (rows, order), dtype), matrix(generator, (rows, nrhs), dtype)
+    b, x, info = framed(right, 1), framed(np.zeros((order, nrhs), dtype), 2), infos()
+    pivots = np.zeros(order, np.int32)
+    name = letters + ("gesv" if square else "gels")
+    with solver(machine) as solve, machine.arrays(full, b, x, pivots, info) as (at, to, into, those, told):
+        before: tuple[Any, ...] = (*([] if square else [rows]), order, nrhs, pointer(at), rows)
+        before += (*([pointer(those)] if square else []), pointer(to), rows + 1, pointer(into), order + 2)
+        asked = solve.call(f"{name}_bufferSize", *before, NONE, out(8))
+        assert (asked.status, asked.number() > 0) == (SUCCESS, True)
+        after = (pointer(solve.work), wide(asked.number()), out(4), pointer(told))
+        done = solve.call(name, *before, *after)
+        assert int.from_bytes(done.outputs[0], "little", signed=True) == -1
+        solution = machine.get(into, x)
+        np.testing.assert_array_equal(machine.get(to, b), b)
+        assert machine.get(told, info) == [0]
+        wrong = (*before[: 0 if square else 1], -1, *before[1 if square else 2 :])
+        assert solve.call(name, *wrong, *after).status == INVALID_VALUE
+    wanted = np.linalg.lstsq(full, right)[0]
+    assert_near(solution[:order], wanted.astype(dtype), 20)
+    assert np.isnan(solution[order:]).all()

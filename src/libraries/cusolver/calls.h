@@ -30,12 +30,12 @@ struct Call {
   // 'N', 'S', 'A', 'O'.
   signed char jobu = 'N', jobvt = 'N';
   std::int64_t m = 0, n = 0, k = 0, nrhs = 0, batch = 1, rank = 0, k1 = 1, k2 = 0, incx = 1;
-  std::int64_t lda = 1, ldb = 1, ldc = 1, ldu = 1, ldv = 1;
+  std::int64_t lda = 1, ldb = 1, ldc = 1, ldu = 1, ldv = 1, ldx = 1;
   std::int64_t stride_a = 0, stride_s = 0, stride_u = 0, stride_v = 0;
-  void *a = nullptr, *b = nullptr, *c = nullptr, *u = nullptr, *v = nullptr;
+  void *a = nullptr, *b = nullptr, *c = nullptr, *u = nullptr, *v = nullptr, *x = nullptr;
   void *w = nullptr, *d = nullptr, *e = nullptr, *tau = nullptr, *tauq = nullptr, *taup = nullptr;
   void *pivots = nullptr, *info = nullptr, *work = nullptr, *rwork = nullptr, *host_buffer = nullptr;
-  void *residuals = nullptr, *error = nullptr;  // in host memory
+  void *residuals = nullptr, *error = nullptr, *iterations = nullptr;  // in host memory
   void *jacobi = nullptr, *params = nullptr;
   std::int64_t lwork = 0;
   std::size_t device_bytes = 0, host_bytes = 0;
@@ -49,7 +49,7 @@ struct Call {
 using Routine = int(Handle& handle, const Types& types, const Call& call);
 
 // Systems.
-Routine potrf, potrs, potri, getrf, getrs, sytrf, sytrs, sytri, trtri, lauum, laswp;
+Routine potrf, potrs, potri, getrf, getrs, sytrf, sytrs, sytri, trtri, lauum, laswp, gesv, gels;
 // Reflectors.
 Routine geqrf, orgqr, ormqr, sytrd, orgtr, ormtr, gebrd, orgbr;
 // Spectra.

@@ -30,7 +30,37 @@ int solve(const Handle& handle, const Types& types, const Call& call, Decomposin
   return finish(handle, types, call, made);
 }
 
+/// Solvers that may refine what a narrower type has found. Here none is worth it: everything is computed in
+/// the type of the operands, which cuSOLVER tells by this number of iterations.
+int solve_refined(const Handle& handle, const Types& types, const Call& call, Decomposing what,
+                  std::int64_t rows) {
+  constexpr int no_narrower_type = -1;
+  if (call.n < 0 || rows < call.n || call.nrhs < 0 || !leads(call.lda, rows) || !leads(call.ldb, rows) ||
+      !leads(call.ldx, call.n))
+    return invalid_value;
+  if (call.query) {
+    if (call.device_size == nullptr) return invalid_value;
+    *static_cast<std::size_t*>(call.device_size) = operations::bytes_of(types.element);
+    return success;
+  }
+  if (call.device_bytes == 0 || call.iterations == nullptr) return invalid_value;
+  Decomposition made = operation(what, types, call);
+  made.b = placed(call.b, call.ldb);
+  made.c = placed(call.x, call.ldx);
+  made.columns = call.nrhs;
+  const int status = finish(handle, types, call, made);
+  if (status == success) *static_cast<int*>(call.iterations) = no_narrower_type;
+  return status;
+}
+
 }  // namespace
+
+int gesv(Handle& handle, const Types& types, const Call& call) {
+  return solve_refined(handle, types, call, Decomposing::system, call.n);
+}
+int gels(Handle& handle, const Types& types, const Call& call) {
+  return solve_refined(handle, types, call, Decomposing::least_squares, call.m);
+}
 
 int potrf(Handle& handle, const Types& types, const Call& call) {
   return with_triangle(handle, types, call, Decomposing::cholesky, !call.pointers);

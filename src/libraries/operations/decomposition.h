@@ -35,8 +35,10 @@ enum class Decomposing : std::uint8_t {
   hermitian_eigen = 20,      // A · x = values · x, vectors in A (syevd)
   general_eigen = 21,        // the same of any A: values, left vectors in B, right ones in C (geev)
   generalized_eigen = 22,    // A · x = values · B · x, or one of two others (sygvd)
+  system = 23,               // C = A⁻¹ · B, A = P · L · U (gesv)
+  least_squares = 24,        // C = the x of least |A · x - B|, A = Q · R (gels)
 };
-inline constexpr auto last_decomposing = Decomposing::generalized_eigen;
+inline constexpr auto last_decomposing = Decomposing::least_squares;
 
 /// Which singular vectors are wanted: none, the first min(m, n), all, or the first ones in A's place.
 enum class Wanted : std::uint8_t { none = 0, first = 1, all = 2, in_place = 3 };

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "libraries/operations/decomposition.h"
-#include "softgpu/libraries/lapack.h"
+#include "softgpu/libraries/decompositions/lapack.h"
 #include "softgpu/libraries/memory.h"
 #include "softgpu/libraries/views.h"
 
@@ -80,9 +80,10 @@ class Task {
     return all;
   }
 
+  /// What is there is checked before there is room for it: `count` may be any number.
   [[nodiscard]] std::vector<std::int64_t> read_pivots(std::int64_t count) const {
-    std::vector<std::int64_t> pivots(static_cast<std::size_t>(count));
-    with_pivots(count, [&](auto* stored) { std::copy_n(stored, count, pivots.data()); });
+    std::vector<std::int64_t> pivots;
+    with_pivots(count, [&](const auto* stored) { pivots.assign(stored, stored + count); });
     return pivots;
   }
   void write_pivots(const std::vector<std::int64_t>& pivots) const {

@@ -1,5 +1,5 @@
 // Factorisations by reflectors, and the orthogonal matrices that they make.
-#include "softgpu/libraries/decomposition.h"
+#include "softgpu/libraries/decompositions/task.h"
 
 namespace softgpu::libraries {
 namespace {

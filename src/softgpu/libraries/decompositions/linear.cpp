@@ -1,5 +1,5 @@
 // Factorisations that solve systems, and what is solved with them: Cholesky's, LU, symmetric indefinite ones.
-#include "softgpu/libraries/decomposition.h"
+#include "softgpu/libraries/decompositions/task.h"
 
 namespace softgpu::libraries {
 namespace {
@@ -101,6 +101,34 @@ std::int64_t ldl(const Task<N>& task, const Matrix<N>& a) {
   return info;
 }
 
+template <class N>
+std::int64_t solve_system(const Task<N>& task) {
+  const auto a = task.matrix(task.op.a, task.op.n, task.op.n, "A");
+  const auto b = task.matrix(task.op.b, task.op.n, task.op.columns, "B");
+  const auto x = task.matrix(task.op.c, task.op.n, task.op.columns, "X");
+  Own<N>::copy(b, x);
+  std::vector<std::int64_t> pivots(static_cast<std::size_t>(a.rows));
+  std::int64_t info = 0;
+  call<N>("gesv", a.rows, x.columns, a.data, a.leading, pivots.data(), x.data, x.leading, &info);
+  if (task.op.pivots != 0) task.write_pivots(pivots);
+  return info;
+}
+
+template <class N>
+std::int64_t solve_least_squares(const Task<N>& task) {
+  const auto a = task.matrix(task.op.a, task.op.m, task.op.n, "A");
+  if (a.rows < a.columns) wrong("more unknowns than equations");
+  const auto x = task.matrix(task.op.c, task.op.n, task.op.columns, "X");
+  const Own<N> b(task.matrix(task.op.b, task.op.m, task.op.columns, "B"));
+  std::int64_t info = 0;
+  lapack::with_work<N>([&](N* work, std::int64_t size) {
+    call<N>("gels", 'N', a.rows, a.columns, b->columns, a.data, a.leading, b->data, b->leading, work, size,
+            &info);
+  });
+  if (info == 0) Own<N>::copy(*b, x);
+  return info;
+}
+
 /// Exchanges rows as `pivots` say, every `m`-th of them, backward where `right`.
 template <class N>
 std::int64_t exchange(const Task<N>& task) {
@@ -134,6 +162,8 @@ std::int64_t solve_linear(const Task<N>& task) {
   const Decomposition& op = task.op;
   if (op.what == Decomposing::lu) return lu(task);
   if (op.what == Decomposing::exchange) return exchange(task);
+  if (op.what == Decomposing::system) return solve_system(task);
+  if (op.what == Decomposing::least_squares) return solve_least_squares(task);
   const auto a = task.matrix(op.a, op.n, op.n, "A");
   std::int64_t info = 0;
   switch (op.what) {

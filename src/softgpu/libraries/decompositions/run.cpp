@@ -1,5 +1,5 @@
 // Decompositions of dense matrices: one matrix of a batch is one part, solutions are also cut by columns.
-#include "softgpu/libraries/decomposition.h"
+#include "softgpu/libraries/decompositions/task.h"
 
 #include "softgpu/libraries/operations.h"
 
@@ -8,7 +8,7 @@ namespace {
 
 template <class N>
 std::int64_t done(const Task<N>& task) {
-  if (task.op.what <= Decomposing::exchange) return solve_linear(task);
+  if (task.op.what <= Decomposing::exchange || task.op.what >= Decomposing::system) return solve_linear(task);
   if (task.op.what <= Decomposing::bidiagonal_make_q) return make_orthogonal(task);
   return find_spectrum(task);
 }

@@ -1,5 +1,5 @@
 // Singular values and eigenvalues. LAPACK works on copies; numbers that are not finite have no spectrum.
-#include "softgpu/libraries/decomposition.h"
+#include "softgpu/libraries/decompositions/task.h"
 
 namespace softgpu::libraries {
 namespace {
