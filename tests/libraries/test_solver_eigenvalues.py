@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.libraries.blas import LETTERS, framed, in_triangle, real
-from tests.libraries.conftest import WITHOUT_LIBRARIES
 from tests.libraries.cusolver import (
     INVALID_VALUE,
     NONE,
@@ -33,9 +32,6 @@ from tests.libraries.cusolver import (
     solver,
 )
 from tests.libraries.machine import Array, Machine, pointer
-
-#: No worker gives decompositions to cuSOLVER so far.
-pytestmark = WITHOUT_LIBRARIES
 
 sizes = st.sampled_from([0, 1, 2, 7, 30])
 seeds = st.integers(0, 99)

@@ -9,7 +9,6 @@ from tests.libraries.cusolver import NONE, SUCCESS, WORK, infos, solver
 from tests.libraries.machine import Machine, pointer
 
 
-@pytest.mark.parametrize("machine_of_its_own", ["alone", "pool"], indirect=True)
 def test_a_matrix_that_is_no_device_memory_ends_the_context(machine_of_its_own: Machine) -> None:
     illegal_address = 700
     with solver(machine_of_its_own) as solve:

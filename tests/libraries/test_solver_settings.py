@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.libraries.conftest import WITHOUT_LIBRARIES
 from tests.libraries.cusolver import (
     INVALID_VALUE,
     LIBRARY,
@@ -17,9 +16,6 @@ from tests.libraries.cusolver import (
     solver,
 )
 from tests.libraries.machine import Argument, Machine, integer, out, pointer
-
-#: No worker gives decompositions to cuSOLVER so far.
-pytestmark = WITHOUT_LIBRARIES
 
 DOUBLE_PRECISION: Argument = ("d", 1e-9)
 

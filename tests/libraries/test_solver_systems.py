@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.libraries.blas import LETTERS, UPPER, framed, in_triangle
-from tests.libraries.conftest import WITHOUT_LIBRARIES
 from tests.libraries.cublas import OPERATIONS
 from tests.libraries.cusolver import (
     INVALID_VALUE,
@@ -34,9 +33,6 @@ from tests.libraries.cusolver import (
     solver,
 )
 from tests.libraries.machine import Array, Machine, integer, out, pointer, wide, words
-
-#: No worker gives decompositions to cuSOLVER so far.
-pytestmark = WITHOUT_LIBRARIES
 
 sizes = st.sampled_from([0, 1, 2, 7, 40])
 columns = st.sampled_from([0, 1, 3, 300])

@@ -28,6 +28,10 @@ struct LibraryState {
     bool placed = false;
     std::uint64_t seed = 0, position = 0;
   } random;
+  /// cuSOLVER's handle, and settings as it makes them.
+  struct {
+    void *handle = nullptr, *params = nullptr, *eigenvalues = nullptr, *singular_values = nullptr;
+  } cusolver;
 };
 
 struct Execution {
@@ -50,6 +54,8 @@ CUresult run(const Execution& x, const operations::Pooling& operation);
 CUresult run(const Execution& x, const operations::Softmax& operation);
 CUresult run(const Execution& x, const operations::Pointwise& operation);
 CUresult run(const Execution& x, const operations::Reduction& operation);
+// By cuSOLVER.
+CUresult run(const Execution& x, const operations::Decomposition& operation);
 // By cuFFT and cuRAND.
 CUresult run(const Execution& x, const operations::Fft& operation);
 CUresult run(const Execution& x, const operations::Random& operation);

@@ -33,7 +33,8 @@ MathLibraries::MathLibraries(const DriverApi& driver, const std::string& folders
       cublaslt(folders_, why_, "libcublasLt", {"13", "12"}),
       cudnn(folders_, why_, "libcudnn", {"9"}),
       cufft(folders_, why_, "libcufft", {"12", "11"}),
-      curand(folders_, why_, "libcurand", {"10"}) {}
+      curand(folders_, why_, "libcurand", {"10"}),
+      cusolver(folders_, why_, "libcusolver", {"12", "11"}) {}
 
 MathLibraries::~MathLibraries() = default;
 
@@ -87,6 +88,12 @@ void MathLibraries::forget(CUcontext context) {
   if (state.cudnn != nullptr) cudnn.call("cudnnDestroy", state.cudnn);
   for (const auto& [key, plan] : state.transforms) cufft.call("cufftDestroy", plan);
   if (state.random.handle != nullptr) curand.call("curandDestroyGenerator", state.random.handle);
+  for (const auto& [object, destroy] : {std::pair{state.cusolver.params, "cusolverDnDestroyParams"},
+                                        {state.cusolver.eigenvalues, "cusolverDnDestroySyevjInfo"},
+                                        {state.cusolver.singular_values, "cusolverDnDestroyGesvdjInfo"},
+                                        {state.cusolver.handle, "cusolverDnDestroy"}}) {
+    if (object != nullptr) cusolver.call(destroy, object);
+  }
   contexts_.erase(found);
 }
 

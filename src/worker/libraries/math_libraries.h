@@ -48,7 +48,7 @@ class MathLibraries {
 
  public:
   const DriverApi& api;
-  Library cublas, cublaslt, cudnn, cufft, curand;
+  Library cublas, cublaslt, cudnn, cufft, curand, cusolver;
 
  private:
   template <class O>
