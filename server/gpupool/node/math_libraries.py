@@ -24,6 +24,7 @@ LIBRARIES: Final[Mapping[str, tuple[str, tuple[int, ...]]]] = {
     "cuDNN": ("cudnn", (9,)),
     "cuFFT": ("cufft", (12, 11)),
     "cuRAND": ("curand", (10,)),
+    "cuSOLVER": ("cusolver", (12, 11)),
 }
 
 

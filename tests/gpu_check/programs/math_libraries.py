@@ -1,4 +1,4 @@
-"""cuBLAS, cuDNN, cuFFT and cuRAND by their C interfaces, against numpy.
+"""cuBLAS, cuDNN, cuFFT, cuRAND and cuSOLVER by their C interfaces, against numpy.
 
 Results of two libraries, or of two algorithms of one, differ by rounding. So their distance from numpy's is compared, and the
 bits of cuRAND's Philox, which NVIDIA documents.
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-MAJORS = {"cublas": (13, 12), "cudnn": (9,), "cufft": (12, 11), "curand": (10,)}
+MAJORS = {"cublas": (13, 12), "cudnn": (9,), "cufft": (12, 11), "curand": (10,), "cusolver": (12, 11)}
 SINGLE_PRECISION = 1e-4
 cuda = ctypes.CDLL("libcuda.so.1")
 random = np.random.default_rng(7)
@@ -225,8 +225,39 @@ def rand() -> dict[str, object]:
     }
 
 
+def solver() -> dict[str, bool]:
+    """A factor, and eigenvalues with their vectors, of one symmetric matrix."""
+    lib, handle, size = library("cusolver"), c_void_p(), c_int()
+    check(lib.cusolverDnCreate(byref(handle)), "cusolverDnCreate")
+    order, info, found = 96, np.zeros(1, np.int32), {}
+    half = random.standard_normal((order, order))
+    full = half @ half.T + order * np.eye(order)
+    a, told = device(full), device(info)
+    check(
+        lib.cusolverDnDpotrf_bufferSize(handle, 0, order, a, order, byref(size)),
+        "cusolverDnDpotrf_bufferSize",
+    )
+    work = device(np.zeros(size.value))
+    check(lib.cusolverDnDpotrf(handle, 0, order, a, order, work, size, told), "cusolverDnDpotrf")
+    factor = np.tril(host(a, full).T)
+    found["cholesky"] = not host(told, info).any() and near(factor @ factor.T, full)
+    a, w = device(full), device(np.zeros(order))
+    check(
+        lib.cusolverDnDsyevd_bufferSize(handle, 1, 0, order, a, order, w, byref(size)),
+        "cusolverDnDsyevd_bufferSize",
+    )
+    work = device(np.zeros(size.value))
+    check(lib.cusolverDnDsyevd(handle, 1, 0, order, a, order, w, work, size, told), "cusolverDnDsyevd")
+    values, vectors = host(w, np.zeros(order)), host(a, full).T
+    found["eigenvalues"] = not host(told, info).any() and near(vectors * values @ vectors.T, full)
+    check(lib.cusolverDnDestroy(handle), "cusolverDnDestroy")
+    return found
+
+
 check(cuda.cuInit(0), "cuInit")
 context = c_void_p()
 check(cuda.cuDevicePrimaryCtxRetain(byref(context), 0), "cuDevicePrimaryCtxRetain")
 check(cuda.cuCtxSetCurrent(context), "cuCtxSetCurrent")
-print(json.dumps({"result": {"blas": blas(), "dnn": dnn(), "fft": fft(), "rand": rand()}}))
+print(
+    json.dumps({"result": {"blas": blas(), "dnn": dnn(), "fft": fft(), "rand": rand(), "solver": solver()}})
+)
