@@ -88,7 +88,7 @@ ROOMS: dict[str, list[str]] = {
     "libraries/cufft": ["libraries/operations", "libraries/shared"],
     "libraries/cufftw": ["libraries/shared"],
     "libraries/curand": ["libraries/operations", "libraries/shared"],
-    "libraries/cusparse": ["libraries/shared"],
+    "libraries/cusparse": ["libraries/operations", "libraries/shared"],
     "libraries/cusparselt": ["libraries/cusparse", "libraries/shared"],
     "libraries/cusolver": ["libraries/operations", "libraries/shared"],
     "libraries/nccl": ["libraries/shared"],

@@ -1,5 +1,8 @@
-// cusparseStatus_t (cusparse.h), which cuSPARSELt has too.
+// cusparseStatus_t (cusparse.h), which cuSPARSELt has too, and what the driver's results are in it.
 #pragma once
+
+#include "libraries/shared/export.h"
+#include "libraries/shared/status.h"
 
 namespace gpupool::cusparse {
 
@@ -17,6 +20,16 @@ enum Status : int {
   not_supported = 10,
   insufficient_resources = 11,
 };
+
+inline Status status_of(CUresult result) {
+  return libraries::status_of(result, libraries::Outcomes<Status>{success, alloc_failed, not_supported,
+                                                                  not_initialized, execution_failed});
+}
+
+template <class Body>
+int guarded(Body&& body) noexcept {
+  return libraries::guarded<int>(alloc_failed, internal_error, [&]() -> int { return body(); });
+}
 
 inline const char* name_of(int status) {
   static constexpr const char* names[] = {

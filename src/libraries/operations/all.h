@@ -14,6 +14,7 @@
 #include "libraries/operations/random.h"
 #include "libraries/operations/reduction.h"
 #include "libraries/operations/softmax.h"
+#include "libraries/operations/sparse.h"
 #include "libraries/operations/vectors.h"
 
 namespace gpupool::operations {
@@ -35,6 +36,11 @@ inline constexpr All<BatchNormalization,  //
                      Reduction,           //
                      Softmax,             //
                      Solve,               //
+                     SparseIndices,       //
+                     SparseProduct,       //
+                     SparseSample,        //
+                     SparseSolve,         //
+                     SparseToDense,       //
                      Vectors>
     all_operations{};
 
