@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
-import scipy.sparse
+import scipy.sparse  # type: ignore[import-untyped]
 
 from tests.libraries.machine import (
     DATA_TYPES,

@@ -13,7 +13,6 @@ from tests.libraries import cusparse
 from tests.libraries.conftest import WITHOUT_LIBRARIES
 from tests.libraries.cusparse import (
     HOST,
-    ILLEGAL_ADDRESS,
     INVALID_VALUE,
     NOT_INITIALIZED,
     NOT_SUPPORTED,
@@ -172,16 +171,6 @@ def test_offsets_of_rows_and_back(machine: Machine, m: int, entries: int, base: 
         assert call(machine, "cusparseXcsr2coo", *expand).status == SUCCESS
         assert np.array_equal(machine.get(made, offsets), offsets + base)
         assert np.array_equal(machine.get(back, rows), rows + base)
-
-
-def test_offsets_that_leave_an_entry_in_no_row_end_with_an_illegal_address(lone_machine: Machine) -> None:
-    machine = lone_machine
-    offsets, rows = np.array([0, 1, 2], np.int32), np.zeros(5, np.int32)
-    at_offsets, at_rows = machine.put(offsets), machine.put(rows)
-    with handle(machine) as own:
-        arguments = own, pointer(at_offsets), integer(5), integer(2), pointer(at_rows), integer(0)
-        assert call(machine, "cusparseXcsr2coo", *arguments).status == SUCCESS
-        assert machine.synchronize() == ILLEGAL_ADDRESS
 
 
 @quickly

@@ -15,7 +15,6 @@ from tests.libraries.conftest import WITHOUT_LIBRARIES
 from tests.libraries.cusparse import (
     DEVICE,
     HOST,
-    ILLEGAL_ADDRESS,
     INVALID_VALUE,
     NOT_INITIALIZED,
     NOT_SUPPORTED,
@@ -284,45 +283,6 @@ def test_results_do_not_depend_on_where_parts_end(machine: Machine) -> None:
     assert_close(results[0], ALPHA.real * (exact(a) @ exact(x)))
     for other in results[1:]:
         assert np.array_equal(results[0], other)
-
-
-@pytest.mark.parametrize("format", ["Csr", "Csc", "Coo"])
-@pytest.mark.parametrize("wrong", ["first", "second"])
-@pytest.mark.parametrize("value", [-1, 1000, 2**31 - 1])
-def test_an_index_outside_of_the_matrix_ends_with_an_illegal_address(
-    lone_machine: Machine, format: str, wrong: str, value: int
-) -> None:
-    machine, dtype = lone_machine, TYPES[0]
-    parts = Layout(format).arrays(np.eye(4, dtype=dtype))
-    parts[0 if wrong == "first" else 1][1] = value
-    x = np.ones(4, dtype)
-    with handle(machine) as own:
-        addresses = [machine.put(array) for array in (*parts, x, x)]
-        with (
-            cusparse.sparse(machine, Layout(format), (4, 4), dtype, addresses[:3], 4) as a,
-            cusparse.vector(machine, addresses[3], x) as of_x,
-            cusparse.vector(machine, addresses[4], x) as of_y,
-        ):
-            one = host(np.array(1, dtype))
-            arguments = own, integer(0), one, a, of_x, one, of_y, integer(0), integer(0), pointer(0)
-            assert call(machine, "cusparseSpMV", *arguments).status == SUCCESS
-            assert machine.synchronize() == ILLEGAL_ADDRESS
-
-
-def test_offsets_beyond_the_entries_end_with_an_illegal_address(lone_machine: Machine) -> None:
-    machine, dtype = lone_machine, TYPES[0]
-    offsets, indices, values = Layout().arrays(np.eye(4, dtype=dtype))
-    b, c = np.ones((4, 2), dtype), np.ones((4, 2), dtype)
-    offsets[-1] = 2**20
-    with handle(machine) as own:
-        addresses = [machine.put(array) for array in (offsets, indices, values, b, c)]
-        with (
-            cusparse.sparse(machine, Layout(), (4, 4), dtype, addresses[:3], 4) as a,
-            cusparse.matrix(machine, addresses[3], b) as of_b,
-            cusparse.matrix(machine, addresses[4], c) as of_c,
-        ):
-            assert spmm(machine, own, (0, 0), dtype, a, of_b, of_c) == SUCCESS
-            assert machine.synchronize() == ILLEGAL_ADDRESS
 
 
 def test_wrong_arguments_of_spmv(machine: Machine) -> None:

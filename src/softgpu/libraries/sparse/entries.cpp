@@ -1,4 +1,4 @@
-#include "softgpu/libraries/sparse.h"
+#include "softgpu/libraries/sparse/entries.h"
 
 namespace softgpu::libraries {
 namespace {

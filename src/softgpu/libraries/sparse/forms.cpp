@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "softgpu/libraries/operations.h"
-#include "softgpu/libraries/sparse.h"
+#include "softgpu/libraries/sparse/entries.h"
 
 namespace softgpu::libraries {
 namespace {
