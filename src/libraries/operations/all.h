@@ -5,6 +5,7 @@
 #include "libraries/operations/convolution.h"
 #include "libraries/operations/decomposition.h"
 #include "libraries/operations/dense.h"
+#include "libraries/operations/dropout.h"
 #include "libraries/operations/factors.h"
 #include "libraries/operations/fft.h"
 #include "libraries/operations/gemm.h"
@@ -25,6 +26,7 @@ struct All {};
 inline constexpr All<BatchNormalization,  //
                      Convolution,         //
                      Decomposition,       //
+                     Dropout,             //
                      Entrywise,           //
                      Factors,             //
                      Fft,                 //

@@ -86,6 +86,12 @@ class Right {
     op.window[1] = op.window[2] = 3;
     op.backward = random_() % 2 == 0;
   }
+  void make(Dropout& op) const {
+    op.from = op.into = tensor({2, 4, 1, 5, 5});
+    op.states = op.mask = address();
+    op.rate = 0.5;
+    op.what = static_cast<Dropping>(random_() % 3);
+  }
 
  private:
   [[nodiscard]] std::int32_t* pivots() const { return reinterpret_cast<std::int32_t*>(address() + 7 * 4096); }
@@ -162,4 +168,5 @@ TEST_CASE("an operation of cuDNN with some bytes changed stays inside the device
   try_changes<BatchNormalization>();
   try_changes<Softmax>();
   try_changes<Pooling>();
+  try_changes<Dropout>();
 }
