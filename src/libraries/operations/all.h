@@ -14,6 +14,7 @@
 #include "libraries/operations/pooling.h"
 #include "libraries/operations/random.h"
 #include "libraries/operations/reduction.h"
+#include "libraries/operations/rnn.h"
 #include "libraries/operations/softmax.h"
 #include "libraries/operations/sparse.h"
 #include "libraries/operations/vectors.h"
@@ -36,6 +37,7 @@ inline constexpr All<BatchNormalization,  //
                      Product,             //
                      Random,              //
                      Reduction,           //
+                     Rnn,                 //
                      Softmax,             //
                      Solve,               //
                      SparseIndices,       //

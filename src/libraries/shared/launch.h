@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstdint>
 
 #include "libraries/operations/operation.h"
@@ -20,7 +21,14 @@ CUresult launch(const char* name, const void* operation, std::uint64_t parts, CU
 /// Posts an operation to a stream: nothing is waited for.
 template <operations::Operation O>
 CUresult launch(const O& operation, CUstream stream) {
-  return launch(O::name, &operation, operation.parts(), stream);
+  // Where parts follow each other, a block does those that wait for each other.
+  if constexpr (requires {
+                  { operation.blocks() } -> std::same_as<std::uint64_t>;
+                }) {
+    return launch(O::name, &operation, operation.blocks(), stream);
+  } else {
+    return launch(O::name, &operation, operation.parts(), stream);
+  }
 }
 
 }  // namespace gpupool::libraries

@@ -92,6 +92,23 @@ class Right {
     op.rate = 0.5;
     op.what = static_cast<Dropping>(random_() % 3);
   }
+  void make(Rnn& op) const {
+    op.shape.steps = 3;
+    op.shape.batch = op.shape.input = 2;
+    op.shape.hidden = 4;
+    op.shape.layers = op.shape.directions = 2;
+    op.shape.cell = static_cast<Cell>(random_() % 4);
+    op.shape.bias = static_cast<RnnBias>(random_() % 4);
+    op.shape.drops = random_() % 2 == 0;
+    op.pass = static_cast<RnnPass>(random_() % 4);
+    op.x.layout = op.y.layout = static_cast<SequenceLayout>(random_() % 3);
+    op.x.address = op.y.address = op.x.gradient = op.y.gradient = op.weights = op.weights_gradient =
+        op.reserve = op.workspace = op.h.first = op.h.last = op.states = address();
+    op.rate = 0.5;
+    op.lengths_given = random_() % 2 == 0;
+    op.lengths[0] = 3;
+    op.lengths[1] = 1;
+  }
 
  private:
   [[nodiscard]] std::int32_t* pivots() const { return reinterpret_cast<std::int32_t*>(address() + 7 * 4096); }
@@ -169,4 +186,5 @@ TEST_CASE("an operation of cuDNN with some bytes changed stays inside the device
   try_changes<Softmax>();
   try_changes<Pooling>();
   try_changes<Dropout>();
+  try_changes<Rnn>();
 }

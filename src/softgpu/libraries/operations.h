@@ -26,6 +26,7 @@ void run(const gpupool::operations::Pointwise& operation, const Parts& parts, co
 void run(const gpupool::operations::Reduction& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::BatchNormalization& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Softmax& operation, const Parts& parts, const Memory& memory);
+void run(const gpupool::operations::Rnn& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Dropout& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Pooling& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Vectors& operation, const Parts& parts, const Memory& memory);
