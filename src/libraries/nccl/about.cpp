@@ -1,9 +1,11 @@
 // What programs ask without a communicator: the version and the words of a result.
-#include "libraries/shared/export.h"
+#include <cstdio>
+
+#include "libraries/nccl/status.h"
 
 namespace {
 
-enum Result : int { success = 0, invalid_argument = 4, results = 9 };
+using namespace gpupool::nccl;
 
 constexpr int version = 2 * 10000 + 30 * 100 + 7;
 
@@ -30,6 +32,23 @@ const char* text_of(int result) {
 
 }  // namespace
 
+namespace gpupool::nccl {
+namespace {
+
+thread_local char last_text[256];
+
+}  // namespace
+
+void remember_error(const char* text) noexcept {
+  std::snprintf(last_text, sizeof(last_text), "%s", text);
+}
+
+const char* last_error() noexcept {
+  return last_text;
+}
+
+}  // namespace gpupool::nccl
+
 // Each function twice: a profiler puts its own in place of the first and calls the second.
 #define GPUPOOL_NCCL(prefix)                                              \
   GPUPOOL_LIBRARY_EXPORT int prefix##GetVersion(int* value) {             \
@@ -40,7 +59,7 @@ const char* text_of(int result) {
   }                                                                       \
   /* What was refused has been said on standard error. */                 \
   GPUPOOL_LIBRARY_EXPORT const char* prefix##GetLastError(void*) {        \
-    return "";                                                            \
+    return last_error();                                                  \
   }
 
 GPUPOOL_NCCL(nccl)

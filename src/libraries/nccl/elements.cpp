@@ -1,0 +1,117 @@
+#include "libraries/nccl/elements.h"
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+namespace gpupool::nccl {
+namespace {
+
+struct Half {
+  using Wide = float;
+  _Float16 bits;
+  [[nodiscard]] float wide() const { return static_cast<float>(bits); }
+  static Half of(float value) { return {static_cast<_Float16>(value)}; }
+};
+
+struct Brain {
+  using Wide = float;
+  std::uint16_t bits;
+  [[nodiscard]] float wide() const { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
+  static Brain of(float value) {
+    const auto word = std::bit_cast<std::uint32_t>(value);
+    if (std::isnan(value)) return {static_cast<std::uint16_t>((word >> 16) | 0x40)};
+    // To the nearest, and the even one of two.
+    return {static_cast<std::uint16_t>((word + 0x7fff + ((word >> 16) & 1)) >> 16)};
+  }
+};
+
+template <class T>
+struct Plain {
+  using Wide = T;
+  T bits;
+  [[nodiscard]] T wide() const { return bits; }
+  static Plain of(T value) { return {value}; }
+};
+
+/// Integers go round without being undefined.
+template <class T, class Operation>
+T wrapping(T a, T b, Operation operation) {
+  if constexpr (std::is_integral_v<T>) {
+    // 64 bits, so that no operand is promoted to a signed int.
+    return static_cast<T>(operation(static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(b)));
+  } else {
+    return operation(a, b);
+  }
+}
+
+template <class T>
+bool is_nan(T value) {
+  if constexpr (std::is_floating_point_v<T>) return std::isnan(value);
+  return false;
+}
+
+template <class T>
+T combined(Reduction reduction, T a, T b) {
+  switch (reduction) {
+    case Reduction::prod:
+      return wrapping(a, b, [](auto x, auto y) { return x * y; });
+    case Reduction::max:
+      return is_nan(a) || a > b ? a : b;
+    case Reduction::min:
+      return is_nan(a) || a < b ? a : b;
+    default:
+      return wrapping(a, b, [](auto x, auto y) { return x + y; });
+  }
+}
+
+template <class Element>
+void reduce_elements(Reduction reduction, std::span<const std::byte* const> arrays, std::size_t count,
+                     std::byte* result) {
+  using Wide = typename Element::Wide;
+  for (std::size_t i = 0; i < count; ++i) {
+    Element element;
+    Wide value{};
+    for (std::size_t from = 0; from < arrays.size(); ++from) {
+      std::memcpy(&element, arrays[from] + i * sizeof(Element), sizeof(Element));
+      value = from == 0 ? element.wide() : combined(reduction, value, element.wide());
+    }
+    if (reduction == Reduction::avg) value = static_cast<Wide>(value / static_cast<Wide>(arrays.size()));
+    element = Element::of(value);
+    std::memcpy(result + i * sizeof(Element), &element, sizeof(Element));
+  }
+}
+
+}  // namespace
+
+void reduce(Type type, Reduction reduction, std::span<const std::byte* const> arrays, std::size_t count,
+            std::byte* result) {
+  switch (type) {
+    case Type::i8:
+      return reduce_elements<Plain<std::int8_t>>(reduction, arrays, count, result);
+    case Type::u8:
+      return reduce_elements<Plain<std::uint8_t>>(reduction, arrays, count, result);
+    case Type::i32:
+      return reduce_elements<Plain<std::int32_t>>(reduction, arrays, count, result);
+    case Type::u32:
+      return reduce_elements<Plain<std::uint32_t>>(reduction, arrays, count, result);
+    case Type::i64:
+      return reduce_elements<Plain<std::int64_t>>(reduction, arrays, count, result);
+    case Type::u64:
+      return reduce_elements<Plain<std::uint64_t>>(reduction, arrays, count, result);
+    case Type::f16:
+      return reduce_elements<Half>(reduction, arrays, count, result);
+    case Type::f32:
+      return reduce_elements<Plain<float>>(reduction, arrays, count, result);
+    case Type::f64:
+      return reduce_elements<Plain<double>>(reduction, arrays, count, result);
+    case Type::bf16:
+      return reduce_elements<Brain>(reduction, arrays, count, result);
+    default:
+      return;
+  }
+}
+
+}  // namespace gpupool::nccl
