@@ -1,9 +1,11 @@
 """A rank, or several ranks of one process: one JSON line in, one out. ``nccl_program.py FOLDER``.
 
-Requests: ``["id"]`` → hex; ``["init", ID, RANKS, RANK]`` and ``["init_all", RANKS]`` → statuses; ``["run", CALLS]`` does all calls
-in one group, if there are several. A call is ``{"of": communicator, "name", "send": hex or null, "room": bytes, "numbers": [...]}``
-→ ``[status, [hex...]]``; ``["ask", FUNCTION, COMMUNICATOR]`` → ``[status, number]``; ``["end", FUNCTION, COMMUNICATOR]`` → status.
-``["later", SECONDS, FUNCTION, COMMUNICATOR]`` calls it in a thread.
+Requests:
+
+- ``["id"]`` → hex; ``["init", ID, RANKS, RANK]`` and ``["init_all", RANKS]`` → status
+- ``["run", CALLS]`` → ``[status, [hex...]]``, in one group if there are several; a call has what test_nccl's ``call`` makes
+- ``["ask", FUNCTION, COMMUNICATOR]`` → ``[status, number]``; ``["end", FUNCTION, COMMUNICATOR]`` → status
+- ``["later", SECONDS, FUNCTION, COMMUNICATOR]`` calls it in a thread
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ def test_all_reduce_is_numpys_reduction(ranks: list[Rank], operation: int) -> No
 
 
 def test_a_long_array_goes_in_pieces_and_in_place(ranks: list[Rank]) -> None:
-    arrays = inputs(np.float32, len(ranks), 2_500_001)
+    arrays = inputs(np.float32, len(ranks), 1_100_001)
     calls = [[call("ncclAllReduce", a, None, a.size, 7, SUM, in_place=True)] for a in arrays]
     for status, (result,) in at_once(ranks, calls):
         assert status == SUCCESS
@@ -230,7 +230,7 @@ def test_gathering_and_scattering_go_by_rank(ranks: list[Rank]) -> None:
 
 def test_sends_and_receives_of_a_group_go_at_the_same_time(ranks: list[Rank]) -> None:
     n = len(ranks)
-    arrays = inputs(np.float64, n, 700_000)
+    arrays = inputs(np.float64, n, 530_000)
     calls = [
         [
             call("ncclSend", a, None, a.size, 8, (i + 1) % n),
