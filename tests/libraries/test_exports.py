@@ -135,7 +135,7 @@ def test_a_library_says_the_parts_of_its_version(
 @pytest.mark.parametrize(
     ("library", "function", "status"),
     [
-        ("libcusparse.so.12", "cusparseSpGEMM_createDescr", 10),
+        ("libcusparse.so.12", "cusparseSpMMOp", 10),
         ("libcusolver.so.11", "cusolverDnPotrf", 9),
         ("libcusolver.so.12", "cusolverDnXgesvdr", 9),
         ("libcusolver.so.12", "cusolverSpCreate", 9),

@@ -1,4 +1,4 @@
-"""cuSPARSE's products: SpMV, SpMM and SDDMM against numpy, and what they answer to wrong arguments."""
+"""Products of sparse and dense matrices, against numpy: forms, types, indices, orders, batches; and what is refused."""
 
 from __future__ import annotations
 
@@ -7,329 +7,369 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.libraries import cusparse
 from tests.libraries.conftest import WITHOUT_LIBRARIES
 from tests.libraries.cusparse import (
     DEVICE,
+    FORMATS,
     HOST,
     INVALID_VALUE,
+    LIBRARY,
     NOT_INITIALIZED,
     NOT_SUPPORTED,
     OPERATIONS,
     SUCCESS,
-    Layout,
-    assert_close,
-    call,
-    exact,
-    handle,
-    placed,
-    random,
-    scalars,
-    thin,
+    Cusparse,
+    close,
+    compute_type,
+    cusparse,
+    quickly,
+    sparse,
 )
-from tests.libraries.machine import DATA_TYPES, Argument, Array, Machine, host, integer, out, pointer, wide
+from tests.libraries.machine import DATA_TYPES, Argument, Array, Machine, integer, out, pointer, wide
 
 pytestmark = WITHOUT_LIBRARIES
 
-quickly = settings(
-    max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-TYPES: Final = [np.dtype(kind) for kind in (np.float32, np.float64, np.complex64, np.complex128)]
-layouts = st.builds(
-    Layout, st.sampled_from(["Csr", "Csc", "Coo"]), st.sampled_from([np.int32, np.int64]), st.integers(0, 1)
-)
+TYPES: Final = [
+    np.dtype(kind)
+    for kind in (np.float32, np.float64, np.complex64, np.complex128, np.float16, ml_dtypes.bfloat16)
+]
 types = st.sampled_from(TYPES)
-operations = st.sampled_from(list(OPERATIONS))
-orders = st.sampled_from("CF")
-sizes = st.integers(1, 40)
-seeds = st.integers(0, 2**32 - 1)
+sizes = st.integers(0, 12)
+operations = st.sampled_from(sorted(OPERATIONS))
+forms = st.sampled_from(FORMATS)
+indices = st.sampled_from([np.int32, np.int64])
+bases = st.integers(0, 1)
 modes = st.sampled_from([HOST, DEVICE])
-betas = st.sampled_from([0, 1.5 - 0.5j])
-ALPHA: Final = 0.75 + 0.25j
+factors = st.sampled_from([0, 1, -0.5 + 2j])
+seeds = st.integers(0, 99)
 
 
-def factor(value: complex, dtype: np.dtype[Any]) -> complex:
-    return complex(value) if dtype.kind == "c" else complex(value).real
+def widened(array: Array) -> Array:
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
-def multiplied(
+def computed(dtype: np.dtype[Any]) -> Argument:
+    return integer(DATA_TYPES[compute_type(dtype)])
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@given(
+    rows=sizes,
+    columns=sizes,
+    form=forms,
+    op=operations,
+    index=indices,
+    base=bases,
+    mode=modes,
+    beta=factors,
+    seed=seeds,
+)
+@quickly
+def test_a_matrix_times_a_vector(
     machine: Machine,
-    layout: Layout,
-    a: Array,
-    operation: int,
-    x: Array,
-    y: Array,
+    dtype: np.dtype[Any],
+    rows: int,
+    columns: int,
+    form: str,
+    op: int,
+    index: type,
+    base: int,
+    mode: int,
     beta: complex,
-    mode: int = HOST,
-) -> Array:
-    """SpMV's y, with the three functions called as programs call them."""
-    kind = np.dtype(np.float32) if a.dtype.itemsize == 2 else x.dtype
-    with (
-        handle(machine, mode) as own,
-        placed(machine, layout, a) as (sparse, _),
-        machine.arrays(x, y) as (at_x, at_y),
-        cusparse.vector(machine, at_x, x) as of_x,
-        cusparse.vector(machine, at_y, y) as of_y,
-        scalars(machine, mode, kind, ALPHA, beta) as (alpha, of_beta),
-    ):
+    seed: int,
+) -> None:
+    generator = np.random.default_rng(seed)
+    array = sparse(generator, rows, columns, dtype)
+    applied = OPERATIONS[op](widened(array))
+    x = sparse(generator, 1, applied.shape[1], dtype, 1)[0]
+    # What is not asked for is not read.
+    y = np.full(applied.shape[0], np.nan if beta == 0 else 2, dtype)
+    alpha, factor = (value if dtype.kind == "c" else value.real for value in (1.5 - 1j, complex(beta)))
+    wanted = alpha * (applied @ widened(x)) + (0 if factor == 0 else factor * widened(y))
+    with cusparse(machine, mode) as library:
+        a = library.matrix(array, form, index, base)
+        (from_vector, _), (into, address) = library.vector(x), library.vector(y)
         arguments = [
-            own,
-            integer(operation),
-            alpha,
-            sparse,
-            of_x,
-            of_beta,
-            of_y,
-            integer(DATA_TYPES[kind]),
+            integer(op),
+            library.factor(dtype, alpha),
+            a.descriptor,
+            from_vector,
+            library.factor(dtype, factor),
+            into,
+            computed(dtype),
             integer(0),
         ]
-        room = call(machine, "cusparseSpMV_bufferSize", *arguments, out(8))
-        assert (room.status, room.number()) == (SUCCESS, 0)
-        assert call(machine, "cusparseSpMV_preprocess", *arguments, pointer(0)).status == SUCCESS
-        assert call(machine, "cusparseSpMV", *arguments, pointer(0)).status == SUCCESS
-        assert machine.synchronize() == SUCCESS
-        return machine.get(at_y, y)
+        assert library("cusparseSpMV_bufferSize", *arguments, out(8)).status == SUCCESS
+        assert library("cusparseSpMV_preprocess", *arguments, pointer(0)).status == SUCCESS
+        assert library("cusparseSpMV", *arguments, pointer(0)).status == SUCCESS
+        close(library.get(address, y), wanted)
 
 
-@quickly
-@given(layouts, types, operations, sizes, sizes, betas, modes, seeds)
-def test_spmv(
-    machine: Machine,
-    layout: Layout,
-    dtype: np.dtype[Any],
-    operation: int,
-    rows: int,
-    columns: int,
-    beta: complex,
-    mode: int,
-    seed: int,
-) -> None:
-    generator = np.random.default_rng(seed)
-    a = thin(generator, (rows, columns), dtype)
-    applied = OPERATIONS[operation](exact(a))
-    x = random(generator, (applied.shape[1],), dtype)
-    # What is there is not read where beta is 0.
-    y = random(generator, (applied.shape[0],), dtype) if beta else np.full(applied.shape[0], np.nan, dtype)
-    wanted = factor(ALPHA, dtype) * (applied @ exact(x))
-    if beta:
-        wanted = wanted + factor(beta, dtype) * exact(y)
-    assert_close(multiplied(machine, layout, a, operation, x, y, beta, mode), wanted)
-
-
-@pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16])
-@pytest.mark.parametrize("result", ["narrow", "single"])
-def test_spmv_of_narrow_types_adds_up_in_single_precision(machine: Machine, kind: Any, result: str) -> None:
-    generator = np.random.default_rng(3)
-    dtype = np.dtype(kind)
-    a, x = thin(generator, (9, 12), dtype), random(generator, (12,), dtype)
-    y = np.zeros(9, dtype if result == "narrow" else np.float32)
-    wanted = ALPHA.real * (exact(a) @ exact(x))
-    assert_close(multiplied(machine, Layout(), a, 0, x, y, 0), wanted)
-
-
-def test_a_real_matrix_times_a_complex_vector(machine: Machine) -> None:
-    generator = np.random.default_rng(4)
-    a, x = thin(generator, (7, 5), TYPES[0]), random(generator, (5,), TYPES[2])
-    y = np.zeros(7, np.complex64)
-    assert_close(multiplied(machine, Layout("Coo"), a, 0, x, y, 0), ALPHA * (exact(a) @ exact(x)))
-
-
-def spmm(
-    machine: Machine,
-    own: Argument,
-    operations_of: tuple[int, int],
-    kind: np.dtype[Any],
-    *descriptors: Argument,
-) -> int:
-    """C = alpha · op(A) · op(B), with the host's scalars."""
-    alpha, beta = (host(np.array(factor(value, kind), kind)) for value in (ALPHA, 0))
-    a, b, c = descriptors
-    arguments = [
-        own,
-        *map(integer, operations_of),
-        alpha,
-        a,
-        b,
-        beta,
-        c,
-        integer(DATA_TYPES[kind]),
-        integer(0),
-    ]
-    room = call(machine, "cusparseSpMM_bufferSize", *arguments, out(8))
-    if room.status != SUCCESS:
-        return room.status
-    assert call(machine, "cusparseSpMM_preprocess", *arguments, pointer(0)).status == SUCCESS
-    return call(machine, "cusparseSpMM", *arguments, pointer(0)).status
-
-
-@quickly
-@given(layouts, types, operations, operations, orders, orders, sizes, sizes, st.integers(1, 150), seeds)
-def test_spmm(
-    machine: Machine,
-    layout: Layout,
-    dtype: np.dtype[Any],
-    operation_a: int,
-    operation_b: int,
-    order_b: str,
-    order_c: str,
-    rows: int,
-    columns: int,
-    n: int,
-    seed: int,
-) -> None:
-    generator = np.random.default_rng(seed)
-    a = thin(generator, (rows, columns), dtype)
-    left = OPERATIONS[operation_a](exact(a))
-    k = left.shape[1]
-    b = random(generator, (k, n) if operation_b == 0 else (n, k), dtype, order_b)
-    c = np.full((left.shape[0], n), np.nan, dtype, order="F" if order_c == "F" else "C")
-    with (
-        handle(machine) as own,
-        placed(machine, layout, a) as (sparse, _),
-        machine.arrays(b, c) as (at_b, at_c),
-        cusparse.matrix(machine, at_b, b) as of_b,
-        cusparse.matrix(machine, at_c, c) as of_c,
-    ):
-        assert spmm(machine, own, (operation_a, operation_b), dtype, sparse, of_b, of_c) == SUCCESS
-        result = machine.get(at_c, c)
-    assert_close(result, factor(ALPHA, dtype) * (left @ OPERATIONS[operation_b](exact(b))))
-
-
-@pytest.mark.parametrize("shared", [True, False])
-def test_a_batch_of_products_with_one_sparse_matrix_or_many(machine: Machine, shared: bool) -> None:
-    generator = np.random.default_rng(5)
-    dtype, batch = TYPES[1], 3
-    pattern = thin(generator, (6, 4), dtype) != 0
-    # Batches have as many entries each.
-    dense = [np.where(pattern, random(generator, (6, 4), dtype), 0) for _ in range(1 if shared else batch)]
-    offsets, indices, _ = Layout().arrays(dense[0])
-    values = np.concatenate([Layout().arrays(one)[2] for one in dense])
-    b, c = random(generator, (batch, 4, 5), dtype), np.zeros((batch, 6, 5), dtype)
-    with (
-        handle(machine) as own,
-        machine.arrays(offsets, np.tile(indices, len(dense)), values, b, c) as (*parts, at_b, at_c),
-        cusparse.sparse(machine, Layout(), (6, 4), dtype, parts, indices.size) as a,
-        cusparse.matrix(machine, at_b, b) as of_b,
-        cusparse.matrix(machine, at_c, c) as of_c,
-    ):
-        if not shared:
-            batches = integer(batch), wide(0), wide(indices.size)
-            assert call(machine, "cusparseCsrSetStridedBatch", a, *batches).status == SUCCESS
-        assert spmm(machine, own, (0, 0), dtype, a, of_b, of_c) == SUCCESS
-        result = machine.get(at_c, c)
-    assert_close(result, ALPHA.real * (np.stack(dense) @ b))
-
-
-@quickly
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
 @given(
-    st.builds(Layout, st.just("Csr"), st.sampled_from([np.int32, np.int64]), st.integers(0, 1)),
-    types,
-    operations,
-    operations,
-    orders,
-    st.integers(0, 20),
-    sizes,
-    betas,
-    seeds,
+    sizes=st.tuples(sizes, st.integers(0, 70), sizes),
+    form=forms,
+    ops=st.tuples(operations, operations),
+    orders=st.tuples(st.sampled_from("CF"), st.sampled_from("CF")),
+    beta=factors,
+    seed=seeds,
 )
-def test_sddmm(
+@quickly
+def test_a_matrix_times_a_dense_one(
     machine: Machine,
-    layout: Layout,
     dtype: np.dtype[Any],
-    operation_a: int,
-    operation_b: int,
-    order: str,
-    k: int,
-    n: int,
+    sizes: tuple[int, int, int],
+    form: str,
+    ops: tuple[int, int],
+    orders: tuple[str, str],
     beta: complex,
     seed: int,
 ) -> None:
     generator = np.random.default_rng(seed)
-    m = 11
-    c = thin(generator, (m, n), dtype)
-    a = random(generator, (m, k) if operation_a == 0 else (k, m), dtype, order)
-    b = random(generator, (k, n) if operation_b == 0 else (n, k), dtype, order)
-    values = layout.arrays(c)[2]
-    with (
-        handle(machine) as own,
-        placed(machine, layout, c) as (sparse, addresses),
-        machine.arrays(a, b) as (at_a, at_b),
-        cusparse.matrix(machine, at_a, a) as of_a,
-        cusparse.matrix(machine, at_b, b) as of_b,
-        scalars(machine, HOST, dtype, ALPHA, beta) as (alpha, of_beta),
-    ):
-        two = integer(operation_a), integer(operation_b)
-        arguments = [own, *two, alpha, of_a, of_b, of_beta, sparse, integer(DATA_TYPES[dtype]), integer(0)]
-        assert call(machine, "cusparseSDDMM_bufferSize", *arguments, out(8)).status == SUCCESS
-        assert call(machine, "cusparseSDDMM_preprocess", *arguments, pointer(0)).status == SUCCESS
-        assert call(machine, "cusparseSDDMM", *arguments, pointer(0)).status == SUCCESS
-        result = machine.get(addresses[2], values)
-    product = OPERATIONS[operation_a](exact(a)) @ OPERATIONS[operation_b](exact(b))
-    assert_close(result, (factor(ALPHA, dtype) * product + factor(beta, dtype) * exact(c))[c != 0])
+    m, n, k = sizes
+    array = sparse(generator, *((m, k) if ops[0] == 0 else (k, m)), dtype)
+    b = np.asarray(sparse(generator, *((k, n) if ops[1] == 0 else (n, k)), dtype, 1), order=orders[0])  # type: ignore[call-overload]
+    c = np.full((m, n), 2, dtype, order=orders[1])  # type: ignore[call-overload]
+    factor = complex(beta) if dtype.kind == "c" else complex(beta).real
+    wanted = OPERATIONS[ops[0]](widened(array)) @ OPERATIONS[ops[1]](widened(b)) + factor * widened(c)
+    with cusparse(machine) as library:
+        a = library.matrix(array, form)
+        (dense, _), (into, address) = library.dense(b), library.dense(c)
+        arguments = [
+            *map(integer, ops),
+            library.factor(dtype, 1),
+            a.descriptor,
+            dense,
+            library.factor(dtype, factor),
+            into,
+            computed(dtype),
+            integer(0),
+        ]
+        assert library("cusparseSpMM_bufferSize", *arguments, out(8)).status == SUCCESS
+        assert library("cusparseSpMM", *arguments, pointer(0)).status == SUCCESS
+        close(library.get(address, c), wanted)
 
 
-def test_results_do_not_depend_on_where_parts_end(machine: Machine) -> None:
-    """Rows of many entries, in more parts than one, and a second time to the bit."""
-    generator = np.random.default_rng(6)
-    a = thin(generator, (3000, 300), TYPES[0])
-    x = random(generator, (300,), TYPES[0])
-    y = np.zeros(3000, np.float32)
-    results = [multiplied(machine, Layout(format), a, 0, x, y, 0) for format in ("Csr", "Csr", "Coo", "Csc")]
-    assert_close(results[0], ALPHA.real * (exact(a) @ exact(x)))
-    for other in results[1:]:
-        assert np.array_equal(results[0], other)
+@given(
+    blocks=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    block=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    order=st.sampled_from([1, 2]),
+    seed=seeds,
+)
+@quickly
+def test_a_matrix_of_blocks_times_a_dense_one(
+    machine: Machine, blocks: tuple[int, int], block: tuple[int, int], order: int, seed: int
+) -> None:
+    generator = np.random.default_rng(seed)
+    there = generator.random(blocks) < 0.5
+    tiles = generator.standard_normal((int(there.sum()), *block))
+    array = np.zeros((blocks[0] * block[0], blocks[1] * block[1]))
+    for tile, (i, j) in zip(tiles, np.argwhere(there), strict=True):
+        array[i * block[0] : (i + 1) * block[0], j * block[1] : (j + 1) * block[1]] = tile
+    offsets = np.concatenate([[0], np.cumsum(there.sum(axis=1))]).astype(np.int32)
+    stored = tiles if order == 2 else tiles.transpose(0, 2, 1)
+    b, c = generator.standard_normal((array.shape[1], 3)), np.zeros((array.shape[0], 3))
+    with cusparse(machine) as library:
+        places = [
+            library.put(part)
+            for part in (offsets, np.argwhere(there)[:, 1].astype(np.int32), np.ascontiguousarray(stored))
+        ]
+        a = library.made(
+            "cusparseCreateBsr",
+            "cusparseDestroySpMat",
+            *map(wide, (*blocks, len(tiles), *block)),
+            *map(pointer, places),
+            *map(integer, (2, 2, 0, 1, order)),
+        )
+        (dense, _), (into, address) = library.dense(b), library.dense(c)
+        one, nothing = library.factor(b.dtype, 1), library.factor(b.dtype, 0)
+        arguments = [integer(0), integer(0), one, a, dense, nothing, into, integer(1), integer(0)]
+        assert library("cusparseSpMM", *arguments, pointer(0)).status == SUCCESS
+        close(library.get(address, c), array @ b)
 
 
-def test_wrong_arguments_of_spmv(machine: Machine) -> None:
-    dtype = TYPES[0]
-    a, x, y = np.eye(4, 6, dtype=dtype), np.ones(6, dtype), np.ones(4, dtype)
-    one = host(np.array(1, dtype))
-    with (
-        handle(machine) as own,
-        placed(machine, Layout(), a) as (sparse, _),
-        machine.arrays(x, y) as (at_x, at_y),
-        cusparse.vector(machine, at_x, x) as of_x,
-        cusparse.vector(machine, at_y, y) as of_y,
-    ):
-        right = [own, integer(0), one, sparse, of_x, one, of_y, integer(0), integer(0), pointer(0)]
-
-        def status(**changes: Argument) -> int:
-            arguments = list(right)
-            for name, value in changes.items():
-                arguments[int(name[1:])] = value
-            return call(machine, "cusparseSpMV", *arguments).status
-
-        assert status() == SUCCESS
-        assert status(_0=pointer(0)) == NOT_INITIALIZED
-        assert status(_1=integer(3)) == INVALID_VALUE
-        assert status(_1=integer(1)) == INVALID_VALUE  # the vectors have the sizes of A
-        assert status(_2=pointer(0)) == INVALID_VALUE
-        assert status(_3=pointer(0)) == INVALID_VALUE
-        assert status(_3=of_x) == INVALID_VALUE
-        assert status(_4=of_y) == INVALID_VALUE
-        assert status(_5=pointer(0)) == INVALID_VALUE
-        assert status(_7=integer(DATA_TYPES[TYPES[1]])) == NOT_SUPPORTED
-        assert status(_8=integer(77)) == INVALID_VALUE
-        assert machine.synchronize() == SUCCESS
+def test_a_matrix_of_padded_blocks_times_a_dense_one(machine: Machine) -> None:
+    tiles = np.arange(1.0, 17).reshape(4, 2, 2)
+    columns = np.array([[1, -1], [0, 2]], np.int32)
+    array = np.zeros((4, 6))
+    array[:2, 2:4], array[2:, :2], array[2:, 4:] = tiles[0], tiles[2], tiles[3]
+    b, c = np.arange(12.0).reshape(6, 2), np.zeros((4, 2))
+    with cusparse(machine) as library:
+        places = [library.put(columns), library.put(np.ascontiguousarray(tiles))]
+        a = library.made(
+            "cusparseCreateBlockedEll",
+            "cusparseDestroySpMat",
+            *map(wide, (4, 6, 2, 4)),
+            *map(pointer, places),
+            *map(integer, (2, 0, 1)),
+        )
+        (dense, _), (into, address) = library.dense(b), library.dense(c)
+        one, nothing = library.factor(b.dtype, 1), library.factor(b.dtype, 0)
+        arguments = [integer(0), integer(0), one, a, dense, nothing, into, integer(1), integer(0)]
+        assert library("cusparseSpMM", *arguments, pointer(0)).status == SUCCESS
+        close(library.get(address, c), array @ b)
 
 
-def test_spmm_of_shapes_that_do_not_fit_is_refused(machine: Machine) -> None:
-    dtype = TYPES[0]
-    a, b, c = np.eye(4, 6, dtype=dtype), np.ones((6, 3), dtype), np.ones((4, 3), dtype)
-    with (
-        handle(machine) as own,
-        placed(machine, Layout(), a) as (sparse, _),
-        machine.arrays(b, c) as (at_b, at_c),
-        cusparse.matrix(machine, at_b, b) as of_b,
-        cusparse.matrix(machine, at_c, c) as of_c,
-    ):
-        assert spmm(machine, own, (0, 0), dtype, sparse, of_b, of_c) == SUCCESS
-        assert spmm(machine, own, (1, 0), dtype, sparse, of_b, of_c) == INVALID_VALUE
-        assert spmm(machine, own, (0, 1), dtype, sparse, of_b, of_c) == INVALID_VALUE
-        assert spmm(machine, own, (0, 0), dtype, sparse, of_c, of_b) == INVALID_VALUE
-        assert spmm(machine, own, (0, 0), TYPES[1], sparse, of_b, of_c) == NOT_SUPPORTED
+def test_one_matrix_times_each_of_a_batch(machine: Machine) -> None:
+    generator = np.random.default_rng(2)
+    array = sparse(generator, 5, 4, np.dtype(np.float64))
+    b, c = generator.standard_normal((3, 4, 2)), np.zeros((3, 5, 2))
+    with cusparse(machine) as library:
+        a = library.matrix(array, "csr")
+        (dense, _), (into, address) = library.dense(b[0]), library.dense(c[0])
+        sources, results = library.put(b), library.put(c)
+        for descriptor, place, size in ((dense, sources, 8), (into, results, 10)):
+            assert (
+                machine.call(LIBRARY, "cusparseDnMatSetValues", descriptor, pointer(place)).status == SUCCESS
+            )
+            batch = machine.call(LIBRARY, "cusparseDnMatSetStridedBatch", descriptor, integer(3), wide(size))
+            assert batch.status == SUCCESS
+        del address
+        one, nothing = library.factor(b.dtype, 1), library.factor(b.dtype, 0)
+        arguments = [integer(0), integer(0), one, a.descriptor, dense, nothing, into, integer(1), integer(0)]
+        assert library("cusparseSpMM", *arguments, pointer(0)).status == SUCCESS
+        close(library.get(results, c), array @ b)
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@given(
+    sizes=st.tuples(sizes, sizes, sizes),
+    form=forms,
+    ops=st.tuples(st.integers(0, 1), st.integers(0, 1)),
+    seed=seeds,
+)
+@quickly
+def test_a_dense_product_where_a_matrix_has_entries(
+    machine: Machine,
+    dtype: np.dtype[Any],
+    sizes: tuple[int, int, int],
+    form: str,
+    ops: tuple[int, int],
+    seed: int,
+) -> None:
+    generator = np.random.default_rng(seed)
+    m, n, k = sizes
+    pattern = sparse(generator, m, n, dtype)
+    a = sparse(generator, *((m, k) if ops[0] == 0 else (k, m)), dtype, 1)
+    b = sparse(generator, *((k, n) if ops[1] == 0 else (n, k)), dtype, 1)
+    full = 2 * (OPERATIONS[ops[0]](widened(a)) @ OPERATIONS[ops[1]](widened(b))) - widened(pattern)
+    wanted = np.where(widened(pattern) != 0, full, 0)
+    with cusparse(machine) as library:
+        c = library.matrix(pattern, form)
+        (first, _), (second, _), (into, address) = library.dense(a), library.dense(b), library.dense(pattern)
+        arguments = [
+            *map(integer, ops),
+            library.factor(dtype, 2),
+            first,
+            second,
+            library.factor(dtype, -1),
+            c.descriptor,
+            computed(dtype),
+            integer(0),
+        ]
+        assert library("cusparseSDDMM", *arguments, pointer(0)).status == SUCCESS
+        spread = (c.descriptor, into, integer(0))
+        assert library("cusparseSparseToDense_bufferSize", *spread, out(8)).status == SUCCESS
+        assert library("cusparseSparseToDense", *spread, pointer(0)).status == SUCCESS
+        close(library.get(address, pattern), wanted)
+
+
+def test_a_transposed_product_is_the_same_every_time(machine: Machine) -> None:
+    """Sums of many numbers of all sizes: another order would show."""
+    generator = np.random.default_rng(4)
+    array = generator.standard_normal((700, 30)).astype(np.float32) * 10.0 ** generator.integers(
+        -4, 4, (700, 1)
+    )
+    array = array.astype(np.float32)
+    x, y = generator.standard_normal(700).astype(np.float32), np.zeros(30, np.float32)
+    results = set()
+    with cusparse(machine) as library:
+        a, (source, _), (into, address) = library.matrix(array, "csr"), library.vector(x), library.vector(y)
+        one, nothing = library.factor(x.dtype, 1), library.factor(x.dtype, 0)
+        for _ in range(5):
+            arguments = [integer(1), one, a.descriptor, source, nothing, into, integer(0), integer(0)]
+            assert library("cusparseSpMV", *arguments, pointer(0)).status == SUCCESS
+            results.add(library.get(address, y).tobytes())
+    assert len(results) == 1
+
+
+def product(library: Cusparse, **changed: Argument) -> int:
+    """The status of a product of a 3 × 4 matrix, with an argument of another value."""
+    array = sparse(np.random.default_rng(1), 3, 4, np.dtype(np.float32))
+    right = {
+        "op": integer(0),
+        "alpha": library.factor(array.dtype, 1),
+        "a": library.matrix(array, "csr").descriptor,
+        "x": library.vector(np.ones(4, np.float32))[0],
+        "beta": library.factor(array.dtype, 0),
+        "y": library.vector(np.ones(3, np.float32))[0],
+        "compute": integer(0),
+        "algorithm": integer(0),
+        "buffer": pointer(0),
+    }
+    return library("cusparseSpMV", *{**right, **changed}.values()).status
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "status"),
+    [
+        ("op", integer(3), INVALID_VALUE),
+        ("alpha", pointer(0), INVALID_VALUE),
+        ("a", pointer(0), INVALID_VALUE),
+        ("x", pointer(0), INVALID_VALUE),
+        ("op", integer(1), INVALID_VALUE),  # then the vectors have the wrong lengths
+        ("compute", integer(1), NOT_SUPPORTED),
+        ("compute", integer(10), NOT_SUPPORTED),
+        ("buffer", pointer(0), SUCCESS),
+    ],
+)
+def test_wrong_arguments_have_their_status(
+    machine: Machine, name: str, argument: Argument, status: int
+) -> None:
+    with cusparse(machine) as library:
+        assert product(library, **{name: argument}) == status
+
+
+def test_a_handle_that_is_none_is_not_initialised(machine: Machine) -> None:
+    assert machine.call(LIBRARY, "cusparseSetStream", pointer(0), pointer(0)).status == NOT_INITIALIZED
+    assert machine.call(LIBRARY, "cusparseCreate", pointer(0)).status == INVALID_VALUE
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        ("cusparseCreateDnVec", (wide(-1), pointer(0), integer(0))),
+        ("cusparseCreateDnVec", (wide(1), pointer(0), integer(99))),
+        ("cusparseCreateDnMat", (wide(3), wide(2), wide(2), pointer(0), integer(0), integer(1))),
+        ("cusparseCreateDnMat", (wide(3), wide(2), wide(3), pointer(0), integer(0), integer(0))),
+        ("cusparseCreateCsr", (*map(wide, (2, 2, 1)), *map(pointer, (0, 0, 0)), *map(integer, (2, 2, 2, 0)))),
+        ("cusparseCreateCsr", (*map(wide, (2, 2, 1)), *map(pointer, (0, 0, 0)), *map(integer, (4, 2, 0, 0)))),
+        ("cusparseCreateCoo", (*map(wide, (2, -2, 1)), *map(pointer, (0, 0, 0)), *map(integer, (2, 0, 0)))),
+    ],
+)
+def test_what_describes_nothing_is_no_descriptor(
+    machine: Machine, function: str, arguments: tuple[Argument, ...]
+) -> None:
+    assert machine.call(LIBRARY, function, out(8), *arguments).status == INVALID_VALUE
+
+
+def test_a_descriptor_says_what_it_was_made_of(machine: Machine) -> None:
+    array = sparse(np.random.default_rng(1), 3, 5, np.dtype(np.float64))
+    with cusparse(machine) as library:
+        for number, form in enumerate(FORMATS, 1):
+            made = library.matrix(array, form, np.int64, 1)
+            kinds = 1 if form == "coo" else 2
+            outputs = [out(8)] * 6 + [out(4)] * (kinds + 2)
+            for name in (f"cusparse{form.capitalize()}Get", f"cusparseConst{form.capitalize()}Get"):
+                answer = machine.call(LIBRARY, name, made.descriptor, *outputs)
+                values = [answer.number(i) for i in range(len(outputs))]
+                nonzero = int(np.count_nonzero(array))
+                assert (answer.status, values[:3]) == (SUCCESS, [3, 5, nonzero])
+                assert values[3:6] == [made.offsets, made.indices, made.values]
+                assert values[6:] == [3] * kinds + [1, 1]
+            assert machine.call(LIBRARY, "cusparseSpMatGetFormat", made.descriptor, out(4)).number() == number
+            other = "cusparseCsrGet" if form == "coo" else "cusparseCooGet"
+            assert machine.call(LIBRARY, other, made.descriptor, *outputs, out(4)).status == INVALID_VALUE

@@ -1,57 +1,40 @@
-// What the functions that compute have in common: the arguments that they check, and the operands made of
-// them.
+// One call of an older function: table.toml says which function takes what, the generator fills a Call, and
+// one C++ function for each routine makes an operation of it.
 #pragma once
 
-#include "libraries/cusparse/objects.h"
-#include "libraries/operations/sparse.h"
-#include "libraries/shared/launch.h"
+#include <cstdint>
+
+#include "libraries/cusparse/handle.h"
 
 namespace gpupool::cusparse {
 
-using operations::Transpose;
-using operations::View;
+/// What the letter of a function's name says.
+struct Types {
+  Element element = Element::f32, output = Element::f32, scalar = Element::f32;
+};
 
-/// cusparseOperation_t.
-inline bool is_operation(int operation) {
-  return operation >= 0 && operation <= 2;
-}
+/// The arguments by their names; those that a function does not take are as they are here.
+struct Call {
+  // The numbers of cusparseDirection_t, cusparseOperation_t and cusparseSolvePolicy_t.
+  int direction = 0, trans = 0, transb = 0, policy = 0;
+  std::int64_t m = 0, n = 0, k = 0, ldb = 1, ldc = 1;
+  int nnz_a = 0, nnz_b = 0, block = 1;
+  void *alpha = nullptr, *beta = nullptr;
+  void *descr_a = nullptr, *descr_b = nullptr, *descr_c = nullptr;
+  void *values_a = nullptr, *rows_a = nullptr, *columns_a = nullptr;
+  void *values_b = nullptr, *rows_b = nullptr, *columns_b = nullptr;
+  void *values_c = nullptr, *rows_c = nullptr, *columns_c = nullptr;
+  void *x = nullptr, *y = nullptr, *b = nullptr, *c = nullptr;
+  void *plan = nullptr, *buffer = nullptr, *bytes = nullptr;
+};
 
-/// op(matrix) as an operand.
-View view_of(const Dense& matrix, int operation = 0);
-View view_of(const DenseVector& vector);
+using Routine = int(Handle& handle, const Types& types, const Call& call);
 
-/// Its rows or columns once op is applied.
-inline std::int64_t rows_of(const Dense& matrix, int operation = 0) {
-  return operation == 0 ? matrix.rows : matrix.columns;
-}
-inline std::int64_t columns_of(const Dense& matrix, int operation = 0) {
-  return operation == 0 ? matrix.columns : matrix.rows;
-}
-inline std::int64_t rows_of(const Sparse& matrix, int operation = 0) {
-  return operation == 0 ? matrix.matrix.rows : matrix.matrix.columns;
-}
-inline std::int64_t columns_of(const Sparse& matrix, int operation = 0) {
-  return operation == 0 ? matrix.matrix.columns : matrix.matrix.rows;
-}
+Routine geam_size, geam, block_product, block_solve_size, block_solve_analysis, block_solve;
 
-/// alpha or beta as the call was given it.
-operations::Factor factor_of(const Handle& handle, const void* value, Element type);
-
-/// Whether sums of type `compute` can be made of factors of these types, for a result of the third.
-bool can_compute(int compute, Element first, Element second, Element result);
-
-template <operations::Operation O>
-int post(const Handle& handle, const O& operation) {
-  if (operation.parts() == 0) return success;
-  return status_of(libraries::launch(operation, handle.stream));
-}
-
-/// The operations need no room beside their operands.
-inline int no_room(int checked, std::size_t* bytes) {
-  if (checked != success) return checked;
-  if (bytes == nullptr) return invalid_value;
-  *bytes = 0;
-  return success;
+/// With the handle, unless it is none.
+inline int run(void* handle, const Types& types, const Call& call, Routine* routine) {
+  return with_handle(handle, [&](Handle& found) { return routine(found, types, call); });
 }
 
 }  // namespace gpupool::cusparse

@@ -1,43 +1,28 @@
-// Handles and the descriptors that they have no part in: made, ended, set and asked. No message.
-#include "libraries/cusparse/objects.h"
+// Handles, and the settings of matrices of the older functions: made, ended, set and asked. No message.
+#include "libraries/cusparse/handle.h"
+
+#include "libraries/cusparse/descriptors.h"
 #include "libraries/shared/launch.h"
 
 using namespace gpupool::cusparse;
 
 namespace {
 
-template <class F>
-int with_handle(void* handle, F f) {
-  return with<Handle>(handle, f, not_initialized);
+int set(void* descriptor, int MatDescr::* field, int value, int most) {
+  MatDescr* const found = known<MatDescr>(descriptor);
+  if (found == nullptr || value < 0 || value > most) return invalid_value;
+  found->*field = value;
+  return success;
 }
-
-template <class T>
-int read(void* handle, T* into, T Handle::* field) {
-  return with_handle(handle, [&](Handle& found) {
-    if (into == nullptr) return invalid_value;
-    *into = found.*field;
-    return success;
-  });
-}
-
-/// A field of a description that is one of `values` numbers.
-int set(void* description, int value, int values, int Described::* field) {
-  return with<Described>(description, [&](Described& found) {
-    if (value < 0 || value >= values) return invalid_value;
-    found.*field = value;
-    return success;
-  });
-}
-
-int get(const void* description, int Described::* field) {
-  const Described* const found = find<Described>(description);
+int get(const void* descriptor, int MatDescr::* field) {
+  const MatDescr* const found = known<MatDescr>(descriptor);
   return found == nullptr ? 0 : found->*field;
 }
 
 }  // namespace
 
 GPUPOOL_LIBRARY_EXPORT int cusparseCreate(void** handle) {
-  return guarded([&] {
+  return guarded([&]() -> int {
     if (handle == nullptr) return invalid_value;
     *handle = nullptr;
     if (const Status bad = status_of(gpupool::libraries::prepare()); bad != success) return bad;
@@ -46,7 +31,11 @@ GPUPOOL_LIBRARY_EXPORT int cusparseCreate(void** handle) {
   });
 }
 GPUPOOL_LIBRARY_EXPORT int cusparseDestroy(void* handle) {
-  return destroy<Handle>(handle, not_initialized);
+  return with_handle(handle, [](Handle& found) {
+    found.alive = 0;
+    delete &found;
+    return success;
+  });
 }
 GPUPOOL_LIBRARY_EXPORT int cusparseSetStream(void* handle, CUstream stream) {
   return with_handle(handle, [&](Handle& found) {
@@ -55,7 +44,11 @@ GPUPOOL_LIBRARY_EXPORT int cusparseSetStream(void* handle, CUstream stream) {
   });
 }
 GPUPOOL_LIBRARY_EXPORT int cusparseGetStream(void* handle, CUstream* stream) {
-  return read(handle, stream, &Handle::stream);
+  return with_handle(handle, [&](Handle& found) {
+    if (stream == nullptr) return invalid_value;
+    *stream = found.stream;
+    return success;
+  });
 }
 GPUPOOL_LIBRARY_EXPORT int cusparseSetPointerMode(void* handle, int mode) {
   return with_handle(handle, [&](Handle& found) {
@@ -65,40 +58,44 @@ GPUPOOL_LIBRARY_EXPORT int cusparseSetPointerMode(void* handle, int mode) {
   });
 }
 GPUPOOL_LIBRARY_EXPORT int cusparseGetPointerMode(void* handle, int* mode) {
-  return read(handle, mode, &Handle::pointer_mode);
-}
-
-GPUPOOL_LIBRARY_EXPORT int cusparseCreateMatDescr(void** description) {
-  return guarded([&] {
-    if (description == nullptr) return invalid_value;
-    *description = new Described;
+  return with_handle(handle, [&](Handle& found) {
+    if (mode == nullptr) return invalid_value;
+    *mode = found.pointer_mode;
     return success;
   });
 }
-GPUPOOL_LIBRARY_EXPORT int cusparseDestroyMatDescr(void* description) {
-  return destroy<Described>(description);
+
+GPUPOOL_LIBRARY_EXPORT int cusparseCreateMatDescr(void** descriptor) {
+  return guarded([&]() -> int {
+    if (descriptor == nullptr) return invalid_value;
+    *descriptor = new MatDescr;
+    return success;
+  });
 }
-GPUPOOL_LIBRARY_EXPORT int cusparseSetMatType(void* description, int type) {
-  return set(description, type, 4, &Described::type);
+GPUPOOL_LIBRARY_EXPORT int cusparseDestroyMatDescr(void* descriptor) {
+  return destroy<MatDescr>(descriptor);
 }
-GPUPOOL_LIBRARY_EXPORT int cusparseGetMatType(const void* description) {
-  return get(description, &Described::type);
+GPUPOOL_LIBRARY_EXPORT int cusparseSetMatType(void* descriptor, int value) {
+  return set(descriptor, &MatDescr::type, value, 3);
 }
-GPUPOOL_LIBRARY_EXPORT int cusparseSetMatFillMode(void* description, int fill) {
-  return set(description, fill, 2, &Described::fill);
+GPUPOOL_LIBRARY_EXPORT int cusparseGetMatType(const void* descriptor) {
+  return get(descriptor, &MatDescr::type);
 }
-GPUPOOL_LIBRARY_EXPORT int cusparseGetMatFillMode(const void* description) {
-  return get(description, &Described::fill);
+GPUPOOL_LIBRARY_EXPORT int cusparseSetMatFillMode(void* descriptor, int value) {
+  return set(descriptor, &MatDescr::fill, value, 1);
 }
-GPUPOOL_LIBRARY_EXPORT int cusparseSetMatDiagType(void* description, int diagonal) {
-  return set(description, diagonal, 2, &Described::diagonal);
+GPUPOOL_LIBRARY_EXPORT int cusparseGetMatFillMode(const void* descriptor) {
+  return get(descriptor, &MatDescr::fill);
 }
-GPUPOOL_LIBRARY_EXPORT int cusparseGetMatDiagType(const void* description) {
-  return get(description, &Described::diagonal);
+GPUPOOL_LIBRARY_EXPORT int cusparseSetMatDiagType(void* descriptor, int value) {
+  return set(descriptor, &MatDescr::diagonal, value, 1);
 }
-GPUPOOL_LIBRARY_EXPORT int cusparseSetMatIndexBase(void* description, int base) {
-  return set(description, base, 2, &Described::base);
+GPUPOOL_LIBRARY_EXPORT int cusparseGetMatDiagType(const void* descriptor) {
+  return get(descriptor, &MatDescr::diagonal);
 }
-GPUPOOL_LIBRARY_EXPORT int cusparseGetMatIndexBase(const void* description) {
-  return get(description, &Described::base);
+GPUPOOL_LIBRARY_EXPORT int cusparseSetMatIndexBase(void* descriptor, int value) {
+  return set(descriptor, &MatDescr::base, value, 1);
+}
+GPUPOOL_LIBRARY_EXPORT int cusparseGetMatIndexBase(const void* descriptor) {
+  return get(descriptor, &MatDescr::base);
 }

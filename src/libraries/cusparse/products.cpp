@@ -1,181 +1,213 @@
-// Products: sparse times dense, and dense times dense where a sparse matrix has entries.
+// Products of sparse and dense matrices, entries beside dense ones, and vectors: each one operation.
 #include <algorithm>
+#include <cstdint>
 
-#include "libraries/cusparse/calls.h"
+#include "libraries/cusparse/descriptors.h"
 
 using namespace gpupool::cusparse;
-using gpupool::operations::SparseFormat;
-using gpupool::operations::SparseProduct;
-using gpupool::operations::SparseSample;
+using namespace gpupool::operations;
 
 namespace {
 
-/// alpha and beta, and what sums are added up in (a cudaDataType).
-struct Factors {
-  const void *alpha, *beta;
+/// What both products take.
+struct Call {
+  int op_a, op_b;
+  const void *alpha, *a, *b, *beta, *c;
   int compute;
 };
 
-/// The algorithms of cusparseSpMVAlg_t and cusparseSpMMAlg_t are numbers of a range; each has formats. All
-/// give the same numbers here.
-bool is_algorithm(int algorithm, int last) {
-  return algorithm >= 0 && algorithm <= last;
-}
-
-int make(SparseProduct& made, const Handle& handle, const Sparse& a, int operation, const Factors& factors) {
-  if (!is_operation(operation) || factors.alpha == nullptr || factors.beta == nullptr) return invalid_value;
-  made.a = a.matrix;
-  made.transpose = static_cast<Transpose>(operation);
-  if (!can_compute(factors.compute, a.matrix.type, made.b.type, made.c.type)) return not_supported;
-  made.sum = static_cast<Element>(factors.compute);
-  made.alpha = factor_of(handle, factors.alpha, made.sum);
-  made.beta = factor_of(handle, factors.beta, made.sum);
+/// No operation needs a buffer, but a program may want one to be there.
+int no_buffer(std::size_t* bytes) {
+  if (bytes == nullptr) return invalid_value;
+  *bytes = 0;
   return success;
 }
 
-/// `posts`: whether the product is wanted, and not only the check of its arguments.
-int multiply_vector(void* handle, int operation, const Factors& factors, const void* a, const void* x,
-                    const void* y, int algorithm, bool posts) {
-  return with<Handle>(
-      handle,
-      [&](const Handle& found) -> int {
-        const Sparse* const matrix = find<Sparse>(a);
-        const DenseVector *const from = find<DenseVector>(x), *const to = find<DenseVector>(y);
-        constexpr int last = 6;
-        if (!all_there(matrix, from, to) || !is_operation(operation) || !is_algorithm(algorithm, last) ||
-            from->size != columns_of(*matrix, operation) || to->size != rows_of(*matrix, operation))
-          return invalid_value;
-        SparseProduct made;
-        made.b = view_of(*from);
-        made.c = view_of(*to);
-        made.n = 1;
-        if (const int bad = make(made, found, *matrix, operation, factors); bad != success) return bad;
-        if (matrix->batch != 1) return not_supported;
-        return posts ? post(found, made) : success;
-      },
-      not_initialized);
+/// SpMV, as the operation that it is. Checks as NVIDIA's does.
+Status multiply_vector(const Handle& handle, const Call& call, SparseProduct& made) {
+  const SpMat* const a = known<SpMat>(call.a);
+  const DnVec *const x = known<DnVec>(call.b), *const y = known<DnVec>(call.c);
+  if (a == nullptr || x == nullptr || y == nullptr || call.alpha == nullptr || call.beta == nullptr ||
+      !is_transposition(call.op_a))
+    return invalid_value;
+  const bool turned = call.op_a != plain;
+  if (x->size != (turned ? a->rows() : a->columns()) || y->size != (turned ? a->columns() : a->rows()))
+    return invalid_value;
+  if (a->format == blocked_ell) return not_supported;
+  if (const Status bad = check_types(call.compute, {a->stored.type, x->type, y->type}); bad != success)
+    return bad;
+  made.a = matrix_of(*a, call.op_a);
+  made.b = view_of(*x);
+  made.c = view_of(*y);
+  made.n = 1;
+  made.sum = static_cast<Element>(call.compute);
+  made.alpha = factor(handle, call.alpha, made.sum);
+  made.beta = factor(handle, call.beta, made.sum);
+  return success;
 }
 
-/// Whether an operand has as many matrices as the result, or one for all of them.
-bool has_batch(int own, int batch) {
-  return own == batch || own == 1;
+/// How many matrices there are: as many of each, or one that is the same for all.
+bool batches(int batch, std::initializer_list<int> others) {
+  return std::all_of(others.begin(), others.end(), [&](int other) { return other == 1 || other == batch; });
 }
 
-int multiply_matrix(void* handle, int operation_a, int operation_b, const Factors& factors, const void* a,
-                    const void* b, const void* c, int algorithm, bool posts) {
-  return with<Handle>(
-      handle,
-      [&](const Handle& found) -> int {
-        const Sparse* const left = find<Sparse>(a);
-        const Dense *const right = find<Dense>(b), *const to = find<Dense>(c);
-        constexpr int last = 14;
-        if (!all_there(left, right, to) || !is_operation(operation_a) || !is_operation(operation_b) ||
-            !is_algorithm(algorithm, last) || to->rows != rows_of(*left, operation_a) ||
-            to->columns != columns_of(*right, operation_b) ||
-            rows_of(*right, operation_b) != columns_of(*left, operation_a) ||
-            !has_batch(left->batch, to->batch) || !has_batch(right->batch, to->batch))
-          return invalid_value;
-        SparseProduct made;
-        made.b = view_of(*right, operation_b);
-        made.c = view_of(*to);
-        made.n = to->columns;
-        made.batch = to->batch;
-        if (const int bad = make(made, found, *left, operation_a, factors); bad != success) return bad;
-        if (left->batch == 1) made.a.stride = made.a.offsets_stride = 0;
-        if (right->batch == 1) made.b.stride = 0;
-        return posts ? post(found, made) : success;
-      },
-      not_initialized);
+Status multiply_matrix(const Handle& handle, const Call& call, SparseProduct& made) {
+  const SpMat* const a = known<SpMat>(call.a);
+  const DnMat *const b = known<DnMat>(call.b), *const c = known<DnMat>(call.c);
+  if (a == nullptr || b == nullptr || c == nullptr || call.alpha == nullptr || call.beta == nullptr ||
+      !is_transposition(call.op_a) || !is_transposition(call.op_b))
+    return invalid_value;
+  const std::int64_t m = call.op_a == plain ? a->rows() : a->columns(),
+                     k = call.op_a == plain ? a->columns() : a->rows();
+  const std::int64_t terms = call.op_b == plain ? b->rows : b->columns,
+                     n = call.op_b == plain ? b->columns : b->rows;
+  if (terms != k || c->rows != m || c->columns != n || !batches(c->batch, {a->batch, b->batch}))
+    return invalid_value;
+  if (a->format == blocked_ell && call.op_a != plain) return not_supported;
+  if (const Status bad = check_types(call.compute, {a->stored.type, b->type, c->type}); bad != success)
+    return bad;
+  made.a = matrix_of(*a, call.op_a);
+  if (a->batch == 1) made.a.offsets_stride = made.a.indices_stride = made.a.values_stride = 0;
+  made.b = view_of(*b, call.op_b);
+  made.c = view_of(*c);
+  made.n = n;
+  made.batch = c->batch;
+  made.sum = static_cast<Element>(call.compute);
+  made.alpha = factor(handle, call.alpha, made.sum);
+  made.beta = factor(handle, call.beta, made.sum);
+  return success;
 }
 
-int sample(void* handle, int operation_a, int operation_b, const Factors& factors, const void* a,
-           const void* b, const void* c, int algorithm, bool posts) {
-  return with<Handle>(
-      handle,
-      [&](const Handle& found) -> int {
-        const Dense *const left = find<Dense>(a), *const right = find<Dense>(b);
-        const Sparse* const to = find<Sparse>(c);
-        if (!all_there(left, right, to) || !is_operation(operation_a) || !is_operation(operation_b) ||
-            algorithm != 0 || factors.alpha == nullptr || factors.beta == nullptr ||
-            rows_of(*left, operation_a) != to->matrix.rows ||
-            columns_of(*right, operation_b) != to->matrix.columns ||
-            columns_of(*left, operation_a) != rows_of(*right, operation_b) ||
-            !has_batch(left->batch, to->batch) || !has_batch(right->batch, to->batch))
-          return invalid_value;
-        // As NVIDIA's library: by rows alone.
-        if (to->matrix.format != SparseFormat::by_rows || left->type != right->type ||
-            !can_compute(factors.compute, left->type, right->type, to->matrix.type))
-          return not_supported;
-        SparseSample made;
-        made.a = view_of(*left, operation_a);
-        made.b = view_of(*right, operation_b);
-        made.c = to->matrix;
-        made.k = columns_of(*left, operation_a);
-        made.batch = to->batch;
-        made.sum = static_cast<Element>(factors.compute);
-        made.alpha = factor_of(found, factors.alpha, made.sum);
-        made.beta = factor_of(found, factors.beta, made.sum);
-        if (left->batch == 1) made.a.stride = 0;
-        if (right->batch == 1) made.b.stride = 0;
-        return posts && to->matrix.entries > 0 ? post(found, made) : success;
-      },
-      not_initialized);
+Status sample(const Handle& handle, const Call& call, SparseEntries& made) {
+  const DnMat *const a = known<DnMat>(call.a), *const b = known<DnMat>(call.b);
+  const SpMat* const c = known<SpMat>(call.c);
+  if (a == nullptr || b == nullptr || c == nullptr || call.alpha == nullptr || call.beta == nullptr ||
+      !is_transposition(call.op_a) || !is_transposition(call.op_b))
+    return invalid_value;
+  const std::int64_t m = call.op_a == plain ? a->rows : a->columns,
+                     k = call.op_a == plain ? a->columns : a->rows;
+  const std::int64_t terms = call.op_b == plain ? b->rows : b->columns,
+                     n = call.op_b == plain ? b->columns : b->rows;
+  if (terms != k || c->rows() != m || c->columns() != n || !batches(c->batch, {a->batch, b->batch}))
+    return invalid_value;
+  if (c->format == blocked_ell || call.op_a == conjugated || call.op_b == conjugated) return not_supported;
+  if (const Status bad = check_types(call.compute, {a->type, b->type, c->stored.type}); bad != success)
+    return bad;
+  made.s = matrix_of(*c, plain);
+  made.a = view_of(*a, call.op_a);
+  made.b = view_of(*b, call.op_b);
+  made.k = k;
+  made.batch = c->batch;
+  made.sum = static_cast<Element>(call.compute);
+  made.alpha = factor(handle, call.alpha, made.sum);
+  made.beta = factor(handle, call.beta, made.sum);
+  return success;
+}
+
+/// What a sparse matrix has, as a dense one. Types that stay as they are: any can be computed with.
+Status spread(const void* from, const void* into, SparseEntries& made) {
+  const SpMat* const s = known<SpMat>(from);
+  const DnMat* const a = known<DnMat>(into);
+  if (s == nullptr || a == nullptr || s->rows() != a->rows || s->columns() != a->columns)
+    return invalid_value;
+  if (s->stored.type != a->type) return not_supported;
+  const bool narrow = a->type == Element::f16 || a->type == Element::bf16;
+  made.sum = narrow ? Element::f32 : a->type;
+  if (check_types(static_cast<int>(made.sum), {}) != success) return not_supported;
+  made.what = Entries::spread;
+  made.s = matrix_of(*s, plain);
+  made.a = view_of(*a);
+  return success;
+}
+
+/// Posts what `describe` makes of the call, or (without `wanted`) only checks it.
+template <class O, class Describe>
+int run(void* handle, bool wanted, Describe describe) {
+  return with_handle(handle, [&](const Handle& found) {
+    O made;
+    if (const Status bad = describe(found, made); bad != success) return bad;
+    if (!wanted || made.parts() == 0) return success;
+    return post(found, made);
+  });
+}
+
+template <class O, class Describe>
+int check(void* handle, std::size_t* bytes, Describe describe) {
+  const int bad = run<O>(handle, false, describe);
+  return bad != success ? bad : no_buffer(bytes);
+}
+
+template <auto describe>
+auto with(const Call& call) {
+  return [&call](const Handle& handle, auto& made) { return describe(handle, call, made); };
 }
 
 }  // namespace
 
-GPUPOOL_LIBRARY_EXPORT int cusparseSpMV(void* handle, int operation, const void* alpha, const void* a,
-                                        const void* x, const void* beta, void* y, int compute, int algorithm,
-                                        void*) {
-  return multiply_vector(handle, operation, {alpha, beta, compute}, a, x, y, algorithm, true);
+GPUPOOL_LIBRARY_EXPORT int cusparseSpMV_bufferSize(void* handle, int op, const void* alpha, const void* a,
+                                                   const void* x, const void* beta, void* y, int compute,
+                                                   int /*algorithm*/, std::size_t* bytes) {
+  const Call call{op, plain, alpha, a, x, beta, y, compute};
+  return check<SparseProduct>(handle, bytes, with<multiply_vector>(call));
 }
-GPUPOOL_LIBRARY_EXPORT int cusparseSpMV_bufferSize(void* handle, int operation, const void* alpha,
-                                                   const void* a, const void* x, const void* beta, void* y,
-                                                   int compute, int algorithm, std::size_t* bytes) {
-  return no_room(multiply_vector(handle, operation, {alpha, beta, compute}, a, x, y, algorithm, false),
-                 bytes);
+GPUPOOL_LIBRARY_EXPORT int cusparseSpMV_preprocess(void* handle, int op, const void* alpha, const void* a,
+                                                   const void* x, const void* beta, void* y, int compute,
+                                                   int /*algorithm*/, void* /*buffer*/) {
+  const Call call{op, plain, alpha, a, x, beta, y, compute};
+  return run<SparseProduct>(handle, false, with<multiply_vector>(call));
 }
-GPUPOOL_LIBRARY_EXPORT int cusparseSpMV_preprocess(void* handle, int operation, const void* alpha,
-                                                   const void* a, const void* x, const void* beta, void* y,
-                                                   int compute, int algorithm, void*) {
-  return multiply_vector(handle, operation, {alpha, beta, compute}, a, x, y, algorithm, false);
-}
-
-GPUPOOL_LIBRARY_EXPORT int cusparseSpMM(void* handle, int operation_a, int operation_b, const void* alpha,
-                                        const void* a, const void* b, const void* beta, void* c, int compute,
-                                        int algorithm, void*) {
-  return multiply_matrix(handle, operation_a, operation_b, {alpha, beta, compute}, a, b, c, algorithm, true);
-}
-GPUPOOL_LIBRARY_EXPORT int cusparseSpMM_bufferSize(void* handle, int operation_a, int operation_b,
-                                                   const void* alpha, const void* a, const void* b,
-                                                   const void* beta, void* c, int compute, int algorithm,
-                                                   std::size_t* bytes) {
-  return no_room(
-      multiply_matrix(handle, operation_a, operation_b, {alpha, beta, compute}, a, b, c, algorithm, false),
-      bytes);
-}
-GPUPOOL_LIBRARY_EXPORT int cusparseSpMM_preprocess(void* handle, int operation_a, int operation_b,
-                                                   const void* alpha, const void* a, const void* b,
-                                                   const void* beta, void* c, int compute, int algorithm,
-                                                   void*) {
-  return multiply_matrix(handle, operation_a, operation_b, {alpha, beta, compute}, a, b, c, algorithm, false);
+GPUPOOL_LIBRARY_EXPORT int cusparseSpMV(void* handle, int op, const void* alpha, const void* a, const void* x,
+                                        const void* beta, void* y, int compute, int /*algorithm*/,
+                                        void* /*buffer*/) {
+  const Call call{op, plain, alpha, a, x, beta, y, compute};
+  return run<SparseProduct>(handle, true, with<multiply_vector>(call));
 }
 
-GPUPOOL_LIBRARY_EXPORT int cusparseSDDMM(void* handle, int operation_a, int operation_b, const void* alpha,
-                                         const void* a, const void* b, const void* beta, void* c, int compute,
-                                         int algorithm, void*) {
-  return sample(handle, operation_a, operation_b, {alpha, beta, compute}, a, b, c, algorithm, true);
+GPUPOOL_LIBRARY_EXPORT int cusparseSpMM_bufferSize(void* handle, int op_a, int op_b, const void* alpha,
+                                                   const void* a, const void* b, const void* beta, void* c,
+                                                   int compute, int /*algorithm*/, std::size_t* bytes) {
+  const Call call{op_a, op_b, alpha, a, b, beta, c, compute};
+  return check<SparseProduct>(handle, bytes, with<multiply_matrix>(call));
 }
-GPUPOOL_LIBRARY_EXPORT int cusparseSDDMM_bufferSize(void* handle, int operation_a, int operation_b,
-                                                    const void* alpha, const void* a, const void* b,
-                                                    const void* beta, void* c, int compute, int algorithm,
-                                                    std::size_t* bytes) {
-  return no_room(sample(handle, operation_a, operation_b, {alpha, beta, compute}, a, b, c, algorithm, false),
-                 bytes);
+GPUPOOL_LIBRARY_EXPORT int cusparseSpMM_preprocess(void* handle, int op_a, int op_b, const void* alpha,
+                                                   const void* a, const void* b, const void* beta, void* c,
+                                                   int compute, int /*algorithm*/, void* /*buffer*/) {
+  const Call call{op_a, op_b, alpha, a, b, beta, c, compute};
+  return run<SparseProduct>(handle, false, with<multiply_matrix>(call));
 }
-GPUPOOL_LIBRARY_EXPORT int cusparseSDDMM_preprocess(void* handle, int operation_a, int operation_b,
-                                                    const void* alpha, const void* a, const void* b,
-                                                    const void* beta, void* c, int compute, int algorithm,
-                                                    void*) {
-  return sample(handle, operation_a, operation_b, {alpha, beta, compute}, a, b, c, algorithm, false);
+GPUPOOL_LIBRARY_EXPORT int cusparseSpMM(void* handle, int op_a, int op_b, const void* alpha, const void* a,
+                                        const void* b, const void* beta, void* c, int compute,
+                                        int /*algorithm*/, void* /*buffer*/) {
+  const Call call{op_a, op_b, alpha, a, b, beta, c, compute};
+  return run<SparseProduct>(handle, true, with<multiply_matrix>(call));
+}
+
+GPUPOOL_LIBRARY_EXPORT int cusparseSDDMM_bufferSize(void* handle, int op_a, int op_b, const void* alpha,
+                                                    const void* a, const void* b, const void* beta, void* c,
+                                                    int compute, int /*algorithm*/, std::size_t* bytes) {
+  const Call call{op_a, op_b, alpha, a, b, beta, c, compute};
+  return check<SparseEntries>(handle, bytes, with<sample>(call));
+}
+GPUPOOL_LIBRARY_EXPORT int cusparseSDDMM_preprocess(void* handle, int op_a, int op_b, const void* alpha,
+                                                    const void* a, const void* b, const void* beta, void* c,
+                                                    int compute, int /*algorithm*/, void* /*buffer*/) {
+  const Call call{op_a, op_b, alpha, a, b, beta, c, compute};
+  return run<SparseEntries>(handle, false, with<sample>(call));
+}
+GPUPOOL_LIBRARY_EXPORT int cusparseSDDMM(void* handle, int op_a, int op_b, const void* alpha, const void* a,
+                                         const void* b, const void* beta, void* c, int compute,
+                                         int /*algorithm*/, void* /*buffer*/) {
+  const Call call{op_a, op_b, alpha, a, b, beta, c, compute};
+  return run<SparseEntries>(handle, true, with<sample>(call));
+}
+
+GPUPOOL_LIBRARY_EXPORT int cusparseSparseToDense_bufferSize(void* handle, const void* a, void* b,
+                                                            int /*algorithm*/, std::size_t* bytes) {
+  return check<SparseEntries>(handle, bytes,
+                              [&](const Handle&, SparseEntries& made) { return spread(a, b, made); });
+}
+GPUPOOL_LIBRARY_EXPORT int cusparseSparseToDense(void* handle, const void* a, void* b, int /*algorithm*/,
+                                                 void* /*buffer*/) {
+  return run<SparseEntries>(handle, true,
+                            [&](const Handle&, SparseEntries& made) { return spread(a, b, made); });
 }

@@ -1,248 +1,295 @@
-// Descriptors of sparse matrices. No message.
+// Descriptors of sparse matrices: made, asked, changed.
+#include <cstdint>
 #include <cstring>
+#include <memory>
 
-#include "libraries/cusparse/objects.h"
-#include "libraries/operations/sparse.h"
+#include "libraries/cusparse/descriptors.h"
 
 using namespace gpupool::cusparse;
-using gpupool::operations::IndexType;
-using gpupool::operations::SparseFormat;
+
+/// The form of a function for matrices that are not written: the same function.
+#define GPUPOOL_SPARSE_CONST(name, same) \
+  extern "C" decltype(same) name __attribute__((visibility("default"), alias(#same)))
 
 namespace {
 
-bool is_index(int type) {
-  return type == static_cast<int>(IndexType::i32) || type == static_cast<int>(IndexType::i64);
-}
-
-struct Shape {
+/// Of CSR: of CSC rows and columns are exchanged by the caller.
+struct Description {
+  int format;
   std::int64_t rows, columns, entries;
-};
-/// The arrays: offsets, or rows; indices; values.
-struct Arrays {
   const void *offsets, *indices, *values;
-};
-struct Kinds {
-  int offsets, indices, base, type;
+  int offset_type, index_type, base, type;
+  std::int64_t block_rows = 1, block_columns = 1;
 };
 
-int create(void** made, SparseFormat format, const Shape& shape, const Arrays& arrays, const Kinds& kinds) {
-  return guarded([&] {
-    if (made == nullptr || shape.rows < 0 || shape.columns < 0 || shape.entries < 0 || !is_base(kinds.base))
-      return invalid_value;
-    // A matrix without entries needs no arrays yet: a product of sparse ones is made before they are.
-    if (shape.entries > 0 && !all_there(arrays.offsets, arrays.indices, arrays.values)) return invalid_value;
-    if (!is_index(kinds.offsets) || !is_index(kinds.indices) || !is_carried(kinds.type)) return not_supported;
-    auto* const found = new Sparse;
-    auto& matrix = found->matrix;
-    matrix.format = format;
-    matrix.rows = shape.rows;
-    matrix.columns = shape.columns;
-    matrix.entries = shape.entries;
-    matrix.offsets = address(arrays.offsets);
-    matrix.indices = address(arrays.indices);
-    matrix.values = address(arrays.values);
-    matrix.offset_type = static_cast<IndexType>(kinds.offsets);
-    matrix.index_type = static_cast<IndexType>(kinds.indices);
-    matrix.base = static_cast<std::uint8_t>(kinds.base);
-    matrix.type = static_cast<Element>(kinds.type);
-    *made = found;
+int create(void** into, const Description& from, std::int64_t padded_columns = 0, int order = by_row) {
+  return guarded([&]() -> int {
+    const bool fits = into != nullptr &&
+                      gpupool::operations::are_sizes({from.rows, from.columns, from.entries}) &&
+                      is_base(from.base) && is_index(from.offset_type) && is_index(from.index_type) &&
+                      is_type(from.type) && from.block_rows > 0 && from.block_columns > 0 &&
+                      from.block_rows <= 1 << 20 && from.block_columns <= 1 << 20;
+    if (!fits) return invalid_value;
+    auto made = std::make_unique<SpMat>();
+    made->format = from.format;
+    made->padded_columns = padded_columns;
+    Sparse& stored = made->stored;
+    stored.offsets = address(from.offsets);
+    stored.indices = address(from.indices);
+    stored.values = address(from.values);
+    stored.rows = from.rows;
+    stored.columns = from.columns;
+    stored.entries = from.entries;
+    stored.offset_type = static_cast<Index>(from.offset_type);
+    stored.index_type = static_cast<Index>(from.index_type);
+    stored.base = static_cast<std::uint8_t>(from.base);
+    stored.type = static_cast<Element>(from.type);
+    stored.block_rows = from.block_rows;
+    stored.block_columns = from.block_columns;
+    stored.blocks_by_column = order == by_column;
+    stored.turned = from.format == csc;
+    stored.storage = from.format == coo           ? Storage::coordinates
+                     : from.format == blocked_ell ? Storage::padded
+                                                  : Storage::compressed;
+    *into = made.release();
     return success;
   });
 }
 
-template <class F>
-int with_format(const void* descriptor, SparseFormat format, F f) {
-  return with<Sparse>(descriptor, [&](Sparse& found) {
-    if (found.matrix.format != format) return invalid_value;
-    return f(found);
-  });
+/// The matrix, if it has one of these forms.
+SpMat* of_form(const void* descriptor, int format) {
+  SpMat* const found = known<SpMat>(descriptor);
+  return found != nullptr && found->format == format ? found : nullptr;
 }
 
 void* pointer(std::uint64_t address) {
   return reinterpret_cast<void*>(address);
 }
 
-/// All that a matrix by rows or columns was made with; `offsets_type` is null for coordinates.
-int get(const void* descriptor, SparseFormat format, std::int64_t* rows, std::int64_t* columns,
-        std::int64_t* entries, void** offsets, void** indices, void** values, int* offsets_type,
-        int* indices_type, int* base, int* type) {
-  return with_format(descriptor, format, [&](const Sparse& found) {
-    if (!all_there(rows, columns, entries, offsets, indices, values, indices_type, base, type) ||
-        (format != SparseFormat::coordinates && offsets_type == nullptr))
-      return invalid_value;
-    const auto& matrix = found.matrix;
-    *rows = matrix.rows;
-    *columns = matrix.columns;
-    *entries = matrix.entries;
-    *offsets = pointer(matrix.offsets);
-    *indices = pointer(matrix.indices);
-    *values = pointer(matrix.values);
-    if (offsets_type != nullptr) *offsets_type = static_cast<int>(matrix.offset_type);
-    *indices_type = static_cast<int>(matrix.index_type);
-    *base = matrix.base;
-    *type = static_cast<int>(matrix.type);
-    return success;
-  });
+template <class... T>
+bool are_there(T*... places) {
+  return ((places != nullptr) && ...);
 }
 
-int set_pointers(void* descriptor, SparseFormat format, const Arrays& arrays) {
-  return with_format(descriptor, format, [&](Sparse& found) {
-    if (!all_there(arrays.offsets, arrays.indices, arrays.values)) return invalid_value;
-    found.matrix.offsets = address(arrays.offsets);
-    found.matrix.indices = address(arrays.indices);
-    found.matrix.values = address(arrays.values);
-    return success;
-  });
+int set_pointers(void* descriptor, int format, void* offsets, void* indices, void* values) {
+  SpMat* const found = of_form(descriptor, format);
+  if (found == nullptr) return invalid_value;
+  found->stored.offsets = address(offsets);
+  found->stored.indices = address(indices);
+  found->stored.values = address(values);
+  return success;
 }
 
-int set_batch(void* descriptor, SparseFormat format, int count, std::int64_t offsets_stride,
-              std::int64_t stride) {
-  return with_format(descriptor, format, [&](Sparse& found) {
-    if (count <= 0 || offsets_stride < 0 || stride < 0) return invalid_value;
-    found.batch = count;
-    found.matrix.offsets_stride = offsets_stride;
-    found.matrix.stride = stride;
-    return success;
-  });
+int set_batch(void* descriptor, int format, int batch, std::int64_t offsets, std::int64_t indices,
+              std::int64_t values) {
+  SpMat* const found = of_form(descriptor, format);
+  if (found == nullptr || batch <= 0 || offsets < 0 || indices < 0 || values < 0) return invalid_value;
+  found->batch = batch;
+  found->stored.offsets_stride = offsets;
+  found->stored.indices_stride = indices;
+  found->stored.values_stride = values;
+  return success;
 }
 
-/// The field of an attribute (cusparseSpMatAttribute_t), or null.
-int* attribute_of(Sparse& matrix, int attribute, const void* data, std::size_t bytes) {
-  if (data == nullptr || bytes != sizeof(int)) return nullptr;
-  return attribute == 0 ? &matrix.upper : attribute == 1 ? &matrix.unit : nullptr;
+int read_compressed(const void* descriptor, int format, std::int64_t* rows, std::int64_t* columns,
+                    std::int64_t* entries, void** offsets, void** indices, void** values, int* offset_type,
+                    int* index_type, int* base, int* type) {
+  const SpMat* const found = of_form(descriptor, format);
+  if (found == nullptr ||
+      !are_there(rows, columns, entries, offsets, indices, values, offset_type, index_type, base, type))
+    return invalid_value;
+  *rows = found->rows();
+  *columns = found->columns();
+  *entries = found->stored.entries;
+  *offsets = pointer(found->stored.offsets);
+  *indices = pointer(found->stored.indices);
+  *values = pointer(found->stored.values);
+  *offset_type = static_cast<int>(found->stored.offset_type);
+  *index_type = static_cast<int>(found->stored.index_type);
+  *base = found->stored.base;
+  *type = static_cast<int>(found->stored.type);
+  return success;
 }
 
-/// One thing that a matrix says.
-template <class T, class F>
-int read(const void* descriptor, T* into, F f) {
-  return with<Sparse>(descriptor, [&](const Sparse& found) {
-    if (into == nullptr) return invalid_value;
-    *into = f(found);
-    return success;
-  });
+/// Reads or writes one field.
+template <class F>
+int with_matrix(const void* descriptor, const void* place, F f) {
+  SpMat* const found = known<SpMat>(descriptor);
+  if (found == nullptr || place == nullptr) return invalid_value;
+  f(*found);
+  return success;
+}
+
+int* attribute_of(SpMat& matrix, int attribute) {
+  return attribute == 0 ? &matrix.fill : attribute == 1 ? &matrix.diagonal : nullptr;
 }
 
 }  // namespace
 
-GPUPOOL_LIBRARY_EXPORT int cusparseCreateCsr(void** made, std::int64_t rows, std::int64_t columns,
-                                             std::int64_t entries, const void* offsets, const void* indices,
-                                             const void* values, int offsets_type, int indices_type, int base,
-                                             int type) {
-  return create(made, SparseFormat::by_rows, {rows, columns, entries}, {offsets, indices, values},
-                {offsets_type, indices_type, base, type});
+GPUPOOL_LIBRARY_EXPORT int cusparseCreateCsr(void** matrix, std::int64_t rows, std::int64_t columns,
+                                             std::int64_t entries, void* offsets, void* indices, void* values,
+                                             int offset_type, int index_type, int base, int type) {
+  return create(matrix,
+                {csr, rows, columns, entries, offsets, indices, values, offset_type, index_type, base, type});
 }
-GPUPOOL_CUSPARSE_ALSO(cusparseCreateConstCsr, cusparseCreateCsr);
-GPUPOOL_LIBRARY_EXPORT int cusparseCreateCsc(void** made, std::int64_t rows, std::int64_t columns,
-                                             std::int64_t entries, const void* offsets, const void* indices,
-                                             const void* values, int offsets_type, int indices_type, int base,
-                                             int type) {
-  return create(made, SparseFormat::by_columns, {rows, columns, entries}, {offsets, indices, values},
-                {offsets_type, indices_type, base, type});
+GPUPOOL_SPARSE_CONST(cusparseCreateConstCsr, cusparseCreateCsr);
+
+GPUPOOL_LIBRARY_EXPORT int cusparseCreateCsc(void** matrix, std::int64_t rows, std::int64_t columns,
+                                             std::int64_t entries, void* offsets, void* indices, void* values,
+                                             int offset_type, int index_type, int base, int type) {
+  return create(matrix,
+                {csc, columns, rows, entries, offsets, indices, values, offset_type, index_type, base, type});
 }
-GPUPOOL_CUSPARSE_ALSO(cusparseCreateConstCsc, cusparseCreateCsc);
-GPUPOOL_LIBRARY_EXPORT int cusparseCreateCoo(void** made, std::int64_t rows, std::int64_t columns,
-                                             std::int64_t entries, const void* row_indices,
-                                             const void* column_indices, const void* values, int indices_type,
-                                             int base, int type) {
-  return create(made, SparseFormat::coordinates, {rows, columns, entries},
-                {row_indices, column_indices, values}, {indices_type, indices_type, base, type});
+GPUPOOL_SPARSE_CONST(cusparseCreateConstCsc, cusparseCreateCsc);
+
+GPUPOOL_LIBRARY_EXPORT int cusparseCreateCoo(void** matrix, std::int64_t rows, std::int64_t columns,
+                                             std::int64_t entries, void* row_indices, void* indices,
+                                             void* values, int index_type, int base, int type) {
+  return create(matrix, {coo, rows, columns, entries, row_indices, indices, values, index_type, index_type,
+                         base, type});
 }
-GPUPOOL_CUSPARSE_ALSO(cusparseCreateConstCoo, cusparseCreateCoo);
-GPUPOOL_LIBRARY_EXPORT int cusparseDestroySpMat(const void* descriptor) {
-  return destroy<Sparse>(descriptor);
+GPUPOOL_SPARSE_CONST(cusparseCreateConstCoo, cusparseCreateCoo);
+
+GPUPOOL_LIBRARY_EXPORT int cusparseCreateBsr(void** matrix, std::int64_t rows, std::int64_t columns,
+                                             std::int64_t entries, std::int64_t block_rows,
+                                             std::int64_t block_columns, void* offsets, void* indices,
+                                             void* values, int offset_type, int index_type, int base,
+                                             int type, int order) {
+  const bool fits = gpupool::operations::are_sizes({rows, columns, block_rows, block_columns}) &&
+                    block_rows <= 1 << 20 && block_columns <= 1 << 20 &&
+                    (order == by_row || order == by_column);
+  if (!fits) return invalid_value;
+  return create(matrix,
+                {bsr, rows * block_rows, columns * block_columns, entries, offsets, indices, values,
+                 offset_type, index_type, base, type, block_rows, block_columns},
+                0, order);
+}
+GPUPOOL_SPARSE_CONST(cusparseCreateConstBsr, cusparseCreateBsr);
+
+GPUPOOL_LIBRARY_EXPORT int cusparseCreateBlockedEll(void** matrix, std::int64_t rows, std::int64_t columns,
+                                                    std::int64_t block, std::int64_t padded_columns,
+                                                    void* indices, void* values, int index_type, int base,
+                                                    int type) {
+  const bool fits = gpupool::operations::are_sizes({rows, columns, padded_columns}) && block > 0 &&
+                    block <= 1 << 20 && rows % block == 0 && columns % block == 0 &&
+                    padded_columns % block == 0;
+  if (!fits || rows / block > (std::int64_t{1} << 31) || padded_columns / block > 1 << 20)
+    return invalid_value;
+  return create(matrix,
+                {blocked_ell, rows, columns, rows / block * (padded_columns / block), nullptr, indices,
+                 values, index_type, index_type, base, type, block, block},
+                padded_columns);
+}
+GPUPOOL_SPARSE_CONST(cusparseCreateConstBlockedEll, cusparseCreateBlockedEll);
+
+GPUPOOL_LIBRARY_EXPORT int cusparseDestroySpMat(const void* matrix) {
+  return destroy<SpMat>(matrix);
 }
 
-GPUPOOL_LIBRARY_EXPORT int cusparseCsrGet(const void* descriptor, std::int64_t* rows, std::int64_t* columns,
+GPUPOOL_LIBRARY_EXPORT int cusparseCsrGet(const void* matrix, std::int64_t* rows, std::int64_t* columns,
                                           std::int64_t* entries, void** offsets, void** indices,
-                                          void** values, int* offsets_type, int* indices_type, int* base,
+                                          void** values, int* offset_type, int* index_type, int* base,
                                           int* type) {
-  return get(descriptor, SparseFormat::by_rows, rows, columns, entries, offsets, indices, values,
-             offsets_type, indices_type, base, type);
+  return read_compressed(matrix, csr, rows, columns, entries, offsets, indices, values, offset_type,
+                         index_type, base, type);
 }
-GPUPOOL_CUSPARSE_ALSO(cusparseConstCsrGet, cusparseCsrGet);
-GPUPOOL_LIBRARY_EXPORT int cusparseCscGet(const void* descriptor, std::int64_t* rows, std::int64_t* columns,
+GPUPOOL_SPARSE_CONST(cusparseConstCsrGet, cusparseCsrGet);
+
+GPUPOOL_LIBRARY_EXPORT int cusparseCscGet(const void* matrix, std::int64_t* rows, std::int64_t* columns,
                                           std::int64_t* entries, void** offsets, void** indices,
-                                          void** values, int* offsets_type, int* indices_type, int* base,
+                                          void** values, int* offset_type, int* index_type, int* base,
                                           int* type) {
-  return get(descriptor, SparseFormat::by_columns, rows, columns, entries, offsets, indices, values,
-             offsets_type, indices_type, base, type);
+  return read_compressed(matrix, csc, rows, columns, entries, offsets, indices, values, offset_type,
+                         index_type, base, type);
 }
-GPUPOOL_CUSPARSE_ALSO(cusparseConstCscGet, cusparseCscGet);
-GPUPOOL_LIBRARY_EXPORT int cusparseCooGet(const void* descriptor, std::int64_t* rows, std::int64_t* columns,
-                                          std::int64_t* entries, void** row_indices, void** column_indices,
-                                          void** values, int* indices_type, int* base, int* type) {
-  return get(descriptor, SparseFormat::coordinates, rows, columns, entries, row_indices, column_indices,
-             values, nullptr, indices_type, base, type);
-}
-GPUPOOL_CUSPARSE_ALSO(cusparseConstCooGet, cusparseCooGet);
+GPUPOOL_SPARSE_CONST(cusparseConstCscGet, cusparseCscGet);
 
-GPUPOOL_LIBRARY_EXPORT int cusparseCsrSetPointers(void* descriptor, void* offsets, void* indices,
-                                                  void* values) {
-  return set_pointers(descriptor, SparseFormat::by_rows, {offsets, indices, values});
+GPUPOOL_LIBRARY_EXPORT int cusparseCooGet(const void* matrix, std::int64_t* rows, std::int64_t* columns,
+                                          std::int64_t* entries, void** row_indices, void** indices,
+                                          void** values, int* index_type, int* base, int* type) {
+  return read_compressed(matrix, coo, rows, columns, entries, row_indices, indices, values, index_type,
+                         index_type, base, type);
 }
-GPUPOOL_LIBRARY_EXPORT int cusparseCscSetPointers(void* descriptor, void* offsets, void* indices,
-                                                  void* values) {
-  return set_pointers(descriptor, SparseFormat::by_columns, {offsets, indices, values});
+GPUPOOL_SPARSE_CONST(cusparseConstCooGet, cusparseCooGet);
+
+GPUPOOL_LIBRARY_EXPORT int cusparseBlockedEllGet(const void* matrix, std::int64_t* rows,
+                                                 std::int64_t* columns, std::int64_t* block,
+                                                 std::int64_t* padded_columns, void** indices, void** values,
+                                                 int* index_type, int* base, int* type) {
+  const SpMat* const found = of_form(matrix, blocked_ell);
+  if (found == nullptr || !are_there(block, padded_columns)) return invalid_value;
+  std::int64_t entries = 0;
+  void* offsets = nullptr;
+  *block = found->stored.block_rows;
+  *padded_columns = found->padded_columns;
+  return read_compressed(matrix, blocked_ell, rows, columns, &entries, &offsets, indices, values, index_type,
+                         index_type, base, type);
 }
-GPUPOOL_LIBRARY_EXPORT int cusparseCooSetPointers(void* descriptor, void* rows, void* columns, void* values) {
-  return set_pointers(descriptor, SparseFormat::coordinates, {rows, columns, values});
+GPUPOOL_SPARSE_CONST(cusparseConstBlockedEllGet, cusparseBlockedEllGet);
+
+GPUPOOL_LIBRARY_EXPORT int cusparseCsrSetPointers(void* matrix, void* offsets, void* indices, void* values) {
+  return set_pointers(matrix, csr, offsets, indices, values);
 }
-GPUPOOL_LIBRARY_EXPORT int cusparseCsrSetStridedBatch(void* descriptor, int count, std::int64_t offsets,
-                                                      std::int64_t entries) {
-  return set_batch(descriptor, SparseFormat::by_rows, count, offsets, entries);
+GPUPOOL_LIBRARY_EXPORT int cusparseCscSetPointers(void* matrix, void* offsets, void* indices, void* values) {
+  return set_pointers(matrix, csc, offsets, indices, values);
 }
-GPUPOOL_LIBRARY_EXPORT int cusparseCooSetStridedBatch(void* descriptor, int count, std::int64_t entries) {
-  return set_batch(descriptor, SparseFormat::coordinates, count, 0, entries);
+GPUPOOL_LIBRARY_EXPORT int cusparseCooSetPointers(void* matrix, void* rows, void* indices, void* values) {
+  return set_pointers(matrix, coo, rows, indices, values);
+}
+GPUPOOL_LIBRARY_EXPORT int cusparseCsrSetStridedBatch(void* matrix, int batch, std::int64_t offsets,
+                                                      std::int64_t others) {
+  return set_batch(matrix, csr, batch, offsets, others, others);
+}
+GPUPOOL_LIBRARY_EXPORT int cusparseCooSetStridedBatch(void* matrix, int batch, std::int64_t stride) {
+  return set_batch(matrix, coo, batch, stride, stride, stride);
+}
+GPUPOOL_LIBRARY_EXPORT int cusparseBsrSetStridedBatch(void* matrix, int batch, std::int64_t offsets,
+                                                      std::int64_t indices, std::int64_t values) {
+  return set_batch(matrix, bsr, batch, offsets, indices, values);
 }
 
-GPUPOOL_LIBRARY_EXPORT int cusparseSpMatGetStridedBatch(const void* descriptor, int* count) {
-  return read(descriptor, count, [](const Sparse& found) { return found.batch; });
+GPUPOOL_LIBRARY_EXPORT int cusparseSpMatGetSize(const void* matrix, std::int64_t* rows, std::int64_t* columns,
+                                                std::int64_t* entries) {
+  const SpMat* const found = known<SpMat>(matrix);
+  if (found == nullptr || !are_there(rows, columns, entries)) return invalid_value;
+  *rows = found->rows();
+  *columns = found->columns();
+  *entries = found->stored.entries * found->stored.block_rows * found->stored.block_columns;
+  return success;
 }
-GPUPOOL_LIBRARY_EXPORT int cusparseSpMatGetFormat(const void* descriptor, int* format) {
-  return read(descriptor, format, [](const Sparse& found) { return static_cast<int>(found.matrix.format); });
+GPUPOOL_LIBRARY_EXPORT int cusparseSpMatGetFormat(const void* matrix, int* format) {
+  return with_matrix(matrix, format, [&](const SpMat& found) { *format = found.format; });
 }
-GPUPOOL_LIBRARY_EXPORT int cusparseSpMatGetIndexBase(const void* descriptor, int* base) {
-  return read(descriptor, base, [](const Sparse& found) { return int{found.matrix.base}; });
+GPUPOOL_LIBRARY_EXPORT int cusparseSpMatGetIndexBase(const void* matrix, int* base) {
+  return with_matrix(matrix, base, [&](const SpMat& found) { *base = found.stored.base; });
 }
-GPUPOOL_LIBRARY_EXPORT int cusparseSpMatGetValues(const void* descriptor, void** values) {
-  return read(descriptor, values, [](const Sparse& found) { return pointer(found.matrix.values); });
+GPUPOOL_LIBRARY_EXPORT int cusparseSpMatGetValues(const void* matrix, void** values) {
+  return with_matrix(matrix, values, [&](const SpMat& found) { *values = pointer(found.stored.values); });
 }
-GPUPOOL_CUSPARSE_ALSO(cusparseConstSpMatGetValues, cusparseSpMatGetValues);
-GPUPOOL_LIBRARY_EXPORT int cusparseSpMatSetValues(void* descriptor, void* values) {
-  return with<Sparse>(descriptor, [&](Sparse& found) {
-    if (values == nullptr) return invalid_value;
-    found.matrix.values = address(values);
-    return success;
-  });
+GPUPOOL_SPARSE_CONST(cusparseConstSpMatGetValues, cusparseSpMatGetValues);
+GPUPOOL_LIBRARY_EXPORT int cusparseSpMatSetValues(void* matrix, void* values) {
+  return with_matrix(matrix, matrix, [&](SpMat& found) { found.stored.values = address(values); });
 }
-GPUPOOL_LIBRARY_EXPORT int cusparseSpMatGetSize(const void* descriptor, std::int64_t* rows,
-                                                std::int64_t* columns, std::int64_t* entries) {
-  return with<Sparse>(descriptor, [&](const Sparse& found) {
-    if (!all_there(rows, columns, entries)) return invalid_value;
-    *rows = found.matrix.rows;
-    *columns = found.matrix.columns;
-    *entries = found.matrix.entries;
-    return success;
-  });
+GPUPOOL_LIBRARY_EXPORT int cusparseSpMatGetStridedBatch(const void* matrix, int* batch) {
+  return with_matrix(matrix, batch, [&](const SpMat& found) { *batch = found.batch; });
 }
-GPUPOOL_LIBRARY_EXPORT int cusparseSpMatSetAttribute(void* descriptor, int attribute, const void* data,
+GPUPOOL_LIBRARY_EXPORT int cusparseSpMatGetAttribute(const void* matrix, int attribute, void* data,
                                                      std::size_t bytes) {
-  return with<Sparse>(descriptor, [&](Sparse& found) {
-    int* const field = attribute_of(found, attribute, data, bytes);
-    if (field == nullptr) return invalid_value;
-    int value = 0;
-    std::memcpy(&value, data, sizeof value);
-    if (value != 0 && value != 1) return invalid_value;
-    *field = value;
-    return success;
-  });
+  SpMat* const found = known<SpMat>(matrix);
+  if (found == nullptr || data == nullptr || bytes != sizeof(int)) return invalid_value;
+  const int* const field = attribute_of(*found, attribute);
+  if (field == nullptr) return invalid_value;
+  std::memcpy(data, field, sizeof *field);
+  return success;
 }
-GPUPOOL_LIBRARY_EXPORT int cusparseSpMatGetAttribute(const void* descriptor, int attribute, void* data,
+GPUPOOL_LIBRARY_EXPORT int cusparseSpMatSetAttribute(void* matrix, int attribute, const void* data,
                                                      std::size_t bytes) {
-  return with<Sparse>(descriptor, [&](Sparse& found) {
-    const int* const field = attribute_of(found, attribute, data, bytes);
-    if (field == nullptr) return invalid_value;
-    std::memcpy(data, field, sizeof *field);
-    return success;
-  });
+  SpMat* const found = known<SpMat>(matrix);
+  if (found == nullptr || data == nullptr || bytes != sizeof(int)) return invalid_value;
+  int* const field = attribute_of(*found, attribute);
+  int value = 0;
+  std::memcpy(&value, data, sizeof value);
+  if (field == nullptr || value < 0 || value > 1) return invalid_value;
+  *field = value;
+  return success;
 }

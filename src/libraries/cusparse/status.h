@@ -1,8 +1,5 @@
-// cusparseStatus_t (cusparse.h), which cuSPARSELt has too, and what the driver's results are in it.
+// cusparseStatus_t (cusparse.h), which cuSPARSELt has too.
 #pragma once
-
-#include "libraries/shared/export.h"
-#include "libraries/shared/status.h"
 
 namespace gpupool::cusparse {
 
@@ -16,20 +13,10 @@ enum Status : int {
   execution_failed = 6,
   internal_error = 7,
   matrix_type_not_supported = 8,
-  zero_pivot = 9,
+  zero_pivot_found = 9,
   not_supported = 10,
   insufficient_resources = 11,
 };
-
-inline Status status_of(CUresult result) {
-  return libraries::status_of(result, libraries::Outcomes<Status>{success, alloc_failed, not_supported,
-                                                                  not_initialized, execution_failed});
-}
-
-template <class Body>
-int guarded(Body&& body) noexcept {
-  return libraries::guarded<int>(alloc_failed, internal_error, [&]() -> int { return body(); });
-}
 
 inline const char* name_of(int status) {
   static constexpr const char* names[] = {

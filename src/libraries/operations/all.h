@@ -40,11 +40,12 @@ inline constexpr All<BatchNormalization,  //
                      Rnn,                 //
                      Softmax,             //
                      Solve,               //
-                     SparseIndices,       //
+                     SparseArrange,       //
+                     SparseEntries,       //
+                     SparseMaking,        //
                      SparseProduct,       //
-                     SparseSample,        //
                      SparseSolve,         //
-                     SparseToDense,       //
+                     SparseVector,        //
                      Vectors>
     all_operations{};
 

@@ -1,166 +1,194 @@
-// Sparse matrices, and what is computed with them: cuSPARSE's generic functions.
+// What is done with sparse matrices: most of cuSPARSE's functions are one of these.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
 #include "libraries/operations/dense.h"
-#include "libraries/operations/element.h"
 #include "libraries/operations/operation.h"
 #include "libraries/operations/scalar.h"
+#include "libraries/operations/sparse_matrix.h"
 #include "libraries/operations/view.h"
 
 namespace gpupool::operations {
 
-/// The numbers of cusparseFormat_t.
-enum class SparseFormat : std::uint8_t { by_rows = 1, by_columns = 2, coordinates = 3 };
+/// Whether the sizes of a sparse matrix can be computed with.
+constexpr bool sound(const Sparse& matrix) {
+  return are_sizes({matrix.rows, matrix.columns, matrix.entries, matrix.block_rows, matrix.block_columns}) &&
+         matrix.block_rows > 0 && matrix.block_columns > 0 && matrix.block_rows <= 1 << 20 &&
+         matrix.block_columns <= 1 << 20 && matrix.rows % matrix.block_rows == 0 &&
+         matrix.columns % matrix.block_columns == 0;
+}
 
-/// The numbers of cusparseIndexType_t.
-enum class IndexType : std::uint8_t { i32 = 2, i64 = 3 };
+/// How many rows of `matrix` (of blocks, where it is one of blocks) one part takes, when each entry costs
+/// `cost`: by the shape alone.
+constexpr std::int64_t rows_of_part(const Sparse& matrix, std::int64_t cost) {
+  const auto rows = static_cast<double>(std::max<std::int64_t>(1, matrix.rows / matrix.block_rows));
+  const double block = static_cast<double>(matrix.block_rows) * static_cast<double>(matrix.block_columns);
+  const double row = static_cast<double>(matrix.entries) / rows * block * static_cast<double>(cost);
+  return static_cast<std::int64_t>(std::clamp(4e6 / (row + 8), 1.0, 65536.0));
+}
 
-/// One whose entries lie by rows, by columns, or each with its place. What is counted counts from `base` on.
-struct SparseMatrix {
-  /// Where the entries of each row (column) begin, and the end of the last; of coordinates: each entry's row.
-  std::uint64_t offsets = 0;
-  std::uint64_t indices = 0;  // each entry's column (row)
-  std::uint64_t values = 0;
-  std::int64_t rows = 0, columns = 0, entries = 0;
-  /// How many elements the batches' offsets, and their indices and values, are apart.
-  std::int64_t offsets_stride = 0, stride = 0;
-  Element type = Element::f32;
-  SparseFormat format = SparseFormat::by_rows;
-  IndexType offset_type = IndexType::i32, index_type = IndexType::i32;
-  std::uint8_t base = 0;
-  std::uint8_t reserved[3] = {};
-
-  [[nodiscard]] std::int64_t majors() const { return format == SparseFormat::by_columns ? columns : rows; }
-  [[nodiscard]] std::int64_t minors() const { return format == SparseFormat::by_columns ? rows : columns; }
-  [[nodiscard]] bool has_sizes() const { return are_sizes({rows, columns, entries}); }
-  /// How many rows (columns) together have about `work` entries.
-  [[nodiscard]] std::int64_t majors_of(std::int64_t work) const {
-    return std::max<std::int64_t>(1, work / (entries / std::max<std::int64_t>(majors(), 1) + 1));
-  }
-};
-
-/// C = alpha · op(A) · B + beta · C for a sparse A; C has n columns.
+/// C = alpha · A · B + beta · C for a sparse A: m × n, with k terms.
 struct SparseProduct {
   static constexpr const char* name = "cusparse_product";
-  SparseMatrix a;
+  static constexpr std::int64_t columns = 64;  // of C that one part takes
+  Sparse a;
   View b, c;
   std::int64_t n = 0, batch = 1;
-  Factor alpha, beta;
-  Element sum = Element::f32;  // what products are added up in
-  Transpose transpose = Transpose::none;
-  std::uint8_t reserved[6] = {};
-
-  [[nodiscard]] std::int64_t m() const { return transpose == Transpose::none ? a.rows : a.columns; }
-  [[nodiscard]] std::int64_t k() const { return transpose == Transpose::none ? a.columns : a.rows; }
-  /// Whether what a row of C is made of lies together. Then parts have rows of C; otherwise a part walks all
-  /// of A for some columns of C, so that no two parts write one element and sums have one order.
-  [[nodiscard]] bool gathers() const {
-    return a.format == (transpose == Transpose::none ? SparseFormat::by_rows : SparseFormat::by_columns);
-  }
-  [[nodiscard]] std::int64_t width() const {
-    constexpr std::int64_t most = 64, work = 1 << 22;
-    return gathers() ? most : std::clamp<std::int64_t>(work / (a.entries + m() + 1), 1, most);
-  }
-  [[nodiscard]] std::int64_t height() const {
-    constexpr std::int64_t work = 1 << 19;
-    return gathers() ? a.majors_of(work / std::clamp<std::int64_t>(n, 1, width())) : m();
-  }
-  [[nodiscard]] bool sound() const { return a.has_sizes() && are_sizes({n, batch}); }
-  [[nodiscard]] std::uint64_t parts() const {
-    return parts_of({pieces(m(), height()), pieces(n, width()), batch});
-  }
-};
-
-/// C = alpha · (A · B where C has entries) + beta · C for a sparse C by rows or columns, with k terms.
-struct SparseSample {
-  static constexpr const char* name = "cusparse_sample";
-  SparseMatrix c;
-  View a, b;
-  std::int64_t k = 0, batch = 1;
   Factor alpha, beta;
   Element sum = Element::f32;
   std::uint8_t reserved[7] = {};
 
-  [[nodiscard]] std::int64_t height() const { return c.majors_of((1 << 20) / (k + 1)); }
-  [[nodiscard]] bool sound() const { return c.has_sizes() && are_sizes({k, batch}); }
-  [[nodiscard]] std::uint64_t parts() const { return parts_of({pieces(c.majors(), height()), batch}); }
+  /// Where rows of C are rows that A stores, parts are some of them. Elsewhere one part sees all of A.
+  [[nodiscard]] bool by_rows() const { return !a.turned && a.storage != Storage::coordinates; }
+  [[nodiscard]] std::int64_t rows_of_part() const {
+    return operations::rows_of_part(a, std::min(std::max<std::int64_t>(n, 1), columns));
+  }
+  [[nodiscard]] std::int64_t parts_m() const {
+    return by_rows() ? pieces(a.rows / a.block_rows, rows_of_part()) : 1;
+  }
+  [[nodiscard]] bool sound() const { return operations::sound(a) && are_sizes({n, batch}); }
+  [[nodiscard]] std::uint64_t parts() const { return parts_of({parts_m(), pieces(n, columns), batch}); }
 };
 
-/// C = alpha · op(A)⁻¹ · B for a triangle A of a sparse matrix of order m; its other entries are not looked
-/// at.
+/// B = alpha · A⁻¹ · C for one triangle of a sparse A, n columns; entries of the other are not looked at.
 struct SparseSolve {
   static constexpr const char* name = "cusparse_solve";
-  SparseMatrix a;
+  static constexpr std::int64_t columns = 16;  // that one part solves
+  Sparse a;
   View b, c;
-  std::int64_t n = 0;  // columns of B
+  std::int64_t n = 0, batch = 1;
   Factor alpha;
   Element sum = Element::f32;
-  Transpose transpose = Transpose::none;
-  Flag upper = false;
-  Flag unit = false;  // ones on the diagonal, which are not read
-  std::uint8_t reserved[4] = {};
+  Flag upper = false;  // of what is stored
+  Flag unit = false;   // ones on the diagonal, which are not read
+  std::uint8_t reserved[5] = {};
+  /// Where the number of the first row (of blocks, from `a.base`) that has no pivot is put, or -1; 0: it is
+  /// not wanted.
+  std::uint64_t zero_pivot = 0;
 
-  /// Columns that one part solves.
-  [[nodiscard]] std::int64_t width() const {
-    return std::clamp<std::int64_t>((1 << 22) / (a.entries + a.rows + 1), 1, 64);
-  }
-  [[nodiscard]] bool sound() const { return a.has_sizes() && are_sizes({n}); }
-  [[nodiscard]] std::uint64_t parts() const { return parts_of({pieces(n, width())}); }
+  [[nodiscard]] bool sound() const { return operations::sound(a) && are_sizes({n, batch}); }
+  [[nodiscard]] std::uint64_t parts() const { return parts_of({pieces(n, columns), batch}); }
 };
 
-/// The dense B = the sparse A.
-struct SparseToDense {
-  static constexpr const char* name = "cusparse_to_dense";
-  SparseMatrix a;
-  View b;
-
-  [[nodiscard]] bool sound() const { return a.has_sizes(); }
-  /// Rows or columns that a part has, as A lies; of coordinates one part has all.
-  [[nodiscard]] std::int64_t height() const {
-    return a.format == SparseFormat::coordinates ? std::max<std::int64_t>(a.rows, 1)
-                                                 : std::max<std::int64_t>(1, (1 << 20) / (a.minors() + 1));
-  }
-  [[nodiscard]] std::uint64_t parts() const { return parts_of({pieces(a.majors(), height())}); }
+enum class Entries : std::uint8_t {
+  sampled = 0,  // S = alpha · (A · B where S has entries) + beta · S
+  spread = 1,   // A = S, with zeros where it has none
 };
 
-/// What is done with 32-bit indices.
-enum class OnIndices : std::uint8_t {
-  compress = 0,  // offsets of m rows, of the entries' rows in order
-  expand = 1,    // the entries' rows, of offsets of m rows
-  count = 2,     // 0, 1, 2, ... in `permutation`
-  sort = 3,      // entries by `rows`, then `columns`
-  sort_in_rows = 4,
-};
-
-struct SparseIndices {
-  static constexpr const char* name = "cusparse_indices";
-  std::uint64_t offsets = 0, rows = 0, columns = 0;
-  std::uint64_t permutation = 0;  // is exchanged with what is sorted; 0: none
-  std::int64_t m = 0, entries = 0;
-  OnIndices what = OnIndices::compress;
-  std::uint8_t base = 0;
+/// Entries of a sparse matrix beside dense ones; k terms.
+struct SparseEntries {
+  static constexpr const char* name = "cusparse_entries";
+  Sparse s;
+  View a, b;
+  std::int64_t k = 0, batch = 1;
+  Factor alpha, beta;
+  Element sum = Element::f32;
+  Entries what = Entries::sampled;
   std::uint8_t reserved[6] = {};
 
-  static constexpr std::int64_t step = 1 << 16;  // that a part makes
-  [[nodiscard]] std::int64_t height() const {
-    return std::max<std::int64_t>(1, step / (entries / std::max<std::int64_t>(m, 1) + 1));
+  [[nodiscard]] bool by_rows() const { return s.storage != Storage::coordinates; }
+  [[nodiscard]] std::int64_t rows_of_part() const {
+    return operations::rows_of_part(s, std::max<std::int64_t>(k, 1));
   }
-  [[nodiscard]] bool sound() const { return are_sizes({m, entries}); }
+  [[nodiscard]] std::int64_t parts_m() const {
+    return by_rows() ? pieces(s.rows / s.block_rows, rows_of_part()) : 1;
+  }
+  [[nodiscard]] bool sound() const { return operations::sound(s) && are_sizes({k, batch}); }
   [[nodiscard]] std::uint64_t parts() const {
-    switch (what) {
-      case OnIndices::compress:
-        return parts_of({pieces(m + 1, step)});
-      case OnIndices::sort:
-        return 1;
-      case OnIndices::sort_in_rows:
-        return parts_of({pieces(m, height())});
-      default:
-        return parts_of({pieces(entries, step)});
-    }
+    return parts_of({std::max<std::int64_t>(1, parts_m()), batch});
   }
+};
+
+/// What a sparse matrix is made of.
+enum class Making : std::uint8_t {
+  product = 0,  // alpha · A · B
+  sum = 1,      // alpha · A + beta · B
+  dense = 2,    // what of a dense matrix is not zero
+};
+
+/// In steps, since nobody knows how large the result is: between them a program asks and makes room.
+enum class MakingStep : std::uint8_t {
+  count = 0,    // counts[i + 1] = how many entries row i has
+  offsets = 1,  // counts: where the entries of each row begin
+  fill = 2,     // the entries, and where C's rows begin
+};
+
+/// A sparse C: compressed, or by coordinates.
+struct SparseMaking {
+  static constexpr const char* name = "cusparse_making";
+  Sparse a, b, c;
+  View dense;
+  Factor alpha, beta;
+  std::uint64_t counts = 0;  // rows + 1 numbers of count_type, from `count_base`
+  std::uint64_t total = 0;   // where `offsets` puts the 32-bit number of all entries; 0: it is not wanted
+  Index count_type = Index::i64;
+  std::uint8_t count_base = 0;
+  Element sum = Element::f32;
+  Making what = Making::product;
+  MakingStep step = MakingStep::count;
+  std::uint8_t reserved[3] = {};
+
+  [[nodiscard]] std::int64_t rows_of_part() const {
+    const auto cost = what == Making::product ? std::int64_t{64} : std::int64_t{4};
+    return what == Making::dense ? std::clamp<std::int64_t>((1 << 20) / (c.columns + 1), 1, 65536)
+                                 : operations::rows_of_part(a, cost);
+  }
+  [[nodiscard]] bool sound() const {
+    return operations::sound(a) && operations::sound(b) && operations::sound(c);
+  }
+  [[nodiscard]] std::uint64_t parts() const {
+    return step == MakingStep::offsets ? 1 : parts_of({pieces(c.rows, rows_of_part())});
+  }
+};
+
+enum class Arrange : std::uint8_t {
+  compress = 0,   // `to` = where rows begin, of the sorted rows in `rows` (coo2csr)
+  expand = 1,     // `to` = the row of each entry, of where rows begin in `rows` (csr2coo)
+  sort = 2,       // entries by row, then by column; `to` is arranged with them (coosort)
+  sort_rows = 3,  // the columns of each row; `to` is arranged with them (csrsort)
+  identity = 4,   // `to` = 0, 1, 2, …
+  transpose = 5,  // CSR to CSC: `to`, `to_columns` and `to_values` of `rows`, `columns` and `values`
+};
+
+/// Work with 32-bit indices alone.
+struct SparseArrange {
+  static constexpr const char* name = "cusparse_arrange";
+  std::uint64_t rows = 0, columns = 0, values = 0;
+  std::uint64_t to = 0, to_columns = 0, to_values = 0;  // 0: not wanted
+  std::int64_t m = 0, n = 0, entries = 0;
+  Arrange what = Arrange::identity;
+  Element type = Element::f32;
+  std::uint8_t base = 0;
+  std::uint8_t reserved[5] = {};
+
+  [[nodiscard]] bool sound() const { return are_sizes({m, n, entries}); }
+  [[nodiscard]] std::uint64_t parts() const { return 1; }
+};
+
+enum class Indexed : std::uint8_t {
+  gather = 0,   // x = y where x has entries
+  scatter = 1,  // y = x where x has entries
+  axpby = 2,    // y = alpha · x + beta · y
+  rotate = 3,   // x, y = alpha · x + beta · y, alpha · y - beta · x where x has entries
+  dot = 4,      // result = the sum of x · y
+};
+
+/// A sparse vector x and a dense one y.
+struct SparseVector {
+  static constexpr const char* name = "cusparse_vector";
+  std::uint64_t indices = 0, x = 0, y = 0, result = 0;
+  std::int64_t size = 0, entries = 0;
+  Factor alpha, beta;
+  Element x_type = Element::f32, y_type = Element::f32, result_type = Element::f32, sum = Element::f32;
+  Index index_type = Index::i32;
+  std::uint8_t base = 0;
+  Indexed what = Indexed::gather;
+  Flag conjugated = false;  // x, of a dot
+
+  [[nodiscard]] bool sound() const { return are_sizes({size, entries}); }
+  [[nodiscard]] std::uint64_t parts() const { return 1; }
 };
 
 }  // namespace gpupool::operations

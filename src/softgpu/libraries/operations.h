@@ -36,10 +36,11 @@ void run(const gpupool::operations::Entrywise& operation, const Parts& parts, co
 void run(const gpupool::operations::Factors& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Decomposition& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::SparseProduct& operation, const Parts& parts, const Memory& memory);
-void run(const gpupool::operations::SparseIndices& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::SparseSolve& operation, const Parts& parts, const Memory& memory);
-void run(const gpupool::operations::SparseToDense& operation, const Parts& parts, const Memory& memory);
-void run(const gpupool::operations::SparseSample& operation, const Parts& parts, const Memory& memory);
+void run(const gpupool::operations::SparseEntries& operation, const Parts& parts, const Memory& memory);
+void run(const gpupool::operations::SparseMaking& operation, const Parts& parts, const Memory& memory);
+void run(const gpupool::operations::SparseArrange& operation, const Parts& parts, const Memory& memory);
+void run(const gpupool::operations::SparseVector& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Random& operation, const Parts& parts, const Memory& memory);
 
 }  // namespace softgpu::libraries

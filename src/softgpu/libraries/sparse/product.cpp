@@ -1,123 +1,155 @@
-// Products of sparse and dense matrices, and of dense ones where a sparse one has entries.
+// Products of a sparse matrix and a dense one, and solutions with a sparse triangle.
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "softgpu/libraries/operations.h"
-#include "softgpu/libraries/sparse/entries.h"
+#include "softgpu/libraries/sparse/matrix.h"
 
 namespace softgpu::libraries {
 namespace {
 
-using gpupool::operations::pieces;
 using gpupool::operations::SparseProduct;
-using gpupool::operations::SparseSample;
-using gpupool::operations::Transpose;
+using gpupool::operations::SparseSolve;
 
-template <class N, class T>
-void add_row_of(N* sums, N factor, const T* row, std::int64_t step, std::int64_t count, bool conjugated) {
-  if (step == 1 && !conjugated) {
-    for (std::int64_t j = 0; j < count; ++j) sums[j] += times(factor, to_number<N>(row[j]));
+/// Columns [j, j + count) of one batch.
+struct Columns {
+  std::int64_t j, count, batch;
+};
+
+Columns columns_of(std::int64_t n, std::int64_t width, std::int64_t number) {
+  const std::int64_t pieces = gpupool::operations::pieces(n, width);
+  const std::int64_t j = number % pieces * width;
+  return {j, std::min(width, n - j), number / pieces};
+}
+
+template <class N>
+void product(const SparseProduct& op, std::uint64_t part, const Memory& memory) {
+  const auto parts_m = static_cast<std::uint64_t>(op.parts_m());
+  const Columns at = columns_of(op.n, SparseProduct::columns, static_cast<std::int64_t>(part / parts_m));
+  const SparseMatrix<N> a(op.a, at.batch, memory, "A");
+  const std::int64_t m = op.a.turned ? op.a.columns : op.a.rows, k = op.a.turned ? op.a.rows : op.a.columns;
+  const Dense<N> b(op.b, k, op.n, at.batch, memory, "B"), c(op.c, m, op.n, at.batch, memory, "C");
+  const N alpha = number<N>(op.alpha, memory, "alpha"), beta = number<N>(op.beta, memory, "beta");
+  std::vector<N> sums(static_cast<std::size_t>(at.count));
+  const auto add = [&](N* to, std::int64_t term, N value) {
+    for (std::int64_t j = 0; j < at.count; ++j) to[j] += times(value, b(term, at.j + j));
+  };
+  const auto store = [&](std::int64_t i, const N* from) {
+    for (std::int64_t j = 0; j < at.count; ++j) {
+      N result = times(alpha, from[j]);
+      // What is not asked for may be no number.
+      if (beta != N(0)) result += times(beta, c(i, at.j + j));
+      c.put(i, at.j + j, result);
+    }
+  };
+  if (op.by_rows()) {
+    const std::int64_t step = op.rows_of_part() * op.a.block_rows;
+    const std::int64_t begin = static_cast<std::int64_t>(part % parts_m) * step;
+    for (std::int64_t i = begin; i < std::min(begin + step, m); ++i) {
+      std::fill(sums.begin(), sums.end(), N(0));
+      a.row(i, [&](std::int64_t j, std::int64_t value) { add(sums.data(), j, a.value(value)); });
+      store(i, sums.data());
+    }
     return;
   }
-  for (std::int64_t j = 0; j < count; ++j) {
-    const N value = to_number<N>(row[j * step]);
-    sums[j] += times(factor, conjugated ? conjugate(value) : value);
-  }
-}
-
-/// sums += factor · elements [j, j + count) of a row of B.
-template <class N>
-void add_row(N* sums, N factor, const View& b, std::int64_t row, std::int64_t j, std::int64_t count) {
-  const auto add = [&](auto type) {
-    const auto* const from = reinterpret_cast<const decltype(type)*>(b.address);
-    add_row_of(sums, factor, from + offset_of(b, row, j), b.column, count, b.conjugated != 0);
-  };
-  if (b.type == element_of<N>) return add(N{});
-  with_type(b.type, add);
-}
-
-template <class N>
-void multiply(const SparseProduct& op, std::int64_t part, const Memory& memory) {
-  const std::int64_t width = op.width(), height = op.height(), m = op.m();
-  const std::int64_t tall = pieces(m, height), wide = pieces(op.n, width);
-  const std::int64_t batch = part / tall / wide;
-  const std::int64_t i = part % tall * height, i_end = std::min(m, i + height);
-  const std::int64_t j = part / tall % wide * width, j_end = std::min(op.n, j + width);
-  const Entries a(op.a, batch, memory, "A");
-  const View b = plain(op.b, op.k(), op.n, batch, memory, "B");
-  const View c = plain(op.c, m, op.n, batch, memory, "C");
-  check_apart(c, m, op.n, "C");
-  const N alpha = number<N>(op.alpha, memory, "alpha"), beta = number<N>(op.beta, memory, "beta");
-  const std::int64_t count = j_end - j;
-  static thread_local std::vector<N> room;
-  room.assign(static_cast<std::size_t>((i_end - i) * count), N(0));
-  const bool turned = op.transpose != Transpose::none;
-  const auto add = [&](std::int64_t row, std::int64_t column, std::int64_t entry) {
-    if (turned) std::swap(row, column);
-    N value = a.template value<N>(entry);
-    if (op.transpose == Transpose::conjugate) value = conjugate(value);
-    add_row(room.data() + (row - i) * count, value, b, column, j, count);
-  };
-  if (op.gathers()) {
-    a.each(i, i_end, add);
-  } else {
-    a.each(add);
-  }
-  write_block<N>(c, {i, i_end, j, j_end}, beta != N(0), [&](std::int64_t row, std::int64_t column, N was) {
-    const N product = times(alpha, room[static_cast<std::size_t>((row - i) * count + column - j)]);
-    return beta == N(0) ? product : product + times(beta, was);
+  sums.assign(static_cast<std::size_t>(m * at.count), N(0));
+  a.all([&](std::int64_t i, std::int64_t j, std::int64_t value) {
+    if (op.a.turned) std::swap(i, j);
+    add(sums.data() + i * at.count, j, a.value(value));
   });
-  // What was large once is not kept.
-  if (room.capacity() > (std::size_t{1} << 20)) room = {};
+  for (std::int64_t i = 0; i < m; ++i) store(i, sums.data() + i * at.count);
 }
 
 template <class N>
-void sample(const SparseSample& op, std::int64_t part, const Memory& memory) {
-  const std::int64_t height = op.height(), tall = pieces(op.c.majors(), height);
-  const std::int64_t batch = part / tall;
-  const std::int64_t begin = part % tall * height, end = std::min(op.c.majors(), begin + height);
-  const Entries c(op.c, batch, memory, "C");
-  const View a = plain(op.a, op.c.rows, op.k, batch, memory, "A");
-  const View b = plain(op.b, op.k, op.c.columns, batch, memory, "B");
-  if (a.type != b.type) wrong("A and B are of different types");
-  // So there are no more terms than memory holds.
-  check_apart(a, op.c.rows, op.k, "A");
-  check_apart(b, op.k, op.c.columns, "B");
-  const N alpha = number<N>(op.alpha, memory, "alpha"), beta = number<N>(op.beta, memory, "beta");
-  with_type(a.type, [&](auto type) {
-    using T = decltype(type);
-    c.each(begin, end, [&](std::int64_t row, std::int64_t column, std::int64_t entry) {
-      const T* const left = reinterpret_cast<const T*>(a.address) + offset_of(a, row, 0);
-      const T* const right = reinterpret_cast<const T*>(b.address) + offset_of(b, 0, column);
-      N sum(0);
-      for (std::int64_t term = 0; term < op.k; ++term) {
-        const N one = to_number<N>(left[term * a.column]), other = to_number<N>(right[term * b.row]);
-        sum += times(a.conjugated ? conjugate(one) : one, b.conjugated ? conjugate(other) : other);
+class Solution {
+ public:
+  Solution(const SparseSolve& op, const Columns& at, const Memory& memory)
+      : op_(op),
+        at_(at),
+        a_(op.a, at.batch, memory, "A"),
+        b_(op.b, op.a.rows, op.n, at.batch, memory, "B"),
+        c_(op.c, op.a.rows, op.n, at.batch, memory, "C"),
+        alpha_(number<N>(op.alpha, memory, "alpha")) {
+    a_.find_rows();
+  }
+
+  /// The number of the first row without a pivot, or -1.
+  std::int64_t run() {
+    const std::int64_t m = op_.a.rows;
+    x_.resize(static_cast<std::size_t>(m * at_.count));
+    for (std::int64_t i = 0; i < m; ++i) {
+      for (std::int64_t j = 0; j < at_.count; ++j) line(i)[j] = times(alpha_, b_(i, at_.j + j));
+    }
+    std::int64_t zero = -1;
+    const bool ascending = (op_.upper != 0) == (op_.a.turned != 0);
+    for (std::int64_t step = 0; step < m; ++step) {
+      const std::int64_t i = ascending ? step : m - 1 - step;
+      if (!solve_row(i)) zero = zero < 0 ? i : std::min(zero, i);
+    }
+    for (std::int64_t i = 0; i < m; ++i) {
+      for (std::int64_t j = 0; j < at_.count; ++j) c_.put(i, at_.j + j, line(i)[j]);
+    }
+    return zero;
+  }
+
+ private:
+  N* line(std::int64_t i) { return x_.data() + i * at_.count; }
+  bool in_triangle(std::int64_t i, std::int64_t j) const { return op_.upper ? j > i : j < i; }
+  void subtract(std::int64_t from, std::int64_t of, N value) {
+    for (std::int64_t j = 0; j < at_.count; ++j) line(from)[j] -= times(value, line(of)[j]);
+  }
+
+  bool solve_row(std::int64_t i) {
+    N pivot(0);
+    a_.row(i, [&](std::int64_t j, std::int64_t value) {
+      if (j == i) {
+        pivot += a_.value(value);
+      } else if (!op_.a.turned && in_triangle(i, j)) {
+        subtract(i, j, a_.value(value));
       }
-      sum = times(alpha, sum);
-      if (beta != N(0)) sum += times(beta, c.template value<N>(entry));
-      c.set_value(entry, sum);
     });
-  });
-}
+    if (!op_.unit) {
+      for (std::int64_t j = 0; j < at_.count; ++j) line(i)[j] /= pivot;
+    }
+    if (op_.a.turned) {
+      a_.row(i, [&](std::int64_t j, std::int64_t value) {
+        if (in_triangle(i, j)) subtract(j, i, a_.value(value));
+      });
+    }
+    return op_.unit || pivot != N(0);
+  }
+
+  const SparseSolve& op_;
+  const Columns at_;
+  SparseMatrix<N> a_;
+  Dense<N> b_, c_;
+  N alpha_;
+  std::vector<N> x_;
+};
 
 }  // namespace
 
 void run(const SparseProduct& op, const Parts& parts, const Memory& memory) {
-  if (op.transpose > Transpose::conjugate) wrong("no such operation of a matrix");
   with_number(op.sum, [&](auto type) {
-    parts.each(op.parts(), [&](std::uint64_t part) {
-      multiply<decltype(type)>(op, static_cast<std::int64_t>(part), memory);
-    });
+    parts.each(op.parts(), [&](std::uint64_t part) { product<decltype(type)>(op, part, memory); });
   });
 }
 
-void run(const SparseSample& op, const Parts& parts, const Memory& memory) {
-  if (op.c.format == SparseFormat::coordinates) wrong("entries that do not lie by rows or columns");
+void run(const SparseSolve& op, const Parts& parts, const Memory& memory) {
+  if (op.a.rows != op.a.columns || op.a.block_rows != op.a.block_columns)
+    wrong("a triangle that is no square");
+  // There rows are bound by what says where they begin.
+  if (op.n == 0 && op.a.storage != Storage::compressed) return;
   with_number(op.sum, [&](auto type) {
-    parts.each(op.parts(), [&](std::uint64_t part) {
-      sample<decltype(type)>(op, static_cast<std::int64_t>(part), memory);
+    // Without columns only the pivots are looked at.
+    parts.each(op.n == 0 && op.zero_pivot != 0 ? 1 : op.parts(), [&](std::uint64_t part) {
+      const Columns at = op.n == 0 ? Columns{0, 0, 0}
+                                   : columns_of(op.n, SparseSolve::columns, static_cast<std::int64_t>(part));
+      const std::int64_t zero = Solution<decltype(type)>(op, at, memory).run();
+      if (op.zero_pivot == 0 || part != 0) return;
+      *memory.at<std::int32_t>(op.zero_pivot, 1, "the place of the zero pivot") =
+          zero < 0 ? -1 : static_cast<std::int32_t>(zero / op.a.block_rows + op.a.base);
     });
   });
 }
