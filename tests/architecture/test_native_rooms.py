@@ -153,6 +153,7 @@ ROOMS: dict[str, list[str]] = {
     "softgpu/exec/handlers": ["softgpu/exec/program", "softgpu/exec/run"],
     "softgpu/libraries": ["libraries/operations", "softgpu/exec/handlers", "softgpu/exec/program"],
     "softgpu/libraries/decompositions": ["libraries/operations", "softgpu/exec/program", "softgpu/libraries"],
+    "softgpu/libraries/recurrent": ["libraries/operations", "softgpu/libraries"],
     "softgpu/libraries/sparse": ["libraries/operations", "softgpu/exec/program", "softgpu/libraries"],
     "softgpu/driver/software": [
         "base",

@@ -1,6 +1,8 @@
 // Pooling and softmax by cuDNN.
 #include "libraries/operations/pooling.h"
 
+#include <algorithm>
+
 #include "libraries/operations/softmax.h"
 #include "worker/libraries/dnn.h"
 
@@ -12,15 +14,17 @@ using operations::Softmax;
 
 CUresult run(const Execution& x, const Pooling& of) {
   Dnn dnn(x);
-  const int dims = dims_of({&of.x, &of.y}), space = dims - 2, left_out = Pooling::space - space;
+  // Also a dimension of length 1 counts where a window goes beyond it.
+  int dims = dims_of({&of.x, &of.y});
+  for (int d = 0; d < Pooling::space; ++d) {
+    if (of.window[d] != 1 || of.padding[d] != 0) dims = std::max(dims, 2 + Pooling::space - d);
+  }
+  const int space = dims - 2, left_out = Pooling::space - space;
   int window[Pooling::space], padding[Pooling::space], stride[Pooling::space];
   for (int i = 0; i < space; ++i) {
     window[i] = static_cast<int>(of.window[left_out + i]);
     padding[i] = static_cast<int>(of.padding[left_out + i]);
     stride[i] = static_cast<int>(of.stride[left_out + i]);
-  }
-  for (int i = 0; i < left_out; ++i) {
-    if (of.window[i] != 1) dnn.fail(Dnn::not_supported);
   }
   constexpr int propagate = 1;
   const int mode = of.pool == Pool::maximum ? 0 : of.pool == Pool::average_with_padding ? 1 : 2;

@@ -9,8 +9,8 @@
 #include "softgpu/libraries/dropout_states.h"
 #include "softgpu/libraries/elements.h"
 #include "softgpu/libraries/operations.h"
-#include "softgpu/libraries/rnn_cells.h"
-#include "softgpu/libraries/rnn_memory.h"
+#include "softgpu/libraries/recurrent/cells.h"
+#include "softgpu/libraries/recurrent/rnn_memory.h"
 #include "softgpu/libraries/tensors.h"
 
 namespace softgpu::libraries {

@@ -1,4 +1,4 @@
-#include "softgpu/libraries/rnn_memory.h"
+#include "softgpu/libraries/recurrent/rnn_memory.h"
 
 #include <algorithm>
 
