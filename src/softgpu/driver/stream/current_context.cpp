@@ -1,5 +1,7 @@
 #include "softgpu/driver/stream/current_context.h"
 
+#include <unistd.h>
+
 #include "softgpu/driver/base/error.h"
 #include "softgpu/driver/base/registry.h"
 #include "softgpu/driver/stream/context.h"
@@ -7,11 +9,39 @@
 namespace softgpu::driver {
 namespace {
 
-thread_local std::vector<std::shared_ptr<Context>> stack;
+using Contexts = std::vector<std::shared_ptr<Context>>;
+
+/// The thread's contexts. The main thread's last until the process ends: what programs destroy at exit comes
+/// after its thread_local variables are gone, and still asks which device is current.
+class Stack {
+ public:
+  Stack() = default;
+  ~Stack() {
+    if (getpid() == gettid()) return;
+    delete contexts_;
+    contexts_ = nullptr;
+  }
+  Stack(const Stack&) = delete;
+  Stack& operator=(const Stack&) = delete;
+
+  Contexts& operator*() {
+    if (contexts_ == nullptr) contexts_ = new Contexts;
+    return *contexts_;
+  }
+
+ private:
+  Contexts* contexts_ = nullptr;
+};
+
+Contexts& own_stack() {
+  thread_local Stack stack;
+  return *stack;
+}
 
 }  // namespace
 
 std::shared_ptr<Context> peek_context() {
+  const Contexts& stack = own_stack();
   return stack.empty() ? nullptr : stack.back();
 }
 
@@ -27,10 +57,11 @@ std::shared_ptr<Context> given_or_current(CUcontext handle) {
 }
 
 void push_context(std::shared_ptr<Context> context) {
-  stack.push_back(std::move(context));
+  own_stack().push_back(std::move(context));
 }
 
 std::shared_ptr<Context> pop_context() {
+  Contexts& stack = own_stack();
   require(!stack.empty(), CUDA_ERROR_INVALID_CONTEXT);
   auto context = std::move(stack.back());
   stack.pop_back();
@@ -38,6 +69,7 @@ std::shared_ptr<Context> pop_context() {
 }
 
 void set_context(std::shared_ptr<Context> context) {
+  Contexts& stack = own_stack();
   if (!stack.empty()) stack.pop_back();
   if (context) stack.push_back(std::move(context));
 }
