@@ -44,7 +44,10 @@ LETTERS |= {
 }
 #: The C types of arguments by how their names begin; others are pointers. ``WIDE`` has 32 or 64 bits.
 ARGUMENTS = (
-    (r"(side|uplo|trans[ab]?|diag|type_\w+|compute|jobz|jobv[lr]|itype|econ|direction|policy|nnz_[ab]|block)$", "int"),
+    (
+        r"(side|uplo|trans[ab]?|diag|type_\w+|compute|jobz|jobv[lr]|itype|econ|direction|policy|nnz_[ab]|block)$",
+        "int",
+    ),
     (r"([mnk]|k[lu12]|ld[abcuvx]|inc[xy]|nrhs|batch|rank|lwork)$", "WIDE"),
     (r"stride_[asuvxy]$", "long long"),
     (r"job(u|vt)$", "signed char"),
