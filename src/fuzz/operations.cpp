@@ -15,7 +15,7 @@ using namespace softgpu::libraries;
 
 namespace {
 
-/// Larger ones would be tried for longer than they are worth.
+/// Parts beyond do the same elsewhere.
 constexpr std::uint64_t most_parts = 64;
 
 /// Everything that the device has.

@@ -91,7 +91,7 @@ ROOMS: dict[str, list[str]] = {
     "libraries/cusparse": ["libraries/operations", "libraries/shared"],
     "libraries/cusparselt": ["libraries/cusparse", "libraries/shared"],
     "libraries/cusolver": ["libraries/operations", "libraries/shared"],
-    "libraries/nccl": ["libraries/shared"],
+    "libraries/nccl": ["libraries/operations", "libraries/shared"],
     "libraries/cudnn": ["libraries/operations", "libraries/shared"],
     "enforcer": ["base"],
     "softgpu/ptx": [],

@@ -34,10 +34,10 @@ def test_folders_that_are_named_are_all_that_counts(tmp_path: Path, monkeypatch:
 def test_wheels_beside_this_program_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lib = put(tmp_path / "nvidia" / "cu13" / "lib", "libcublas.so.13", "libcublasLt.so.13", "libcufft.so.12")
     dnn = put(tmp_path / "nvidia" / "cudnn" / "lib", "libcudnn.so.9")
-    put(tmp_path / "nvidia" / "nccl" / "lib", "libnccl.so.2")
+    linker = put(tmp_path / "nvidia" / "nvjitlink" / "lib", "libnvJitLink.so.13")
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     found = find(of_the_system=nothing)
-    assert found.folders == (lib, dnn)
+    assert found.folders == (lib, dnn, linker)
     assert found.missing == ("cuRAND", "cuSOLVER")
 
 

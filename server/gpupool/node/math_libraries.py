@@ -73,9 +73,10 @@ def find(
     if named:
         folders = tuple(folder.absolute() for folder in named)
         return MathLibraries(folders, dict(_in_folders(folders)))
-    wheels = tuple(folder for folder in _wheel_folders() if any(_in_folders((folder,))))
-    if wheels:
-        return MathLibraries(wheels, dict(_in_folders(wheels)))
+    # All of them: the libraries need others, such as nvJitLink, that lie in wheels of their own.
+    wheels = tuple(_wheel_folders())
+    if found := dict(_in_folders(wheels)):
+        return MathLibraries(wheels, found)
     return MathLibraries((), dict(_of_the_system(of_the_system)))
 
 

@@ -6,6 +6,7 @@
 
 #include "libraries/cublas/handle.h"
 #include "libraries/operations/element.h"
+#include "libraries/shared/arguments.h"
 #include "libraries/shared/export.h"
 
 namespace gpupool::cublas {
@@ -55,17 +56,12 @@ inline int run(void* handle, const Types& types, const Call& call, Routine* rout
   });
 }
 
-constexpr Element real_of(Element type) {
-  return type == Element::c32 ? Element::f32 : type == Element::c64 ? Element::f64 : type;
-}
+using libraries::address;
+using operations::real_of;
 
 /// A factor as the call was given it.
 inline operations::Factor factor(const Handle& handle, const void* value, Element type) {
-  operations::Factor made;
-  made.value = scalar(handle, value, operations::bytes_of(type));
-  made.type = type;
-  made.on_device = handle.pointer_mode == device;
-  return made;
+  return libraries::factor(handle.pointer_mode == device, value, type);
 }
 
 /// A real factor that the library sets.
@@ -73,10 +69,6 @@ inline operations::Factor constant(float value) {
   operations::Factor made;
   __builtin_memcpy(made.value.words, &value, sizeof value);
   return made;
-}
-
-inline std::uint64_t address(const void* pointer) {
-  return reinterpret_cast<std::uintptr_t>(pointer);
 }
 
 }  // namespace gpupool::cublas

@@ -27,10 +27,7 @@ int into_host(Handle& handle, void* result, std::size_t bytes, Write write) {
   if (const CUresult bad = libraries::enter(driver); bad != CUDA_SUCCESS) return status_of(bad);
   if (const CUresult bad = result_place(handle, *driver); bad != CUDA_SUCCESS) return status_of(bad);
   if (const CUresult bad = write(handle.result); bad != CUDA_SUCCESS) return status_of(bad);
-  if (const CUresult bad = driver->cuMemcpyDtoHAsync_v2(result, handle.result, bytes, handle.stream);
-      bad != CUDA_SUCCESS)
-    return status_of(bad);
-  return status_of(driver->cuStreamSynchronize(handle.stream));
+  return status_of(libraries::read_back(*driver, result, handle.result, bytes, handle.stream));
 }
 
 inline void free_result_place(Handle& handle) {

@@ -5,8 +5,10 @@
 
 #include "libraries/cudnn/handle.h"
 #include "libraries/cudnn/tensors.h"
+#include "libraries/shared/arguments.h"
 
 using namespace gpupool::cudnn;
+using gpupool::libraries::address;
 
 namespace {
 
@@ -21,10 +23,6 @@ struct TensorArgument {
   const void* descriptor;
   const void* address;
 };
-std::uint64_t address_of(const void* pointer) {
-  return reinterpret_cast<std::uintptr_t>(pointer);
-}
-
 bool is_mode(int mode) {
   return mode >= per_activation && mode <= spatial_persistent;
 }
@@ -137,12 +135,12 @@ int train(void* handle, int mode, int ops, const Training& call, const TensorArg
                                   (call.saved_mean == nullptr) != (call.saved_deviation == nullptr))
                                 return bad_param;
                               operation.direction = NormalizationDirection::training;
-                              operation.scale = address_of(call.scale);
-                              operation.bias = address_of(call.bias);
-                              operation.mean = address_of(call.running_mean);
-                              operation.variance = address_of(call.running_variance);
-                              operation.saved_mean = address_of(call.saved_mean);
-                              operation.saved_deviation = address_of(call.saved_deviation);
+                              operation.scale = address(call.scale);
+                              operation.bias = address(call.bias);
+                              operation.mean = address(call.running_mean);
+                              operation.variance = address(call.running_variance);
+                              operation.saved_mean = address(call.saved_mean);
+                              operation.saved_deviation = address(call.saved_deviation);
                               operation.running_factor = call.factor;
                               return success;
                             });
@@ -177,11 +175,11 @@ int differentiate(void* handle, int mode, int ops, const Gradients& call, const 
         operation.direction = NormalizationDirection::backward;
         operation.alpha_parameters = scalar_of(call.alpha_parameters, operation.x.type);
         operation.beta_parameters = scalar_of(call.beta_parameters, operation.x.type);
-        operation.scale = address_of(call.scale);
-        operation.scale_gradient = address_of(call.scale_gradient);
-        operation.bias_gradient = address_of(call.bias_gradient);
-        operation.saved_mean = address_of(call.saved_mean);
-        operation.saved_deviation = address_of(call.saved_deviation);
+        operation.scale = address(call.scale);
+        operation.scale_gradient = address(call.scale_gradient);
+        operation.bias_gradient = address(call.bias_gradient);
+        operation.saved_mean = address(call.saved_mean);
+        operation.saved_deviation = address(call.saved_deviation);
         return success;
       });
 }
@@ -206,10 +204,10 @@ GPUPOOL_LIBRARY_EXPORT int cudnnBatchNormalizationForwardInference(
         if (const int bad = set_factors(operation, alpha, beta); bad != success) return bad;
         if (const int bad = take(of_x, {y_descriptor, y}, operation.y); bad != success) return bad;
         if (scale == nullptr || bias == nullptr || mean == nullptr || variance == nullptr) return bad_param;
-        operation.scale = address_of(scale);
-        operation.bias = address_of(bias);
-        operation.mean = address_of(mean);
-        operation.variance = address_of(variance);
+        operation.scale = address(scale);
+        operation.bias = address(bias);
+        operation.mean = address(mean);
+        operation.variance = address(variance);
         return success;
       });
 }

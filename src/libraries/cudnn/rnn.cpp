@@ -5,9 +5,11 @@
 
 #include "libraries/cudnn/handle.h"
 #include "libraries/cudnn/tensors.h"
+#include "libraries/shared/arguments.h"
 #include "libraries/shared/refusal.h"
 
 using namespace gpupool::cudnn;
+using gpupool::libraries::address;
 
 namespace {
 
@@ -16,10 +18,6 @@ using gpupool::operations::RnnPass;
 using gpupool::operations::RnnState;
 using gpupool::operations::SequenceLayout;
 using gpupool::operations::Sequences;
-
-std::uint64_t address_of(const void* pointer) {
-  return reinterpret_cast<std::uintptr_t>(pointer);
-}
 
 struct Space {
   const void* pointer;
@@ -99,9 +97,9 @@ int recur(void* handle, const RnnCall& call, Rnn operation) {
     if (const int bad = set_lengths(*x, operation); bad != success) return bad;
     describe(*x, operation.x);
     describe(*y, operation.y);
-    operation.reserve = address_of(inference ? call.workspace.pointer : call.reserve.pointer);
-    operation.workspace = inference ? 0 : address_of(call.workspace.pointer);
-    operation.states = address_of(network->states);
+    operation.reserve = address(inference ? call.workspace.pointer : call.reserve.pointer);
+    operation.workspace = inference ? 0 : address(call.workspace.pointer);
+    operation.states = address(network->states);
     operation.rate = static_cast<double>(network->rate);
     return post(*found, operation);
   });
@@ -119,11 +117,11 @@ GPUPOOL_LIBRARY_EXPORT int cudnnRNNForward(void* handle, const void* network, in
   if (x == nullptr || y == nullptr || mode < 0 || mode > 1) return bad_param;
   Rnn operation;
   operation.pass = mode == 0 ? RnnPass::inference : RnnPass::training;
-  operation.x.address = address_of(x);
-  operation.y.address = address_of(y);
-  operation.h = {address_of(hx), address_of(hy), 0, 0};
-  operation.c = {address_of(cx), address_of(cy), 0, 0};
-  operation.weights = address_of(weights);
+  operation.x.address = address(x);
+  operation.y.address = address(y);
+  operation.h = {address(hx), address(hy), 0, 0};
+  operation.c = {address(cx), address(cy), 0, 0};
+  operation.weights = address(weights);
   return recur(handle,
                {network,
                 x_descriptor,
@@ -145,11 +143,11 @@ GPUPOOL_LIBRARY_EXPORT int cudnnRNNBackwardData_v8(
   if (y == nullptr || dy == nullptr || dx == nullptr) return bad_param;
   Rnn operation;
   operation.pass = RnnPass::backward_data;
-  operation.y.gradient = address_of(dy);
-  operation.x.gradient = address_of(dx);
-  operation.h = {address_of(hx), 0, address_of(dhx), address_of(dhy)};
-  operation.c = {address_of(cx), 0, address_of(dcx), address_of(dcy)};
-  operation.weights = address_of(weights);
+  operation.y.gradient = address(dy);
+  operation.x.gradient = address(dx);
+  operation.h = {address(hx), 0, address(dhx), address(dhy)};
+  operation.c = {address(cx), 0, address(dcx), address(dcy)};
+  operation.weights = address(weights);
   return recur(handle,
                {network,
                 x_descriptor,
@@ -174,9 +172,9 @@ GPUPOOL_LIBRARY_EXPORT int cudnnRNNBackwardWeights_v8(void* handle, const void* 
   Rnn operation;
   operation.pass = RnnPass::backward_weights;
   operation.adds = adds == 0;  // else they are set
-  operation.x.address = address_of(x);
-  operation.h.first = address_of(hx);
-  operation.weights_gradient = address_of(weights_gradient);
+  operation.x.address = address(x);
+  operation.h.first = address(hx);
+  operation.weights_gradient = address(weights_gradient);
   return recur(handle,
                {network,
                 x_descriptor,

@@ -9,6 +9,7 @@
 
 #include "libraries/cusolver/handle.h"
 #include "libraries/operations/decomposition.h"
+#include "libraries/shared/arguments.h"
 #include "libraries/shared/launch.h"
 
 namespace gpupool::cusolver {
@@ -63,16 +64,9 @@ inline int run(void* handle, const Types& types, const Call& call, Routine* rout
   });
 }
 
-inline std::uint64_t address(const void* pointer) {
-  return reinterpret_cast<std::uintptr_t>(pointer);
-}
-
-constexpr Element real_of(Element type) {
-  return type == Element::c32 ? Element::f32 : type == Element::c64 ? Element::f64 : type;
-}
-constexpr Element complex_of(Element type) {
-  return type == Element::f32 ? Element::c32 : type == Element::f64 ? Element::c64 : type;
-}
+using libraries::address;
+using operations::complex_of;
+using operations::real_of;
 
 /// The type that matrices have, where all types that a call was given fit it.
 inline bool fits(const Call& call, Element type) {

@@ -19,9 +19,7 @@ int with_residuals(const Handle& handle, std::int64_t count, double* into, Post 
   if (const CUresult bad = driver->cuMemAlloc_v2(&place, bytes); bad != CUDA_SUCCESS) return status_of(bad);
   int status = post(place);
   if (status == success) {
-    CUresult result = driver->cuMemcpyDtoHAsync_v2(into, place, bytes, handle.stream);
-    if (result == CUDA_SUCCESS) result = driver->cuStreamSynchronize(handle.stream);
-    status = status_of(result);
+    status = status_of(libraries::read_back(*driver, into, place, bytes, handle.stream));
   }
   driver->cuMemFree_v2(place);
   return status;

@@ -139,14 +139,6 @@ using namespace gpupool::cusparse;
 
 namespace {
 
-int create(void** plan) {
-  return guarded([&]() -> int {
-    if (plan == nullptr) return invalid_value;
-    *plan = new Plan;
-    return success;
-  });
-}
-
 int zero_pivot(void* handle, void* plan, int* position) {
   return with_handle(handle, [&](const Handle& found) {
     const Plan* const known_plan = known<Plan>(plan);
@@ -162,7 +154,7 @@ int zero_pivot(void* handle, void* plan, int* position) {
 }  // namespace
 
 GPUPOOL_LIBRARY_EXPORT int cusparseCreateBsrsv2Info(void** plan) {
-  return create(plan);
+  return create<Plan>(plan);
 }
 GPUPOOL_LIBRARY_EXPORT int cusparseDestroyBsrsv2Info(void* plan) {
   return destroy<Plan>(plan);
@@ -171,7 +163,7 @@ GPUPOOL_LIBRARY_EXPORT int cusparseXbsrsv2_zeroPivot(void* handle, void* plan, i
   return zero_pivot(handle, plan, position);
 }
 GPUPOOL_LIBRARY_EXPORT int cusparseCreateBsrsm2Info(void** plan) {
-  return create(plan);
+  return create<Plan>(plan);
 }
 GPUPOOL_LIBRARY_EXPORT int cusparseDestroyBsrsm2Info(void* plan) {
   return destroy<Plan>(plan);

@@ -5,9 +5,6 @@
 
 using namespace gpupool::cusparse;
 
-#define GPUPOOL_SPARSE_CONST(name, same) \
-  extern "C" decltype(same) name __attribute__((visibility("default"), alias(#same)))
-
 namespace {
 
 template <class T, class F>

@@ -9,6 +9,10 @@
 #include "libraries/cusparse/handle.h"
 #include "libraries/operations/sparse.h"
 
+/// The form of a function for what is not written: the same function.
+#define GPUPOOL_SPARSE_CONST(name, same) \
+  extern "C" decltype(same) name __attribute__((visibility("default"), alias(#same)))
+
 namespace gpupool::cusparse {
 
 using operations::Index;
@@ -71,6 +75,15 @@ template <class T>
 T* known(const void* descriptor) {
   auto* const found = static_cast<T*>(const_cast<void*>(descriptor));
   return found != nullptr && found->alive == T::mark ? found : nullptr;
+}
+
+template <class T>
+int create(void** descriptor) {
+  return guarded([&]() -> int {
+    if (descriptor == nullptr) return invalid_value;
+    *descriptor = new T;
+    return success;
+  });
 }
 
 template <class T>

@@ -66,11 +66,7 @@ GPUPOOL_LIBRARY_EXPORT int cusparseGetPointerMode(void* handle, int* mode) {
 }
 
 GPUPOOL_LIBRARY_EXPORT int cusparseCreateMatDescr(void** descriptor) {
-  return guarded([&]() -> int {
-    if (descriptor == nullptr) return invalid_value;
-    *descriptor = new MatDescr;
-    return success;
-  });
+  return create<MatDescr>(descriptor);
 }
 GPUPOOL_LIBRARY_EXPORT int cusparseDestroyMatDescr(void* descriptor) {
   return destroy<MatDescr>(descriptor);

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "libraries/cusparse/status.h"
-#include "libraries/operations/scalar.h"
+#include "libraries/shared/arguments.h"
 #include "libraries/shared/driver.h"
 #include "libraries/shared/export.h"
 #include "libraries/shared/launch.h"
@@ -61,28 +61,15 @@ Status post(const Handle& handle, const O& operation) {
 template <class T>
 Status read_back(const Handle& handle, T* into, std::uint64_t address) {
   const libraries::Driver* driver = nullptr;
-  CUresult result = libraries::enter(driver);
-  if (result == CUDA_SUCCESS)
-    result = driver->cuMemcpyDtoHAsync_v2(into, address, sizeof *into, handle.stream);
-  if (result == CUDA_SUCCESS) result = driver->cuStreamSynchronize(handle.stream);
-  return status_of(result);
+  if (const CUresult bad = libraries::enter(driver); bad != CUDA_SUCCESS) return status_of(bad);
+  return status_of(libraries::read_back(*driver, into, address, sizeof *into, handle.stream));
 }
+
+using libraries::address;
 
 /// A factor as the call was given it.
 inline operations::Factor factor(const Handle& handle, const void* value, Element type) {
-  operations::Factor made;
-  made.type = type;
-  made.on_device = handle.pointer_mode == device;
-  if (made.on_device) {
-    made.value.words[0] = reinterpret_cast<std::uintptr_t>(value);
-  } else {
-    __builtin_memcpy(made.value.words, value, operations::bytes_of(type));
-  }
-  return made;
-}
-
-inline std::uint64_t address(const void* pointer) {
-  return reinterpret_cast<std::uintptr_t>(pointer);
+  return libraries::factor(handle.pointer_mode == device, value, type);
 }
 
 }  // namespace gpupool::cusparse

@@ -126,11 +126,7 @@ Status describe_sum(const Types& types, const gpupool::cusparse::Call& call, Spa
 }  // namespace
 
 GPUPOOL_LIBRARY_EXPORT int cusparseSpGEMM_createDescr(void** plan) {
-  return guarded([&]() -> int {
-    if (plan == nullptr) return invalid_value;
-    *plan = new Plan;
-    return success;
-  });
+  return create<Plan>(plan);
 }
 GPUPOOL_LIBRARY_EXPORT int cusparseSpGEMM_destroyDescr(void* plan) {
   return destroy<Plan>(plan);

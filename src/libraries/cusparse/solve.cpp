@@ -13,14 +13,6 @@ struct Plan : Marked<0x536f6c76> {
   bool analysed = false;
 };
 
-int create(void** descriptor) {
-  return guarded([&]() -> int {
-    if (descriptor == nullptr) return invalid_value;
-    *descriptor = new Plan;
-    return success;
-  });
-}
-
 struct Call {
   int op_a;
   const void *alpha, *a;
@@ -108,13 +100,13 @@ int solve(void* handle, void* plan, Describe describe) {
 }  // namespace
 
 GPUPOOL_LIBRARY_EXPORT int cusparseSpSV_createDescr(void** plan) {
-  return create(plan);
+  return create<Plan>(plan);
 }
 GPUPOOL_LIBRARY_EXPORT int cusparseSpSV_destroyDescr(void* plan) {
   return destroy<Plan>(plan);
 }
 GPUPOOL_LIBRARY_EXPORT int cusparseSpSM_createDescr(void** plan) {
-  return create(plan);
+  return create<Plan>(plan);
 }
 GPUPOOL_LIBRARY_EXPORT int cusparseSpSM_destroyDescr(void* plan) {
   return destroy<Plan>(plan);

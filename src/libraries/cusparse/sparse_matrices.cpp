@@ -7,10 +7,6 @@
 
 using namespace gpupool::cusparse;
 
-/// The form of a function for matrices that are not written: the same function.
-#define GPUPOOL_SPARSE_CONST(name, same) \
-  extern "C" decltype(same) name __attribute__((visibility("default"), alias(#same)))
-
 namespace {
 
 /// Of CSR: of CSC rows and columns are exchanged by the caller.

@@ -1,6 +1,6 @@
 // The calls that move data: each is a plan.
 #include "libraries/nccl/call.h"
-#include "libraries/nccl/device.h"
+#include "libraries/nccl/context.h"
 
 using namespace gpupool::nccl;
 
@@ -24,7 +24,7 @@ struct Call {
     plan.from.resize(ranks);
     const InContext inside(communicator->context);
     CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-    require_driver(device().cuStreamIsCapturing(stream, &capture), "the stream");
+    require_driver(driver().cuStreamIsCapturing(stream, &capture), "the stream");
     require(capture == CU_STREAM_CAPTURE_STATUS_NONE, "communication cannot be captured into a graph",
             invalid_usage);
   }

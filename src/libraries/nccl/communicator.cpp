@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "libraries/nccl/device.h"
+#include "libraries/nccl/context.h"
 
 namespace gpupool::nccl {
 namespace {
@@ -36,11 +36,11 @@ void Communicator::end(Result why) {
 }
 
 std::shared_ptr<Communicator> make_communicator(const UniqueId& id, int rank, int ranks) {
-  const Device& gpu = device();
+  const libraries::Driver& gpu = driver();
   auto made = std::make_shared<Communicator>();
   made->rank = rank;
   made->ranks = ranks;
-  require_driver(gpu.shared->cuCtxGetCurrent(&made->context), "the current context");
+  require_driver(gpu.cuCtxGetCurrent(&made->context), "the current context");
   require_driver(gpu.cuCtxGetDevice(&made->device), "the current device");
   made->mesh = std::make_unique<Mesh>(rank, meet(id, rank, ranks, {Clock::now() + meeting_time}));
   return made;

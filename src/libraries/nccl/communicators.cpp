@@ -3,7 +3,7 @@
 #include <bit>
 
 #include "libraries/nccl/call.h"
-#include "libraries/nccl/device.h"
+#include "libraries/nccl/context.h"
 
 using namespace gpupool::nccl;
 
@@ -35,9 +35,8 @@ int CommInitRankConfig(void** communicator, int ranks, RawId raw, int rank, cons
     require(ranks >= 1 && ranks <= most_ranks, "so many ranks are not possible");
     require(rank >= 0 && rank < ranks, "there is no such rank");
     require(config == nullptr || config->magic == config_magic, "the configuration was not initialised");
-    static_cast<void>(device());
     CUcontext context = nullptr;
-    require_driver(device().shared->cuCtxGetCurrent(&context), "the current context");
+    require_driver(driver().cuCtxGetCurrent(&context), "the current context");
     submit([=] {
       const InContext inside(context);
       *communicator = handle_of(make_communicator(std::bit_cast<UniqueId>(raw), rank, ranks));
@@ -53,7 +52,7 @@ int CommInitAll(void** communicators, int ranks, const int* devices) {
   return guarded([&] {
     require(communicators != nullptr, "there is nowhere to put the communicators");
     int there = 0;
-    require_driver(device().cuDeviceGetCount(&there), "the number of devices");
+    require_driver(driver().cuDeviceGetCount(&there), "the number of devices");
     require(ranks >= 1 && ranks <= there, "there are not so many devices");
     std::vector<CUcontext> contexts;
     std::vector<int> seen;
@@ -64,8 +63,8 @@ int CommInitAll(void** communicators, int ranks, const int* devices) {
               invalid_usage);
       seen.push_back(number);
       CUdevice one = 0;
-      require_driver(device().shared->cuDeviceGet(&one, number), "a device");
-      require_driver(device().shared->cuDevicePrimaryCtxRetain(&contexts.emplace_back(), one), "a context");
+      require_driver(driver().cuDeviceGet(&one, number), "a device");
+      require_driver(driver().cuDevicePrimaryCtxRetain(&contexts.emplace_back(), one), "a context");
     }
     const UniqueId id = unique_id();
     start_group();
@@ -154,14 +153,14 @@ int MemAlloc(void** memory, std::size_t size) {
   return guarded([&] {
     require(memory != nullptr, "there is nowhere to put the memory");
     CUdeviceptr made = 0;
-    if (size != 0) require_driver(device().shared->cuMemAlloc_v2(&made, size), "memory");
+    if (size != 0) require_driver(driver().cuMemAlloc_v2(&made, size), "memory");
     *memory = reinterpret_cast<void*>(made);
   });
 }
 int MemFree(void* memory) {
   return guarded([&] {
     if (memory == nullptr) return;
-    require_driver(device().shared->cuMemFree_v2(reinterpret_cast<CUdeviceptr>(memory)), "memory");
+    require_driver(driver().cuMemFree_v2(reinterpret_cast<CUdeviceptr>(memory)), "memory");
   });
 }
 

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "libraries/operations/element.h"
+
 namespace gpupool::nccl {
 namespace {
 
@@ -20,12 +22,7 @@ struct Brain {
   using Wide = float;
   std::uint16_t bits;
   [[nodiscard]] float wide() const { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
-  static Brain of(float value) {
-    const auto word = std::bit_cast<std::uint32_t>(value);
-    if (std::isnan(value)) return {static_cast<std::uint16_t>((word >> 16) | 0x40)};
-    // To the nearest, and the even one of two.
-    return {static_cast<std::uint16_t>((word + 0x7fff + ((word >> 16) & 1)) >> 16)};
-  }
+  static Brain of(float value) { return {operations::bfloat16_of(value)}; }
 };
 
 template <class T>

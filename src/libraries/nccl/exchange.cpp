@@ -8,7 +8,7 @@
 #include <map>
 
 #include "libraries/nccl/communicator.h"
-#include "libraries/nccl/device.h"
+#include "libraries/nccl/context.h"
 #include "libraries/nccl/step.h"
 
 namespace gpupool::nccl {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "libraries/nccl/device.h"
+#include "libraries/nccl/context.h"
 #include "libraries/nccl/status.h"
 
 namespace gpupool::nccl {
@@ -13,17 +13,17 @@ Step::Step(const Plan& plan, int rank, std::size_t begin, std::size_t count)
     : plan_(plan), rank_(rank), offset_(begin * size_of(plan.type)), count_(count) {}
 
 void Step::start(Mesh& mesh) {
-  const libraries::Driver& driver = *device().shared;
+  const libraries::Driver& gpu = driver();
   const std::size_t bytes = count_ * size_of(plan_.type);
   for (const CUdeviceptr block : plan_.to) {
     if (block == 0 || sources_.contains(block)) continue;
     Block& copy = sources_[block];
     copy.resize(bytes);
-    require_driver(driver.cuMemcpyDtoHAsync_v2(copy.data(), block + offset_, bytes, plan_.stream),
+    require_driver(gpu.cuMemcpyDtoHAsync_v2(copy.data(), block + offset_, bytes, plan_.stream),
                    "what a rank gives");
   }
   if (!sources_.empty())
-    require_driver(driver.cuStreamSynchronize(plan_.stream), "what comes before in the stream");
+    require_driver(gpu.cuStreamSynchronize(plan_.stream), "what comes before in the stream");
   for (int rank = 0; rank < static_cast<int>(plan_.from.size()); ++rank) {
     if (plan_.from[static_cast<std::size_t>(rank)] == 0) continue;
     Block& block = arrived_[rank];
@@ -42,7 +42,7 @@ bool Step::is_done() const {
 }
 
 void Step::copy_to_device(CUdeviceptr block, const Block& bytes) const {
-  require_driver(device().cuMemcpyHtoDAsync_v2(block + offset_, bytes.data(), bytes.size(), plan_.stream),
+  require_driver(driver().cuMemcpyHtoDAsync_v2(block + offset_, bytes.data(), bytes.size(), plan_.stream),
                  "what a rank gets");
 }
 

@@ -1,6 +1,7 @@
 // Types of elements, under the numbers of cudaDataType (library_types.h): the ABI of every math library.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -48,6 +49,19 @@ constexpr std::size_t bytes_of(Element type) {
 
 constexpr bool is_complex(Element type) {
   return type == Element::c32 || type == Element::c64;
+}
+constexpr Element real_of(Element type) {
+  return type == Element::c32 ? Element::f32 : type == Element::c64 ? Element::f64 : type;
+}
+constexpr Element complex_of(Element type) {
+  return type == Element::f32 ? Element::c32 : type == Element::f64 ? Element::c64 : type;
+}
+
+/// The bf16 that is the nearest, and of two the even one.
+constexpr std::uint16_t bfloat16_of(float value) {
+  const auto word = std::bit_cast<std::uint32_t>(value);
+  if (value != value) return static_cast<std::uint16_t>((word >> 16U) | 0x40U);  // stays no number
+  return static_cast<std::uint16_t>((word + 0x7fffU + ((word >> 16U) & 1U)) >> 16U);
 }
 
 }  // namespace gpupool::operations

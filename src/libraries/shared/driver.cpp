@@ -59,4 +59,9 @@ CUresult enter(const Driver*& driver) {
   return driver->cuCtxSetCurrent(context);
 }
 
+CUresult read_back(const Driver& driver, void* into, CUdeviceptr from, std::size_t bytes, CUstream stream) {
+  const CUresult bad = driver.cuMemcpyDtoHAsync_v2(into, from, bytes, stream);
+  return bad == CUDA_SUCCESS ? driver.cuStreamSynchronize(stream) : bad;
+}
+
 }  // namespace gpupool::libraries

@@ -3,13 +3,17 @@
 
 #include <cuda.h>
 
+#include <cstddef>
+
 namespace gpupool::libraries {
 
 #define GPUPOOL_LIBRARY_DRIVER(X) \
   X(cuInit)                       \
   X(cuCtxGetCurrent)              \
+  X(cuCtxGetDevice)               \
   X(cuCtxSetCurrent)              \
   X(cuDeviceGet)                  \
+  X(cuDeviceGetCount)             \
   X(cuDevicePrimaryCtxRetain)     \
   X(cuLibraryLoadData)            \
   X(cuLibraryGetKernel)           \
@@ -17,7 +21,9 @@ namespace gpupool::libraries {
   X(cuMemAlloc_v2)                \
   X(cuMemFree_v2)                 \
   X(cuMemcpyDtoHAsync_v2)         \
+  X(cuMemcpyHtoDAsync_v2)         \
   X(cuMemcpy2DAsync_v2)           \
+  X(cuStreamIsCapturing)          \
   X(cuStreamSynchronize)
 
 struct Driver {
@@ -32,5 +38,9 @@ struct Driver {
 /// Loaded and initialised, with a context current to this thread (the first device's primary one where there
 /// was none). CUDA_SUCCESS, or why there is no driver.
 CUresult enter(const Driver*& driver);
+
+/// Copies bytes that a stream's work has left in device memory to the program's, and waits for them. A stream
+/// that is captured does not let it.
+CUresult read_back(const Driver& driver, void* into, CUdeviceptr from, std::size_t bytes, CUstream stream);
 
 }  // namespace gpupool::libraries

@@ -45,8 +45,8 @@ class PointwiseCall {
   void* described(const Tensor& tensor) { return dnn_.tensor(tensor, dims_); }
 
   void copy() {
-    const DnnScalar factor = scalar(of_.alpha * of_.alpha_a), beta = scalar(of_.beta);
     if (of_.a.address == 0) return fill();
+    const DnnScalar factor = scalar(of_.alpha * of_.alpha_a), beta = scalar(of_.beta);
     const char* const how = same_sizes(of_.a, of_.target) ? "cudnnTransformTensor" : "cudnnAddTensor";
     if (of_.a.address == of_.target.address) {
       dnn_.call("cudnnScaleTensor", target_, place_of(of_.target),
@@ -57,8 +57,7 @@ class PointwiseCall {
     }
   }
 
-  /// The value has the tensor's type: numbers that are 0 in each are set at once, others by their sum with
-  /// it.
+  /// The value has the tensor's type.
   void fill() {
     if (of_.beta != 0) dnn_.fail(Dnn::not_supported);
     const double value = of_.alpha * of_.alpha_a;
@@ -73,12 +72,7 @@ class PointwiseCall {
         break;
       }
       case Element::bf16: {
-        std::uint32_t bits = 0;
-        const auto single = static_cast<float>(value);
-        std::memcpy(&bits, &single, sizeof bits);
-        // To the nearest, and of two as near as each other to the even one.
-        const auto half = static_cast<std::uint16_t>(
-            single != single ? 0x7fffU : (bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U);
+        const std::uint16_t half = operations::bfloat16_of(static_cast<float>(value));
         dnn_.call("cudnnSetTensor", target_, place_of(of_.target), static_cast<const void*>(&half));
         break;
       }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "libraries/operations/all.h"
 #include "worker/libraries/math_libraries.h"
@@ -20,14 +21,16 @@ struct LibraryState {
   std::map<std::string, std::array<std::uint64_t, 8>> algorithms;
   /// cudnnConvolution…Algo_t by the same.
   std::map<std::string, int> convolutions;
-  /// cufftHandle by what it was made for.
-  std::map<std::string, int> transforms;
-  /// cuRAND's generator, and where it is in which sequence.
-  struct {
+  /// cufftHandle by stream and by what it was made for: a plan has one work area.
+  std::map<std::pair<CUstream, std::string>, int> transforms;
+  /// cuRAND's generator, and where it is in which sequence. Its state lies on the device, in the order of a
+  /// stream.
+  struct Generator {
     void* handle = nullptr;
     bool placed = false;
     std::uint64_t seed = 0, position = 0;
-  } random;
+  };
+  std::map<CUstream, Generator> random;
   /// cuSOLVER's handle, and settings as it makes them.
   struct {
     void *handle = nullptr, *params = nullptr, *eigenvalues = nullptr, *singular_values = nullptr;

@@ -45,7 +45,7 @@ Numbers numbers_of(FftPrecision precision, bool real) {
   }
 }
 
-/// Plans of other shapes go when there are so many.
+/// All plans go when there are so many.
 constexpr std::size_t most_plans = 256;
 
 /// Equal for transforms that one plan does.
@@ -60,16 +60,16 @@ std::string shape_of(const Fft& of) {
 
 int plan_of(const Execution& x, const Fft& of, int& plan) {
   auto& plans = x.state.transforms;
-  const std::string shape = shape_of(of);
-  if (const auto known = plans.find(shape); known != plans.end()) {
+  const std::pair key(x.stream, shape_of(of));
+  if (const auto known = plans.find(key); known != plans.end()) {
     plan = known->second;
     return 0;
   }
   Library& library = x.libraries.cufft;
   if (plans.size() >= most_plans) {
     // They may still be at work.
-    static_cast<void>(x.libraries.api.cuStreamSynchronize_(x.stream));
-    for (const auto& [key, old] : plans) library.call("cufftDestroy", old);
+    static_cast<void>(x.libraries.api.cuCtxSynchronize_());
+    for (const auto& [known, old] : plans) library.call("cufftDestroy", old);
     plans.clear();
   }
   const Numbers in = numbers_of(of.precision, of.kind == FftKind::real_to_complex),
@@ -89,7 +89,7 @@ int plan_of(const Execution& x, const Fft& of, int& plan) {
     library.call("cufftDestroy", plan);
     return status;
   }
-  plans.emplace(shape, plan);
+  plans.emplace(key, plan);
   return 0;
 }
 

@@ -87,7 +87,9 @@ void MathLibraries::forget(CUcontext context) {
   if (state.cublaslt != nullptr) cublaslt.call("cublasLtDestroy", state.cublaslt);
   if (state.cudnn != nullptr) cudnn.call("cudnnDestroy", state.cudnn);
   for (const auto& [key, plan] : state.transforms) cufft.call("cufftDestroy", plan);
-  if (state.random.handle != nullptr) curand.call("curandDestroyGenerator", state.random.handle);
+  for (const auto& [stream, generator] : state.random) {
+    if (generator.handle != nullptr) curand.call("curandDestroyGenerator", generator.handle);
+  }
   for (const auto& [object, destroy] : {std::pair{state.cusolver.params, "cusolverDnDestroyParams"},
                                         {state.cusolver.eigenvalues, "cusolverDnDestroySyevjInfo"},
                                         {state.cusolver.singular_values, "cusolverDnDestroyGesvdjInfo"},

@@ -24,10 +24,6 @@ struct Arguments {
   [[nodiscard]] bool factors_fit() const { return of.alpha.on_device == of.beta.on_device; }
 };
 
-CUresult unknown(Blas&) {
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-
 const void* begin(const View& view) {
   return pointer<const void>(view.address);
 }
@@ -40,7 +36,7 @@ CUresult general_by_vector(Blas& blas, const Arguments& with) {
   if (!with.factors_fit()) return CUDA_ERROR_INVALID_VALUE;
   const Product& of = with.of;
   const auto a = matrix_argument(of.a, of.m, of.k);
-  if (!a) return unknown(blas);
+  if (!a) return CUDA_ERROR_NOT_SUPPORTED;
   const std::int64_t rows = a->transposed != 0 ? of.k : of.m, columns = a->transposed != 0 ? of.m : of.k;
   if (storage_of(of.a) == Storage::band) {
     // Diagonals as they are stored.
@@ -70,7 +66,7 @@ CUresult symmetric_by_vector(Blas& blas, const Arguments& with) {
   if (!with.factors_fit()) return CUDA_ERROR_INVALID_VALUE;
   const Product& of = with.of;
   const auto a = matrix_argument(of.a, of.m, of.m);
-  if (!a) return unknown(blas);
+  if (!a) return CUDA_ERROR_NOT_SUPPORTED;
   const bool hermitian = of.a.structure == Structure::hermitian;
   switch (storage_of(of.a)) {
     case Storage::band:
@@ -93,7 +89,7 @@ CUresult symmetric_by_vector(Blas& blas, const Arguments& with) {
 CUresult triangle_by_vector(Blas& blas, const Arguments& with) {
   const Product& of = with.of;
   const auto a = matrix_argument(of.a, of.m, of.m);
-  if (!a) return unknown(blas);
+  if (!a) return CUDA_ERROR_NOT_SUPPORTED;
   switch (storage_of(of.a)) {
     case Storage::band:
       blas.call(blas_name(with.letter, "tbmv_v2_64"), a->uplo, a->transposed, a->unit, of.m,
@@ -114,7 +110,7 @@ CUresult triangle_by_vector(Blas& blas, const Arguments& with) {
 CUresult outer(Blas& blas, const Arguments& with) {
   const Product& of = with.of;
   const auto c = matrix_argument(of.c, of.m, of.n);
-  if (!c) return unknown(blas);
+  if (!c) return CUDA_ERROR_NOT_SUPPORTED;
   const bool complex = operations::is_complex(of.a.type);
   const char* const routine = !complex ? "ger_v2_64" : of.b.conjugated ? "gerc_v2_64" : "geru_v2_64";
   blas.call(blas_name(with.letter, routine), of.m, of.n, with.alpha, begin(of.a), of.a.row, begin(of.b),
@@ -126,7 +122,7 @@ CUresult outer(Blas& blas, const Arguments& with) {
 CUresult symmetric_outer(Blas& blas, const Arguments& with) {
   const Product& of = with.of;
   const auto c = matrix_argument(of.c, of.m, of.m);
-  if (!c) return unknown(blas);
+  if (!c) return CUDA_ERROR_NOT_SUPPORTED;
   const bool packed = storage_of(of.c) == Storage::packed, two = of.mirror != Mirror::none;
   const std::string name = blas_name(with.letter, of.real_diagonal ? packed ? "hpr" : "her"
                                                   : packed         ? "spr"
@@ -155,7 +151,7 @@ CUresult rank_update(Blas& blas, const Arguments& with) {
   std::swap(other.row, other.column);
   if (of.real_diagonal) other.conjugated = !other.conjugated;
   const auto b = matrix_argument(other, of.m, of.k);
-  if (!a || !b || !c) return unknown(blas);
+  if (!a || !b || !c) return CUDA_ERROR_NOT_SUPPORTED;
   // Of one column (or row) both are the same memory; then as A is.
   const int transposed = a->transposed;
   // herk's alpha is real, herkx's is not.
@@ -183,7 +179,7 @@ CUresult symmetric_by_matrix(Blas& blas, const Arguments& with) {
   const std::int64_t order = on_left ? of.m : of.n;
   const auto a = matrix_argument(square, order, order);
   const auto b = matrix_argument(on_left ? of.b : of.a, of.m, of.n), c = matrix_argument(of.c, of.m, of.n);
-  if (!a || !b || !c || storage_of(square) != Storage::triangle) return unknown(blas);
+  if (!a || !b || !c || storage_of(square) != Storage::triangle) return CUDA_ERROR_NOT_SUPPORTED;
   const bool hermitian = square.structure == Structure::hermitian;
   blas.call(blas_name(with.letter, hermitian ? "hemm_v2_64" : "symm_v2_64"), on_left ? left : right, a->uplo,
             of.m, of.n, with.alpha, a->address, a->leading, b->address, b->leading, with.beta, target(of.c),
@@ -199,7 +195,7 @@ CUresult triangle_by_matrix(Blas& blas, const Arguments& with) {
   const std::int64_t order = on_left ? of.m : of.n;
   const auto a = matrix_argument(square, order, order);
   const auto b = matrix_argument(on_left ? of.b : of.a, of.m, of.n), c = matrix_argument(of.c, of.m, of.n);
-  if (!a || !b || !c || storage_of(square) != Storage::triangle) return unknown(blas);
+  if (!a || !b || !c || storage_of(square) != Storage::triangle) return CUDA_ERROR_NOT_SUPPORTED;
   blas.call(blas_name(with.letter, "trmm_v2_64"), on_left ? left : right, a->uplo, a->transposed, a->unit,
             of.m, of.n, with.alpha, a->address, a->leading, b->address, b->leading, target(of.c), c->leading);
   return blas.result();
@@ -220,7 +216,8 @@ CUresult half_by_vector(Blas& blas, const Arguments& with) {
   const Product& of = with.of;
   const std::string types = half_name(of);
   const auto a = matrix_argument(of.a, of.m, of.k);
-  if (types.empty() || !a || !is_vector(of.c) || storage_of(of.a) != Storage::full) return unknown(blas);
+  if (types.empty() || !a || !is_vector(of.c) || storage_of(of.a) != Storage::full)
+    return CUDA_ERROR_NOT_SUPPORTED;
   const std::int64_t rows = a->transposed != 0 ? of.k : of.m, columns = a->transposed != 0 ? of.m : of.k;
   if (of.a.pointers) {
     blas.call("cublas" + types + "gemvBatched_64", a->transposed, rows, columns, with.alpha,

@@ -1,4 +1,4 @@
-// Random numbers by cuRAND: one generator, set to where each operation's numbers begin.
+// Random numbers by cuRAND: a generator for each stream, set to where each operation's numbers begin.
 #include "libraries/operations/random.h"
 
 #include "worker/libraries/execution.h"
@@ -56,7 +56,7 @@ int generate(Library& library, void* generator, const Random& of) {
 CUresult run(const Execution& x, const Random& of) {
   constexpr int philox = 161;
   Library& library = x.libraries.curand;
-  auto& own = x.state.random;
+  auto& own = x.state.random[x.stream];
   int status = own.handle != nullptr ? 0 : library.call("curandCreateGenerator", &own.handle, philox);
   if (status == 0) status = library.call("curandSetStream", own.handle, x.stream);
   // Numbers that follow the last ones need nothing: setting makes the library prepare its generator anew.

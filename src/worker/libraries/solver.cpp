@@ -9,10 +9,12 @@
 namespace gpupool::worker {
 namespace {
 
+using operations::complex_of;
 using operations::Decomposing;
 using operations::Decomposition;
 using operations::Element;
 using operations::Placed;
+using operations::real_of;
 using operations::Wanted;
 using std::make_tuple;
 
@@ -21,12 +23,6 @@ int narrow(std::int64_t size) {
 }
 int type_of(Element type) {
   return static_cast<int>(type);
-}
-Element real_of(Element type) {
-  return type == Element::c32 ? Element::f32 : type == Element::c64 ? Element::f64 : type;
-}
-Element complex_of(Element type) {
-  return type == Element::f32 ? Element::c32 : type == Element::f64 ? Element::c64 : type;
 }
 
 /// The operation's parts as arguments.
@@ -109,6 +105,7 @@ void factor_narrow(Solver& solver, const Execution& execution, const Arguments& 
   solver.call(x.letter + "getrf_bufferSize", x.m, x.n, x.a, x.lda, &elements);
   const Workspace work(execution.libraries.api, execution.stream,
                        static_cast<std::size_t>(elements) * element_bytes);
+  solver.require(work);
   solver.call(x.letter + "getrf", x.m, x.n, x.a, x.lda, work.address(), x.pivots, x.info);
 }
 
@@ -164,7 +161,7 @@ void largest_singular_values(Solver& solver, const Execution& execution, const A
   solver.compute<false>(x.letter + "gesvdaStridedBatched", before, make_tuple(x.batch), before,
                         make_tuple(x.info, into, x.batch));
   if (into == nullptr || solver.result() != CUDA_SUCCESS) return;
-  static_cast<void>(execution.libraries.api.cuMemcpyHtoDAsync_v2_(
+  solver.note(execution.libraries.api.cuMemcpyHtoDAsync_v2_(
       of.residuals, into, residuals.size() * sizeof(double), execution.stream));
 }
 
@@ -232,6 +229,7 @@ void solve_at_once(Solver& solver, const Execution& execution, const Arguments& 
   };
   call(name + "_bufferSize", static_cast<void*>(nullptr), &bytes);
   const Workspace work(execution.libraries.api, execution.stream, bytes);
+  solver.require(work);
   call(name, work.address(), bytes, &iterations, x.info);
 }
 
@@ -245,6 +243,7 @@ Solver::Solver(const Execution& x, std::size_t element_bytes) : x_(x), element_b
 }
 
 CUresult Solver::result() const {
+  if (of_driver_ != CUDA_SUCCESS) return of_driver_;
   switch (status_) {
     case 0:
       return CUDA_SUCCESS;

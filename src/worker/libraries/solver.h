@@ -25,6 +25,15 @@ class Solver {
       status_ = x_.libraries.cusolver.call("cusolverDn" + name, x_.state.cusolver.handle, arguments...);
   }
 
+  /// Nothing is called any more unless there is this work space.
+  void require(const Workspace& work) {
+    if (status_ == 0 && !work.there()) status_ = alloc_failed;
+  }
+  /// What the driver said of something that belongs to the operation.
+  void note(CUresult result) {
+    if (of_driver_ == CUDA_SUCCESS) of_driver_ = result;
+  }
+
   /// Asks for work space by (`ask`, its size, `behind`) and computes by (`before`, it and its size, `after`):
   /// in elements, or (`wide`) in bytes of device memory and of host memory.
   template <bool wide, class Ask, class Behind, class Before, class After>
@@ -41,10 +50,7 @@ class Solver {
     if (status_ != 0) return;
     const Workspace work(x_.libraries.api, x_.stream, bytes);
     std::vector<std::byte> on_host(host_bytes);
-    if (!work.there()) {
-      status_ = alloc_failed;
-      return;
-    }
+    require(work);
     if constexpr (wide) {
       void* const host = on_host.data();
       apply(name, std::tuple_cat(before, std::make_tuple(work.address(), bytes, host, host_bytes), after));
@@ -78,6 +84,7 @@ class Solver {
   const Execution& x_;
   std::size_t element_bytes_;
   int status_ = 0;
+  CUresult of_driver_ = CUDA_SUCCESS;
 };
 
 }  // namespace gpupool::worker

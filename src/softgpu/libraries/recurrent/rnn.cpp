@@ -382,6 +382,7 @@ void recur(const Rnn& op, const Parts& parts, const RnnPlaces& x, const RnnPlace
       recurrence.backward(op.rounds() - 1 - round, first, end);
     } else {
       recurrence.forward(round, first, end);
+      source.end_part(op.parts(), static_cast<std::uint64_t>((op.shape.layers - 1) * op.shape.results()));
     }
   });
 }
@@ -398,8 +399,6 @@ void run(const Rnn& op, const Parts& parts, const Memory& memory) {
   } else {
     recur<float>(op, parts, x, y, source);
   }
-  const std::int64_t dropped = (op.shape.layers - 1) * op.shape.results();
-  source.end_part(op.parts(), static_cast<std::uint64_t>(dropped));
 }
 
 }  // namespace softgpu::libraries
