@@ -1,7 +1,7 @@
 // Two steps. (1) Each rank listens, connects to the id's listener (the root) and says who it is; when all
 // have, the root tells each where all listen. (2) Each rank connects to the ranks before it and accepts those
-// after it. Every connection begins with the secret of the id: who lacks it is dropped and delays nobody for
-// longer than `hello_time`. What comes by the network is checked: ranks against bounds, addresses in
+// after it. Every connection begins with the secret of the id: one without it is dropped, and delays the
+// ranks for `hello_time` at most. What comes by the network is checked: ranks against bounds, addresses in
 // connected_to.
 #include "libraries/nccl/bootstrap.h"
 

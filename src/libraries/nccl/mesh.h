@@ -5,7 +5,7 @@
 // `most_early` bytes of each rank; then nothing is read from that rank until something of it is expected.
 //
 // States of a peer: open; gone (its connection ended or failed; `said_goodbye` when it meant to). A peer that
-// is gone matters only to who still waits for it or gives it something: then Failure(remote_error). What it
+// is gone matters only while something is wanted of it or goes to it: then Failure(remote_error). What it
 // had sent before is taken as ever.
 //
 // Not thread-safe: the communicator's mutex is held.
