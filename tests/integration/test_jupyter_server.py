@@ -158,6 +158,24 @@ async def test_where_memory_lies_is_shown_and_what_keeps_it_there_beforehand(
     assert "memory: in host memory" in (await kernel.run("%gpu status")).text
 
 
+async def test_a_request_that_the_pool_has_not_answered_yet_counts_as_queued(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    """The page waits for what is `queued`: `none` would mean that nothing is asked for any more."""
+    path = f"gpupool/api/kernels/{kernel.kernel_id}"
+    jupyter.pool.silent = True
+    status, view = await jupyter.json("POST", f"{path}/attach", {"share": "0.2"})
+    assert (status, view["state"], view["queue"]) == (202, "queued", None)
+    status, view = await jupyter.json("DELETE", f"{path}/queue")
+    assert (status, view["state"]) == (200, "none")
+
+    await jupyter.json("POST", f"{path}/attach", {"share": "0.2"})
+    jupyter.pool.speak()
+    while (view := await jupyter.kernel(kernel.kernel_id))["state"] == "queued":
+        await asyncio.sleep(0.01)
+    assert view["state"] == "attached"
+
+
 async def test_the_queue_is_shown_and_can_be_left(jupyter: JupyterInProcess, kernel: Cells) -> None:
     other = await jupyter.start_kernel()
     path = f"gpupool/api/kernels/{kernel.kernel_id}"

@@ -52,6 +52,8 @@ class MemoryPool:
     down: bool = False
     #: A lease that is released still holds its share, until :meth:`drained`.
     drains: bool = False
+    #: Requests stay without any answer, as of a pool that has much to do; see :meth:`speak`.
+    silent: bool = False
     endpoint: str = "unix:/tmp/memory-pool"
     #: Whom it takes its caller for.
     caller: Caller = field(default_factory=lambda: Caller("ann", "user"))
@@ -83,6 +85,7 @@ class MemoryPool:
             "software",
             "down",
             "drains",
+            "silent",
             "usage_now",
             "memory_now",
             "projects",
@@ -91,6 +94,11 @@ class MemoryPool:
             setattr(self, name, getattr(fresh, name))
         for kept in (self.held, self.session_states, self.waiting, self.calls, self.requests, self.notices):
             kept.clear()
+
+    def speak(self) -> None:
+        """Answers what it was silent about."""
+        self.silent = False
+        self._wake()
 
     def tell(self, lease_id: str, notice: Notice | None) -> None:
         """Gives notice of a lease, or withdraws it. The lease does not end by itself."""
@@ -155,6 +163,8 @@ class MemoryPool:
         deadline = None if wait_seconds is None else loop.time() + wait_seconds
         self.waiting.append(request)
         try:
+            while self.silent:
+                await self._changed.wait()
             while self.free_milli < milli:
                 if wait_seconds == 0:
                     raise PoolRefusedError("full", f"{milli} milli-GPU asked for, {self.free_milli} free.")

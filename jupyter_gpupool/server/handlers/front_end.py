@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Any
 
 from gpupool.client.errors import GpupoolError
-from gpupool.client.session.state import HOLDING, State
+from gpupool.client.session.state import HOLDING
 from jupyter_server.auth.decorator import authorized
 from tornado import web
 
@@ -199,7 +199,7 @@ class QueueHandler(FrontEndHandler):
     @authorized
     async def delete(self, kernel_id: str) -> None:
         session = await self.session_of(kernel_id)
-        if session.record.state is not State.QUEUED:
+        if not session.record.waiting:
             raise RefusalError("not-queued", "This kernel does not wait for a GPU.")
         await session.cancel_request()
         self.answer(await self.view(session))

@@ -84,6 +84,11 @@ class Session:
         return self.asking is not None and self.asking.again
 
     @property
+    def waiting(self) -> bool:
+        """It asks for a lease and has none, also before the pool has told it a place in the queue."""
+        return self.asking is not None and self.lease is None
+
+    @property
     def held(self) -> bool:
         return self.hold is not None or bool(self.scopes)
 
