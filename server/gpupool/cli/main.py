@@ -13,6 +13,7 @@ from gpupool.cli import (
     explain,
     health,
     history,
+    kernel_packs,
     leases,
     lists,
     netperf,
@@ -73,6 +74,7 @@ app.command("simulate", epilog=exits.HELP)(simulate.simulate)
 app.add_typer(projects.app, name="project")
 app.add_typer(quotas.app, name="quota")
 app.add_typer(tokens.app, name="token")
+app.add_typer(kernel_packs.app, name="kernel-packs")
 app.add_typer(bench.app, name="bench")
 
 

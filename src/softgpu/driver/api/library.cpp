@@ -14,8 +14,7 @@ namespace {
 void load(CUlibrary* handle, const void* image, std::optional<std::size_t> size, const JitOptions& options) {
   require(handle != nullptr);
   const int capability = Driver::get().settings.capability();
-  auto program = compile_program(read_image(image, size, capability), capability, options);
-  *handle = registry<Library>().add<CUlibrary>(Library::create(std::move(program)));
+  *handle = registry<Library>().add<CUlibrary>(Library::load(image, size, capability, options));
 }
 
 std::shared_ptr<Library> library_of(CUlibrary handle) {
@@ -75,9 +74,7 @@ CUresult cuLibraryUnload(CUlibrary library) {
 CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) {
   return entry([&] {
     require(pKernel && name);
-    const auto kernel = library_of(library)->kernel(name);
-    require(kernel != nullptr, CUDA_ERROR_NOT_FOUND);
-    *pKernel = reinterpret_cast<CUkernel>(kernel.get());
+    *pKernel = reinterpret_cast<CUkernel>(library_of(library)->kernel(name).get());
   });
 }
 
@@ -108,7 +105,7 @@ CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
 CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) {
   return entry([&] {
     require(name != nullptr && (dptr || bytes));
-    const auto global = library_of(library)->module_in(current_context())->global(name);
+    const auto global = library_of(library)->global(current_context(), name);
     require(global.has_value(), CUDA_ERROR_NOT_FOUND);
     if (dptr) *dptr = global->address;
     if (bytes) *bytes = global->size;
@@ -158,7 +155,7 @@ CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache, CUdevice dev) {
 CUresult cuKernelGetName(const char** name, CUkernel hfunc) {
   return entry([&] {
     require(name != nullptr);
-    *name = kernel_of(hfunc)->info().name.c_str();
+    *name = kernel_of(hfunc)->name().c_str();
   });
 }
 

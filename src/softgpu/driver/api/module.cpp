@@ -5,6 +5,7 @@
 #include "softgpu/driver/program/image_source.h"
 #include "softgpu/driver/program/launch.h"
 #include "softgpu/driver/program/module.h"
+#include "softgpu/driver/program/packed_program.h"
 #include "softgpu/driver/stream/context.h"
 #include "softgpu/driver/stream/current_context.h"
 
@@ -17,7 +18,7 @@ CUresult load(CUmodule* handle, const void* image, std::optional<std::size_t> si
   require(handle != nullptr);
   auto context = current_context();
   const int capability = context->device().capability();
-  auto program = compile_program(read_image(image, size, capability), capability, options);
+  auto program = load_program(image, size, capability, options);
   *handle = registry<Module>().add<CUmodule>(Module::create(std::move(context), std::move(program)));
   return CUDA_SUCCESS;
 }

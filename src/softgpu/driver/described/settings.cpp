@@ -108,6 +108,18 @@ void read_visible(Settings& settings) {
   std::iota(settings.visible.begin(), settings.visible.end(), 0);
 }
 
+std::string absolute_path(const char* name) {
+  const char* const value = std::getenv(name);
+  return value != nullptr && *value == '/' ? value : "";
+}
+
+std::string folder_of_kernel_packs() {
+  if (auto own = absolute_path("GPUPOOL_SOFTGPU_KERNEL_PACKS"); !own.empty()) return own;
+  if (const auto data = absolute_path("XDG_DATA_HOME"); !data.empty()) return data + "/gpupool/kernel-packs";
+  const auto home = absolute_path("HOME");
+  return home.empty() ? "" : home + "/.local/share/gpupool/kernel-packs";
+}
+
 }  // namespace
 
 Settings Settings::from_environment() {
@@ -122,6 +134,7 @@ Settings Settings::from_environment() {
   read_capability(settings);
   read_checks(settings);
   read_watchdog(settings);
+  settings.kernel_packs = folder_of_kernel_packs();
   return settings;
 }
 

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "softgpu/exec/program/checks.h"
@@ -22,6 +23,10 @@ struct Settings {
   std::chrono::milliseconds watchdog = std::chrono::seconds(300);
   // GPUPOOL_SOFTGPU_CHECK: names of checks with commas between them, or "all".
   softgpu::Checks checks;
+
+  // Where PTX for libraries of machine code is kept: GPUPOOL_SOFTGPU_KERNEL_PACKS, else
+  // $XDG_DATA_HOME/gpupool/kernel-packs, else ~/.local/share/gpupool/kernel-packs; empty if none is known.
+  std::string kernel_packs;
 
   // GPUPOOL_SOFTGPU_EXECUTE=0: launches are checked and do nothing. For measuring what a test suite says of a
   // device that computes nothing; cuInit warns about it.

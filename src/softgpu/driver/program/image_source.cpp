@@ -36,14 +36,10 @@ std::uint32_t magic_of(const void* image) {
   return magic;
 }
 
-ImageSource read_fatbin(const void* start, std::optional<std::size_t> available, int capability) {
-  const auto* bytes = static_cast<const std::byte*>(start);
-  auto size = fatbin_size({bytes, available.value_or(16)});
-  require(size.has_value(), CUDA_ERROR_INVALID_IMAGE);
-  if (available) size = std::min(*size, *available);
+ImageSource read_fatbin(std::span<const std::byte> fat_binary, int capability) {
   std::optional<std::string> text;
-  if (driver_identity.takes_machine_code) text = best_machine_code({bytes, *size}, capability);
-  if (!text) text = best_ptx({bytes, *size}, capability);
+  if (driver_identity.takes_machine_code) text = best_machine_code(fat_binary, capability);
+  if (!text) text = best_ptx(fat_binary, capability);
   require(text.has_value(), CUDA_ERROR_NO_BINARY_FOR_GPU);
   return {{std::move(*text)}, 0};
 }
@@ -85,16 +81,26 @@ ImageSource read_image(const void* image, std::optional<std::size_t> size, int c
     if (auto linked = read_linked_image(image, size)) return std::move(*linked);
     return read_machine_code(image, size, capability);
   }
-  if (magic_of(image) == fatbin_magic) return read_fatbin(image, size, capability);
+  const auto fat_binary = fat_binary_of(image, size);
+  require(fat_binary.has_value(), CUDA_ERROR_INVALID_IMAGE);
+  return read_fatbin(*fat_binary, capability);
+}
+
+std::optional<std::span<const std::byte>> fat_binary_of(const void* image, std::optional<std::size_t> size) {
+  if (size && *size < sizeof(std::uint32_t)) return std::nullopt;
   // A wrapper holds a pointer, which means something only in the memory of the process that made it; bytes
   // that come from a file or with a length are not that.
   if (magic_of(image) == fatbin_wrapper_magic && !size) {
     Wrapper wrapper;
     std::memcpy(&wrapper, image, sizeof wrapper);
-    require(wrapper.data != 0, CUDA_ERROR_INVALID_IMAGE);
-    return read_fatbin(reinterpret_cast<const void*>(wrapper.data), std::nullopt, capability);
+    if (wrapper.data == 0) return std::nullopt;
+    image = reinterpret_cast<const void*>(wrapper.data);
   }
-  fail(CUDA_ERROR_INVALID_IMAGE);
+  const auto* const bytes = static_cast<const std::byte*>(image);
+  if (magic_of(image) != fatbin_magic) return std::nullopt;
+  auto length = fatbin_size({bytes, size.value_or(16)});
+  if (!length) return std::nullopt;
+  return std::span(bytes, size ? std::min(*length, *size) : *length);
 }
 
 std::string read_file(const char* path) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,9 @@ struct ImageSource {
 // demands. Throws Error: NO_BINARY_FOR_GPU for machine code without usable PTX, INVALID_IMAGE for anything
 // else.
 ImageSource read_image(const void* image, std::optional<std::size_t> size, int capability);
+
+// The fat binary that `image` is or, with its wrapper, points to. Nothing for any other image.
+std::optional<std::span<const std::byte>> fat_binary_of(const void* image, std::optional<std::size_t> size);
 
 // The bytes of a file. Throws Error(FILE_NOT_FOUND).
 std::string read_file(const char* path);

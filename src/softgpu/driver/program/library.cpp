@@ -1,17 +1,67 @@
 #include "softgpu/driver/program/library.h"
 
-#include "base/mutex.h"
+#include "softgpu/driver/base/error.h"
 #include "softgpu/driver/base/registry.h"
+#include "softgpu/driver/program/packed_program.h"
 #include "softgpu/driver/stream/context.h"
 
 namespace softgpu::driver {
 
+const LoadedProgram& LibraryPart::program() {
+  compiled_.run([&] {
+    if (compile_) program_ = compile_();
+  });
+  return program_;
+}
+
+std::shared_ptr<Module> LibraryPart::module_in(const std::shared_ptr<Context>& context,
+                                               const std::function<void(Module&)>& prepare) {
+  const LoadedProgram& compiled = program();
+  const gpupool::MutexLock lock(mutex_);
+  std::shared_ptr<Module>& module = modules_[context.get()];
+  if (!module) {
+    auto made = Module::create(context, compiled);
+    registry<Module>().add<CUmodule>(made);
+    prepare(*made);
+    module = std::move(made);
+  }
+  return module;
+}
+
+void LibraryPart::take_modules(std::vector<std::shared_ptr<Module>>& into) {
+  const gpupool::MutexLock lock(mutex_);
+  for (auto& [context, module] : modules_) {
+    if (module) into.push_back(std::move(module));
+  }
+  modules_.clear();
+}
+
+void LibraryPart::forget(const Context& context) {
+  std::shared_ptr<Module> gone;  // ends outside the lock
+  const gpupool::MutexLock lock(mutex_);
+  if (const auto found = modules_.find(&context); found != modules_.end()) {
+    gone = std::move(found->second);
+    modules_.erase(found);
+  }
+}
+
+std::size_t Kernel::index() const {
+  find_.run([&] {
+    const auto found = part_.program().program->find_kernel(name_);
+    require(found.has_value(), CUDA_ERROR_NO_BINARY_FOR_GPU);
+    index_ = *found;
+  });
+  return index_;
+}
+
 const softgpu::KernelInfo& Kernel::info() const {
-  return library_.program().program->kernels()[index_];
+  const std::size_t found = index();
+  return part_.program().program->kernels()[found];
 }
 
 std::shared_ptr<Function> Kernel::function_in(const std::shared_ptr<Context>& context) const {
-  return library_.module_in(context)->functions()[index_];
+  const std::size_t found = index();
+  return library_.module_of(part_, context)->functions()[found];
 }
 
 void Kernel::set_attribute(CUfunction_attribute attribute, int value,
@@ -21,56 +71,91 @@ void Kernel::set_attribute(CUfunction_attribute attribute, int value,
   attributes_[attribute] = value;
 }
 
-Library::Library(LoadedProgram program) : program_(std::move(program)) {}
-
-Library::~Library() = default;
-
-std::shared_ptr<Library> Library::create(LoadedProgram program) {
-  auto library = std::make_shared<Library>(std::move(program));
-  for (std::size_t index = 0; index < library->program_.program->kernels().size(); ++index) {
-    library->kernels_.push_back(std::make_shared<Kernel>(*library, index));
-    registry<Kernel>().add<CUkernel>(library->kernels_.back());
+void Kernel::apply_attributes(Module& module) const {
+  const gpupool::MutexLock lock(mutex_);
+  if (attributes_.empty()) return;
+  const auto function = module.function(name_);
+  for (const auto& [attribute, value] : attributes_) {
+    function->set_attribute(static_cast<CUfunction_attribute>(attribute), value);
   }
+}
+
+std::shared_ptr<Library> Library::load(const void* image, std::optional<std::size_t> size, int capability,
+                                       const JitOptions& options) {
+  auto library = std::make_shared<Library>();
+  try {
+    library->add(compile_program(read_image(image, size, capability), capability, options));
+  } catch (const Error& error) {
+    if (error.code() != CUDA_ERROR_NO_BINARY_FOR_GPU) throw;
+    library->add(require_packed(image, size, options), capability);
+  }
+  for (const auto& kernel : library->kernels_) registry<Kernel>().add<CUkernel>(kernel);
   return library;
 }
 
+void Library::add(LoadedProgram program) {
+  LibraryPart& part = *parts_.emplace_back(std::make_unique<LibraryPart>(std::move(program)));
+  for (const softgpu::KernelInfo& kernel : part.program().program->kernels()) add_kernel(part, kernel.name);
+}
+
+void Library::add(softgpu::packs::PackedImage image, int capability) {
+  const auto shared = std::make_shared<const softgpu::packs::PackedImage>(std::move(image));
+  const auto& file = shared->kernels;
+  for (std::size_t frame = 0; frame < file->frames().size(); ++frame) {
+    parts_.push_back(std::make_unique<LibraryPart>([=] { return compile_packed(*shared, {frame}, capability); }));
+  }
+  for (const auto& kernel : shared->machine_code.kernels) machine_code_only_.insert(kernel.name);
+  // What the machine code does not have, the program cannot mean.
+  std::set<std::string_view> variables;
+  for (const auto& variable : shared->machine_code.variables) variables.insert(variable.name);
+  for (const softgpu::packs::PackedName& each : file->names()) {
+    LibraryPart& part = *parts_[each.frame];
+    if (machine_code_only_.erase(each.name) != 0) add_kernel(part, each.name);
+    if (variables.contains(each.name)) variables_.emplace(each.name, &part);
+  }
+}
+
+void Library::add_kernel(LibraryPart& part, const std::string& name) {
+  const auto& made = kernels_.emplace_back(std::make_shared<Kernel>(*this, part, name));
+  by_name_.emplace(made->name(), kernels_.size() - 1);
+}
+
 std::shared_ptr<Kernel> Library::kernel(std::string_view name) const {
-  const auto index = program_.program->find_kernel(name);
-  return index ? kernels_[*index] : nullptr;
+  if (const auto found = by_name_.find(name); found != by_name_.end()) return kernels_[found->second];
+  if (machine_code_only_.contains(name)) {
+    say_missing_kernel(name);
+    fail(CUDA_ERROR_NO_BINARY_FOR_GPU);
+  }
+  fail(CUDA_ERROR_NOT_FOUND);
+}
+
+std::shared_ptr<Module> Library::module_of(LibraryPart& part, const std::shared_ptr<Context>& context) {
+  return part.module_in(context, [&](Module& made) {
+    for (const auto& kernel : kernels_) {
+      if (&kernel->part_ == &part) kernel->apply_attributes(made);
+    }
+  });
 }
 
 std::shared_ptr<Module> Library::module_in(const std::shared_ptr<Context>& context) {
-  const gpupool::MutexLock lock(mutex_);
-  std::shared_ptr<Module>& module = modules_[context.get()];
-  if (!module) {
-    module = Module::create(context, program_);
-    registry<Module>().add<CUmodule>(module);
-    for (const auto& kernel : kernels_) {
-      const gpupool::MutexLock kernel_lock(kernel->mutex_);
-      for (const auto& [attribute, value] : kernel->attributes_) {
-        module->functions()[kernel->index_]->set_attribute(static_cast<CUfunction_attribute>(attribute),
-                                                           value);
-      }
-    }
-  }
-  return module;
+  require(parts_.size() == 1, CUDA_ERROR_NOT_SUPPORTED);
+  return module_of(*parts_.front(), context);
+}
+
+std::optional<softgpu::GlobalAddress> Library::global(const std::shared_ptr<Context>& context, const char* name) {
+  if (parts_.size() == 1) return module_in(context)->global(name);
+  const auto found = variables_.find(name);
+  return found == variables_.end() ? std::nullopt : module_of(*found->second, context)->global(name);
 }
 
 std::vector<std::shared_ptr<Module>> Library::take_modules() {
-  const gpupool::MutexLock lock(mutex_);
   std::vector<std::shared_ptr<Module>> taken;
-  for (auto& [context, module] : modules_) taken.push_back(std::move(module));
-  modules_.clear();
+  for (const auto& part : parts_) part->take_modules(taken);
   return taken;
 }
 
 void Library::forget(const Context& context) {
-  std::shared_ptr<Module> gone;  // ends outside the lock
-  const gpupool::MutexLock lock(mutex_);
-  if (const auto found = modules_.find(&context); found != modules_.end()) {
-    gone = std::move(found->second);
-    modules_.erase(found);
-  }
+  for (const auto& part : parts_) part->forget(context);
 }
 
 }  // namespace softgpu::driver

@@ -1,0 +1,213 @@
+"""`gpupool kernel-packs`: PTX for frameworks whose wheels hold machine code only, made from users' own sources."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from gpupool.cli import exits, show
+from gpupool.cli.options import Json, whole
+from gpupool.kernel_packs import build as building
+from gpupool.kernel_packs import torch
+from gpupool.kernel_packs.build import Outcome, Recipe
+from gpupool.kernel_packs.errors import PackError
+from gpupool.kernel_packs.library import Library, read_library
+from gpupool.kernel_packs.store import Store, default_folder
+
+app = typer.Typer(
+    name="kernel-packs",
+    help="PTX for frameworks whose wheels hold machine code only: the software GPU runs it in the machine code's place.",
+    no_args_is_help=True,
+)
+
+_MOST_JOBS: Final = 256
+
+
+class FileSet(Enum):
+    """Which of PyTorch's files."""
+
+    TRAIN = "train"
+    ALL = "all"
+
+
+def _store() -> Store:
+    return Store(default_folder(os.environ))
+
+
+@app.command("build", epilog=exits.HELP)
+def build(
+    torch_python: Annotated[
+        Path | None,
+        typer.Option(
+            "--torch", metavar="PYTHON", help="Python with the PyTorch to build for.", show_default=False
+        ),
+    ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            help="PyTorch's sources of the same version: a folder or an archive.", show_default=False
+        ),
+    ] = None,
+    file_set: Annotated[
+        FileSet, typer.Option("--set", help="What the usual networks train with, or everything.")
+    ] = FileSet.TRAIN,
+    library: Annotated[
+        Path | None, typer.Option(help="Any other library with machine code for GPUs.", show_default=False)
+    ] = None,
+    file: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only this file: of PyTorch its name, of another library its path. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(help="Of the compiler, for another library. May be repeated.", show_default=False),
+    ] = None,
+    nvcc: Annotated[
+        Path | None, typer.Option(help="The compiler [default: nvcc of the PATH].", show_default=False)
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs",
+            "-j",
+            parser=whole(1, _MOST_JOBS),
+            metavar="NUMBER",
+            help="Files at a time, of up to 1.5 GB of memory each [default: half of the cores].",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Compile sources to PTX and keep what fits the library. What was built before is kept; an interrupted build goes on.
+
+    \b
+    Examples:
+      gpupool kernel-packs build --torch python3 --source pytorch-v2.6.0.tar.gz
+      gpupool kernel-packs build --torch python3 --source pytorch --file SortStable.cu
+      gpupool kernel-packs build --library libmine.so --file mine.cu --option=-Iinclude
+    """
+    with exits.clear_errors(), tempfile.TemporaryDirectory(prefix="gpupool-kernel-pack-") as work:
+        recipe, of = _recipe(torch_python, source, library, file, option, Path(work))
+        files = list(recipe.sources) if library else file or torch.chosen(recipe, file_set.value)
+        if unknown := [name for name in files if name not in recipe.sources]:
+            raise typer.BadParameter(f"{recipe.product} has no file {unknown[0]!r}")
+        compiler = nvcc or Path(shutil.which("nvcc") or "")
+        if not compiler.is_file():
+            raise PackError("there is no nvcc in PATH: install NVIDIA's CUDA toolkit, or name it with --nvcc")
+        outcomes = building.build(
+            recipe, of, _store(), compiler, files, jobs or max(1, (os.cpu_count() or 2) // 2)
+        )
+        problems = 0
+        for number, outcome in enumerate(outcomes, 1):
+            print(f"[{number}/{len(files)}] {outcome.file}: {_in_words(outcome)}", flush=True)
+            problems += bool(outcome.problem)
+        if problems:
+            raise PackError(
+                f"{problems} of {len(files)} files could not be built; the others are in the kernel pack"
+            )
+
+
+@app.command("list", epilog=exits.HELP)
+def list_packs(json: Json = False) -> None:
+    """List kernel packs."""
+    with exits.clear_errors():
+        store = _store()
+        packs = list(store.packs())
+        if json:
+            show.as_json(
+                [
+                    {
+                        "build_id": pack.build_id,
+                        "library": pack.library,
+                        "product": pack.product,
+                        "files": len(pack.files),
+                        "kernels": pack.kernels,
+                        "bytes": store.size(pack.build_id),
+                    }
+                    for pack in packs
+                ]
+            )
+            return
+        if not packs:
+            print(f"There is no kernel pack in {store.folder}.")
+        for pack in packs:
+            mib = store.size(pack.build_id) / 2**20
+            contents = f"{pack.kernels} kernels of {len(pack.files)} files, {mib:.1f} MiB"
+            print(f"{pack.build_id}  {pack.library} of {pack.product}: {contents}")
+
+
+@app.command("verify", epilog=exits.HELP)
+def verify() -> None:
+    """Check that kernel packs are whole, and say which kernels do not fit their library."""
+    with exits.clear_errors():
+        store = _store()
+        damaged = 0
+        for pack in store.packs():
+            for problem in building.verify(pack, store):
+                print(f"{pack.product}: {problem}")
+                damaged += 1
+            for name, built in pack.files.items():
+                if built.other_parameters:
+                    left_out = (
+                        f"{len(built.other_parameters)} kernels were left out, they take other parameters"
+                    )
+                    print(f"{pack.product}: {name}: {left_out}")
+        if damaged:
+            raise PackError("build what is missing again: gpupool kernel-packs build")
+
+
+@app.command("remove", epilog=exits.HELP)
+def remove(build_id: Annotated[str, typer.Argument(help="As gpupool kernel-packs list shows it.")]) -> None:
+    """Delete a kernel pack."""
+    with exits.clear_errors():
+        _store().remove(build_id)
+
+
+def _recipe(
+    torch_python: Path | None,
+    source: Path | None,
+    library: Path | None,
+    file: list[str] | None,
+    option: list[str] | None,
+    work: Path,
+) -> tuple[Recipe, Library]:
+    if (torch_python is None) == (library is None):
+        raise typer.BadParameter(
+            "say what to build for: --torch PYTHON --source SOURCE, or --library FILE --file SOURCE"
+        )
+    if library is not None:
+        if not file:
+            raise typer.BadParameter("say which source files: --file PATH")
+        sources = {Path(name).name: Path(name) for name in file}
+        return Recipe(library.name, sources, tuple(option or ())), read_library(library)
+    if source is None:
+        raise typer.BadParameter("say where PyTorch's sources are: --source FOLDER_OR_ARCHIVE")
+    assert torch_python is not None
+    found = Path(shutil.which(torch_python) or torch_python)
+    wheel = torch.find_wheel(found)
+    folder = torch.open_sources(source, work)
+    torch.check_version(folder, wheel)
+    return torch.recipe(wheel, folder, work), read_library(wheel.library)
+
+
+def _in_words(outcome: Outcome) -> str:
+    if outcome.problem:
+        return outcome.problem
+    built = outcome.built
+    assert built is not None
+    if not built.digests:
+        return "the library has no kernel of it"
+    words = f"{built.kernels} kernels"
+    if built.absent:
+        words += f", {len(built.absent)} more are in the library alone"
+    if built.other_parameters:
+        words += f", {len(built.other_parameters)} left out: the library's take other parameters"
+    return words + (" (built before)" if outcome.was_there else "")

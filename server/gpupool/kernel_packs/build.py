@@ -1,0 +1,141 @@
+"""Compiles source files to PTX and puts what fits a library into its kernel pack."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gpupool.kernel_packs.bind import Names, bind, read_module
+from gpupool.kernel_packs.errors import PackError
+from gpupool.kernel_packs.library import Library, write_kernels
+from gpupool.kernel_packs.origins import find_origins
+from gpupool.kernel_packs.ptx_text import NotPtxError
+from gpupool.kernel_packs.store import BuiltFile, Pack, Store
+
+#: PTX for this architecture runs on every software GPU of compute capability 8.0 and more.
+ARCHITECTURE: Final = "compute_80"
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How the files of a product are compiled.
+
+    Attributes:
+        product: in words, with its version.
+        sources: path of each file, by the name that users say.
+        options: of the compiler.
+    """
+
+    product: str
+    sources: Mapping[str, Path]
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one file; ``problem`` is empty if it is in the pack."""
+
+    file: str
+    built: BuiltFile | None = None
+    problem: str = ""
+    was_there: bool = False
+
+
+def build(
+    recipe: Recipe, library: Library, store: Store, nvcc: Path, files: Sequence[str], jobs: int
+) -> Iterator[Outcome]:
+    """Builds files, ``jobs`` at a time, and yields each outcome when it is on disk.
+
+    A file that was built from the same source with the same options is not compiled again.
+    """
+    pack = store.pack_of(library, recipe.product)
+    pack.product = recipe.product
+    names = Names(library.fat_binaries)
+    origins = find_origins(library.fat_binaries, recipe.sources)
+    store.write(pack, library, origins)
+    digest = _Recipes(nvcc, recipe.options)
+
+    def make(file: str) -> Outcome:
+        try:
+            return _make(file, recipe, pack, names, store, nvcc, digest(recipe.sources[file]))
+        except (PackError, NotPtxError) as error:
+            return Outcome(file, problem=str(error))
+
+    with ThreadPoolExecutor(jobs) as pool:
+        for outcome in pool.map(make, files):
+            if outcome.built is not None and not outcome.was_there:
+                pack.files[outcome.file] = outcome.built
+                store.write(pack, library, origins)
+            yield outcome
+
+
+def verify(pack: Pack, store: Store) -> list[str]:
+    """What is wrong with a pack on disk, a sentence each; empty if it is whole."""
+    folder = store.path(pack.build_id)
+    return [
+        f"{file.kernel_file} of {name} is missing"
+        for name, file in pack.files.items()
+        if file.kernels and not (folder / file.kernel_file).is_file()
+    ]
+
+
+class _Recipes:
+    """Digests of all that decides what a compilation gives."""
+
+    def __init__(self, nvcc: Path, options: Sequence[str]) -> None:
+        version = _run([str(nvcc), "--version"])
+        self._start = "\0".join([version, *options, ARCHITECTURE]).encode()
+
+    def __call__(self, source: Path) -> str:
+        try:
+            return hashlib.sha256(self._start + source.read_bytes()).hexdigest()
+        except OSError as error:
+            raise PackError(f"{source}: {error.strerror}") from None
+
+
+def _make(
+    file: str, recipe: Recipe, pack: Pack, names: Names, store: Store, nvcc: Path, digest: str
+) -> Outcome:
+    before = pack.files.get(file)
+    kernel_file = file.replace("/", "-") + ".kernels"
+    is_there = (store.path(pack.build_id) / kernel_file).is_file()
+    if before is not None and before.recipe == digest and (is_there or not before.kernels):
+        return Outcome(file, before, was_there=True)
+    module = read_module(_compile(nvcc, recipe.options, recipe.sources[file]))
+    fat_binary = names.best(module.kernels)
+    if fat_binary is None:
+        return Outcome(file, BuiltFile(digest, "", (), 0))
+    bound = bind(module, fat_binary)
+    if bound.frames:
+        write_kernels(store.path(pack.build_id) / kernel_file, bound.frames)
+    usable = len(fat_binary.kernels) - len(bound.absent) - len(bound.other_parameters)
+    return Outcome(
+        file,
+        BuiltFile(digest, kernel_file, fat_binary.digests, usable, bound.absent, bound.other_parameters),
+    )
+
+
+def _compile(nvcc: Path, options: Sequence[str], source: Path) -> str:
+    with tempfile.TemporaryDirectory(prefix="gpupool-kernel-pack-") as folder:
+        to = Path(folder) / "out.ptx"
+        _run([str(nvcc), "-ptx", f"-arch={ARCHITECTURE}", *options, str(source), "-o", str(to)])
+        return to.read_text()
+
+
+def _run(command: Sequence[str]) -> str:
+    try:
+        ended = subprocess.run(command, capture_output=True, check=False, text=True)
+    except OSError as error:
+        raise PackError(f"{command[0]}: {error.strerror}") from None
+    if ended.returncode != 0:
+        said = [line for line in ended.stderr.splitlines() if "error" in line] or ended.stderr.splitlines()
+        raise PackError(
+            f"{command[0]} ended with {ended.returncode}: {said[0] if said else 'it said nothing'}"
+        )
+    return ended.stdout

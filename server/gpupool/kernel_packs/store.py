@@ -1,0 +1,156 @@
+"""Kernel packs on disk: one folder for each library, named after its build id.
+
+Beside the files that the driver reads (``src/softgpu/packs/pack_folder.h``) stands ``pack.json``: what was built from what.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final
+
+from gpupool.kernel_packs.errors import PackError
+from gpupool.kernel_packs.library import FatBinary, Library
+
+#: Read by the driver too (src/softgpu/driver/described/settings.h).
+FOLDER: Final = "GPUPOOL_SOFTGPU_KERNEL_PACKS"
+
+_BUILD_ID: Final = re.compile(r"[0-9a-f]{8,128}")
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltFile:
+    """What one source file gave.
+
+    Attributes:
+        recipe: digest of the source, the compiler and its options.
+        digests: of the machine code that it stands for; empty if the library has none of the file's kernels.
+        kernels: how many can be used.
+        absent: kernels of the machine code that the source does not have.
+        other_parameters: kernels that were left out, because the machine code takes other parameters.
+    """
+
+    recipe: str
+    kernel_file: str
+    digests: tuple[str, ...]
+    kernels: int
+    absent: tuple[str, ...] = ()
+    other_parameters: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Pack:
+    """A library's pack."""
+
+    build_id: str
+    library: str  # file name
+    product: str  # "torch 2.6.0"
+    files: dict[str, BuiltFile] = field(default_factory=dict)
+
+    @property
+    def kernels(self) -> int:
+        """How many kernels can be used."""
+        return sum(file.kernels for file in self.files.values())
+
+
+def default_folder(environment: Mapping[str, str]) -> Path:
+    """Where packs are, as the driver looks for them.
+
+    Raises:
+        PackError: the environment names no folder and no home.
+    """
+    if (named := environment.get(FOLDER, "")).startswith("/"):
+        return Path(named)
+    if (data := environment.get("XDG_DATA_HOME", "")).startswith("/"):
+        return Path(data) / "gpupool" / "kernel-packs"
+    if (home := environment.get("HOME", "")).startswith("/"):
+        return Path(home) / ".local" / "share" / "gpupool" / "kernel-packs"
+    raise PackError(f"set {FOLDER} to the folder for kernel packs: there is no HOME")
+
+
+class Store:
+    """All packs below one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def packs(self) -> Iterator[Pack]:
+        """Every pack that can be read."""
+        for path in sorted(self.folder.glob("*/pack.json")):
+            pack = self._read(path)
+            if pack is not None:
+                yield pack
+
+    def pack_of(self, library: Library, product: str) -> Pack:
+        """The pack of a library, empty if there is none."""
+        found = self._read(self.path(library.build_id) / "pack.json")
+        return found or Pack(library.build_id, library.path.name, product)
+
+    def path(self, build_id: str) -> Path:
+        """The folder of a pack.
+
+        Raises:
+            PackError: that is no build id.
+        """
+        if not _BUILD_ID.fullmatch(build_id):
+            raise PackError(f"{build_id[:40]!r} is no build id; see gpupool kernel-packs list")
+        return self.folder / build_id
+
+    def size(self, build_id: str) -> int:
+        """Bytes of a pack on disk."""
+        return sum(file.stat().st_size for file in self.path(build_id).iterdir())
+
+    def write(self, pack: Pack, library: Library, origins: Mapping[FatBinary, str]) -> None:
+        """Writes what is known of a pack, and the index for the driver. Kernel files were written before.
+
+        ``origins`` says which source file a fat binary comes from.
+        """
+        folder = self.path(pack.build_id)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _replace(folder / "pack.json", json.dumps(asdict(pack), indent=1))
+        _replace(folder / "index", "".join(f"{line}\n" for line in _index(pack, library, origins)))
+
+    def remove(self, build_id: str) -> None:
+        """Deletes a pack.
+
+        Raises:
+            PackError: there is none.
+        """
+        folder = self.path(build_id)
+        if not folder.is_dir():
+            raise PackError(f"there is no kernel pack {build_id} in {self.folder}")
+        shutil.rmtree(folder)
+
+    def _read(self, path: Path) -> Pack | None:
+        try:
+            record = json.loads(path.read_text())
+            files = {name: _built_file(each) for name, each in record["files"].items()}
+            return Pack(record["build_id"], record["library"], record["product"], files)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+
+def _built_file(record: Mapping[str, object]) -> BuiltFile:
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
+    return BuiltFile(**values)  # type: ignore[arg-type]
+
+
+def _index(pack: Pack, library: Library, origins: Mapping[FatBinary, str]) -> Iterator[str]:
+    yield f"gpupool-kernel-pack 1 {pack.library} of {pack.product}"
+    built = {
+        digest: file.kernel_file for file in pack.files.values() if file.kernels for digest in file.digests
+    }
+    for each in library.fat_binaries:
+        source = origins.get(each, "-")
+        for digest in each.digests if not each.has_ptx else ():
+            yield f"built {digest} {built[digest]}" if digest in built else f"missing {digest} {source}"
+
+
+def _replace(path: Path, text: str) -> None:
+    unfinished = path.with_name(path.name + ".new")
+    unfinished.write_text(text)
+    unfinished.replace(path)

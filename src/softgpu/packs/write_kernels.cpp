@@ -1,0 +1,68 @@
+#include "softgpu/packs/write_kernels.h"
+
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <string>
+
+#if GPUPOOL_HAVE_ZSTD
+#include <zstd.h>
+#endif
+
+namespace softgpu::packs {
+namespace {
+
+constexpr std::uint64_t longest_text = std::uint64_t{256} << 20;
+
+std::string compressed([[maybe_unused]] const std::string& text) {
+#if GPUPOOL_HAVE_ZSTD
+  constexpr int level = 15;
+  std::string frame(ZSTD_compressBound(text.size()), '\0');
+  const std::size_t size = ZSTD_compress(frame.data(), frame.size(), text.data(), text.size(), level);
+  if (!ZSTD_isError(size)) {
+    frame.resize(size);
+    return frame;
+  }
+#endif
+  return {};
+}
+
+int refuse(const char* path, const char* reason) {
+  std::fprintf(stderr, "%s: %s\n", path, reason);
+  return 1;
+}
+
+}  // namespace
+
+int write_kernels(const char* path) {
+  std::string table = "gpupool-kernels 1\n";
+  std::string frames;
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    std::istringstream words(line);
+    std::uint64_t size = 0;
+    if (!(words >> size) || size == 0 || size > longest_text) return refuse(path, "a frame's size is wrong");
+    std::string text(size, '\0');
+    if (!std::cin.read(text.data(), static_cast<std::streamsize>(size))) return refuse(path, "a frame is cut short");
+    const std::string frame = compressed(text);
+    if (frame.empty()) return refuse(path, "this build cannot compress");
+    const std::string place =
+        std::to_string(frames.size()) + ' ' + std::to_string(frame.size()) + ' ' + std::to_string(size) + ' ';
+    for (std::string name; words >> name;) table += place + name + '\n';
+    frames += frame;
+  }
+  const std::string unfinished = std::string(path) + ".new";
+  std::ofstream file(unfinished, std::ios::binary);
+  file << table << '\n' << frames;
+  file.close();
+  if (!file || std::rename(unfinished.c_str(), path) != 0) {
+    std::remove(unfinished.c_str());
+    return refuse(path, "cannot be written");
+  }
+  return 0;
+}
+
+}  // namespace softgpu::packs
