@@ -43,16 +43,16 @@ def find_origins(fat_binaries: Sequence[FatBinary], sources: Mapping[str, Path])
 def _most_alike(
     identifiers: Collection[str], common: Mapping[str, int], files_with: Mapping[str, Sequence[str]]
 ) -> str | None:
-    score: Counter[str] = Counter()
+    score: dict[str, float] = {}
     for identifier in identifiers:
         files = files_with.get(identifier, ())
         for file in files:
             # What many files or many fat binaries have says little.
-            score[file] += 1 / (len(files) * common[identifier]) ** 2
-    best = score.most_common(2)
-    if not best or best[0][1] < _LEAST or (len(best) > 1 and best[0][1] < 2 * best[1][1]):
+            score[file] = score.get(file, 0) + 1 / (len(files) * common[identifier]) ** 2
+    best = sorted(score, key=score.__getitem__, reverse=True)[:2]
+    if not best or score[best[0]] < _LEAST or (len(best) > 1 and score[best[0]] < 2 * score[best[1]]):
         return None
-    return best[0][0]
+    return best[0]
 
 
 def _identifiers(mangled: str) -> Iterator[str]:

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
-#include <iostream>
 #include <sstream>
 #include <string>
 
@@ -30,39 +29,34 @@ std::string compressed([[maybe_unused]] const std::string& text) {
   return {};
 }
 
-int refuse(const char* path, const char* reason) {
-  std::fprintf(stderr, "%s: %s\n", path, reason);
-  return 1;
-}
-
 }  // namespace
 
-int write_kernels(const char* path) {
+std::string write_kernels(std::istream& input, const std::string& path) {
   std::string table = "gpupool-kernels 1\n";
   std::string frames;
   std::string line;
-  while (std::getline(std::cin, line)) {
+  while (std::getline(input, line)) {
     std::istringstream words(line);
     std::uint64_t size = 0;
-    if (!(words >> size) || size == 0 || size > longest_text) return refuse(path, "a frame's size is wrong");
+    if (!(words >> size) || size == 0 || size > longest_text) return "a frame's size is wrong";
     std::string text(size, '\0');
-    if (!std::cin.read(text.data(), static_cast<std::streamsize>(size))) return refuse(path, "a frame is cut short");
+    if (!input.read(text.data(), static_cast<std::streamsize>(size))) return "a frame is cut short";
     const std::string frame = compressed(text);
-    if (frame.empty()) return refuse(path, "this build cannot compress");
+    if (frame.empty()) return "this build cannot compress";
     const std::string place =
         std::to_string(frames.size()) + ' ' + std::to_string(frame.size()) + ' ' + std::to_string(size) + ' ';
     for (std::string name; words >> name;) table += place + name + '\n';
     frames += frame;
   }
-  const std::string unfinished = std::string(path) + ".new";
+  const std::string unfinished = path + ".new";
   std::ofstream file(unfinished, std::ios::binary);
   file << table << '\n' << frames;
   file.close();
-  if (!file || std::rename(unfinished.c_str(), path) != 0) {
+  if (!file || std::rename(unfinished.c_str(), path.c_str()) != 0) {
     std::remove(unfinished.c_str());
-    return refuse(path, "cannot be written");
+    return "cannot be written";
   }
-  return 0;
+  return {};
 }
 
 }  // namespace softgpu::packs
