@@ -70,10 +70,9 @@ def pieces(text: str) -> Iterator[Piece]:
 
 def parameters(kernel: Piece) -> list[tuple[int, int]]:
     """Offset and size of each parameter in bytes, as CUDA lays them out: each at a multiple of its alignment."""
-    head = _COMMENTS.sub("", kernel.text[: kernel.text.index("{")])
     layout = []
     at = 0
-    for match in _PARAMETER.finditer(_PTR.sub("", head)):
+    for match in _PARAMETER.finditer(_PTR.sub("", _head(kernel.text))):
         align, kind, bits, count = match.groups()
         size = 1 if kind == "pred" else int(bits) // 8
         alignment = int(align or size)
@@ -110,10 +109,16 @@ def _end_of_piece(text: str, begin: int) -> int:
 
 
 def _piece(text: str) -> Piece:
-    head = _COMMENTS.sub("", text.partition("{")[0])
+    head = _head(text)
     for kind, pattern in ((Kind.KERNEL, _KERNEL), (Kind.FUNCTION, _FUNCTION)):
         if match := pattern.search(head):
             return Piece(kind, match[1], text)
     if match := _VARIABLE.search(head if head.endswith(";") or "=" in head else head + ";"):
         return Piece(Kind.VARIABLE, match[1], text)
     return Piece(Kind.OTHER, "", text)
+
+
+def _head(text: str) -> str:
+    """The text before its first brace, without comments."""
+    brace = next((match.start() for match in _IN_BODY.finditer(text) if match[0] == "{"), len(text))
+    return _COMMENTS.sub("", text[:brace])
