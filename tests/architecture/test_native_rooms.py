@@ -99,6 +99,7 @@ ROOMS: dict[str, list[str]] = {
     "softgpu/exec/checks": ["softgpu/exec/program", "softgpu/exec/run"],
     "softgpu/exec/run": ["base", "softgpu/exec/checks", "softgpu/exec/program"],
     "softgpu/usage": ["base"],
+    "softgpu/packs": ["base", "image"],
     "softgpu/driver/described": ["softgpu/exec/program"],
     "softgpu/driver/base": ["base", "shared_api", "softgpu/driver/described"],
     "softgpu/driver/backing": ["base", "softgpu/driver/base"],
@@ -137,6 +138,7 @@ ROOMS: dict[str, list[str]] = {
         "softgpu/driver/memory",
         "softgpu/driver/stream",
         "softgpu/exec/program",
+        "softgpu/packs",
     ],
     "softgpu/driver/api": [
         "base",

@@ -94,9 +94,10 @@ ROOMS: Mapping[str, str] = {
         " gpupool.request"
         " gpupool.scheduler gpupool.scheduler.placement"
     ),
+    "gpupool.kernel_packs": "gpupool.client",
     "gpupool.cli": (
-        "gpupool gpupool.client gpupool.client.program gpupool.client.session gpupool.ledger gpupool.model gpupool.node"
-        " gpupool.pool gpupool.pool.access gpupool.pool.lifecycle gpupool.pool.model gpupool.request gpupool.sentences"
+        "gpupool gpupool.client gpupool.client.program gpupool.client.session gpupool.kernel_packs gpupool.ledger"
+        " gpupool.model gpupool.node gpupool.pool gpupool.pool.access gpupool.pool.lifecycle gpupool.pool.model gpupool.request gpupool.sentences"
         " gpupool.scheduler.placement gpupool.simulation"
     ),
     # Jupyter: in kernels

@@ -40,7 +40,8 @@ std::string hex(const gpupool::Digest& digest) {
 std::string parameters(const gpupool::image::CubinKernel& kernel) {
   std::string text;
   for (const auto& parameter : kernel.parameters) {
-    text += (text.empty() ? "[" : ", [") + std::to_string(parameter.offset) + ", " + std::to_string(parameter.size) + "]";
+    text += (text.empty() ? "[" : ", [") + std::to_string(parameter.offset) + ", " +
+            std::to_string(parameter.size) + "]";
   }
   return "[" + text + "]";
 }
@@ -64,7 +65,8 @@ void describe(Bytes fat_binary) {
       if (is_plain(variable.name)) variables.insert(variable.name);
     }
   }
-  std::printf("{\"has_ptx\": %s, \"digests\": [%s], \"kernels\": {", has_ptx ? "true" : "false", digests.c_str());
+  std::printf("{\"has_ptx\": %s, \"digests\": [%s], \"kernels\": {", has_ptx ? "true" : "false",
+              digests.c_str());
   const char* separator = "";
   for (const auto& [name, layout] : kernels) {
     std::printf("%s\"%s\": %s", separator, name.c_str(), layout.c_str());
@@ -93,9 +95,8 @@ int describe_library(const char* path) {
   const auto size = static_cast<std::size_t>(state.st_size);
   void* const start = size == 0 ? MAP_FAILED : mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
   close(file);
-  const auto images = start == MAP_FAILED
-                          ? std::nullopt
-                          : find_images({static_cast<const std::byte*>(start), size});
+  const auto images =
+      start == MAP_FAILED ? std::nullopt : find_images({static_cast<const std::byte*>(start), size});
   if (!images) {
     std::fprintf(stderr, "%s: not a shared library\n", path);
     return 1;
@@ -104,6 +105,5 @@ int describe_library(const char* path) {
   for (const Bytes each : images->fat_binaries) describe(each);
   return std::fflush(stdout) == 0 ? 0 : 1;
 }
-
 
 }  // namespace softgpu::packs

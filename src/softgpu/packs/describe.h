@@ -3,9 +3,9 @@
 
 namespace softgpu::packs {
 
-// Prints `{"build_id": ...}`, then for each fat binary `{"has_ptx", "digests", "kernels", "variables"}`: the digests of its
-// machine code (SHA-256 of each entry as stored), and its kernels with [offset, size] of each parameter in bytes. Returns the exit
-// status: 1, with a line on stderr, if the library cannot be read.
+// Prints `{"build_id": ...}`, then for each fat binary `{"has_ptx", "digests", "kernels", "variables"}`: the
+// digests of its machine code (SHA-256 of each entry as stored), and its kernels with [offset, size] of each
+// parameter in bytes. Returns the exit status: 1, with a line on stderr, if the library cannot be read.
 int describe_library(const char* path);
 
 }  // namespace softgpu::packs

@@ -25,7 +25,8 @@ constexpr std::size_t step = std::size_t{64} << 10;
 bool read_at(int file, std::uint64_t offset, std::string& into) {
   std::size_t done = 0;
   while (done < into.size()) {
-    const ssize_t got = pread(file, into.data() + done, into.size() - done, static_cast<off_t>(offset + done));
+    const ssize_t got =
+        pread(file, into.data() + done, into.size() - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return false;
     done += static_cast<std::size_t>(got);
@@ -100,7 +101,8 @@ bool KernelFile::read_table(std::string& problem) {
 
 bool KernelFile::add(std::string_view line, std::uint64_t bytes) {
   Frame frame;
-  if (!take_number(line, frame.offset) || !take_number(line, frame.size) || !take_number(line, frame.plain_size))
+  if (!take_number(line, frame.offset) || !take_number(line, frame.size) ||
+      !take_number(line, frame.plain_size))
     return false;
   if (line.empty() || frame.offset > bytes || frame.size > bytes - frame.offset || frame.plain_size == 0 ||
       frame.plain_size > longest_text)

@@ -1,7 +1,8 @@
 // The PTX of one fat binary's kernels, as `gpupool kernel-packs build` wrote it.
 //
-// The file: a line `gpupool-kernels 1`; a line `OFFSET SIZE PLAIN_SIZE NAME` for each kernel and each variable that kernels share, in
-// bytes from the end of the table; an empty line, which ends the table; zstd frames. What shares variables shares a frame.
+// The file: a line `gpupool-kernels 1`; a line `OFFSET SIZE PLAIN_SIZE NAME` for each kernel and each
+// variable that kernels share, in bytes from the end of the table; an empty line, which ends the table; zstd
+// frames. What shares variables shares a frame.
 #pragma once
 
 #include <cstddef>

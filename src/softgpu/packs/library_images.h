@@ -10,7 +10,7 @@
 namespace softgpu::packs {
 
 struct LibraryImages {
-  std::string build_id;                                // in hex digits; empty if the linker wrote none
+  std::string build_id;                                  // in hex digits; empty if the linker wrote none
   std::vector<std::span<const std::byte>> fat_binaries;  // in `library`
 };
 

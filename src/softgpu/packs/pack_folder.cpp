@@ -61,7 +61,8 @@ void read_index(const fs::path& pack, Index& into) {
   }
 }
 
-// All packs of a folder, read again when one of their indexes has changed: a notebook need not restart for a new pack.
+// All packs of a folder, read again when one of their indexes has changed: a notebook need not restart for a
+// new pack.
 class Packs {
  public:
   std::optional<Known> find(const std::string& folder, const std::string& digest) {
@@ -112,7 +113,8 @@ std::string missing(const Known& known) {
 
 PackedImage find_packed(std::span<const std::byte> fatbin, const std::string& folder) {
   PackedImage found;
-  found.problem = "it holds machine code only, and no kernel pack has PTX for it (gpupool kernel-packs build)";
+  found.problem =
+      "it holds machine code only, and no kernel pack has PTX for it (gpupool kernel-packs build)";
   for (const FatbinEntry& entry : gpupool::image::fatbin_entries(fatbin)) {
     if (entry.kind != FatbinEntry::Kind::machine_code) continue;
     const auto known = packs().find(folder, hex(gpupool::sha256(entry.payload)));
@@ -128,7 +130,8 @@ PackedImage find_packed(std::span<const std::byte> fatbin, const std::string& fo
     found.machine_code = std::move(*cubin);
     std::string problem;
     found.kernels = KernelFile::open(known->file, problem);
-    found.problem = found.kernels ? "" : "the kernel pack's file " + known->file + " cannot be used: " + problem;
+    found.problem =
+        found.kernels ? "" : "the kernel pack's file " + known->file + " cannot be used: " + problem;
     return found;
   }
   return found;

@@ -1,8 +1,9 @@
 // Which kernel pack knows a fat binary.
 //
-// A pack is a folder named after the build id of its library. Its `index` is a line `gpupool-kernel-pack 1 LIBRARY`, and for each
-// piece of machine code in the library one line: `built SHA256 FILE`, FILE being a kernel file (kernel_file.h) in the same
-// folder, or `missing SHA256 SOURCE`, SOURCE being the source file that would have to be built, or `-`.
+// A pack is a folder named after the build id of its library. Its `index` is a line `gpupool-kernel-pack 1
+// LIBRARY`, and for each piece of machine code in the library one line: `built SHA256 FILE`, FILE being a
+// kernel file (kernel_file.h) in the same folder, or `missing SHA256 SOURCE`, SOURCE being the source file
+// that would have to be built, or `-`.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// gpupool-kernel-packs describe LIBRARY, gpupool-kernel-packs write FILE: the part of `gpupool kernel-packs` that knows formats.
+// gpupool-kernel-packs describe LIBRARY, gpupool-kernel-packs write FILE: the part of `gpupool kernel-packs`
+// that knows formats.
 #include <cstdio>
 #include <iostream>
 #include <string>

@@ -69,7 +69,8 @@ std::string written(const Folder& folder, const std::string& frames) {
   return path;
 }
 
-// What nvcc leaves of a file without PTX. The payload is as long as its padding, so that its digest is the entry's.
+// What nvcc leaves of a file without PTX. The payload is as long as its padding, so that its digest is the
+// entry's.
 std::string machine_code() {
   std::string code = TestCubin::make();
   code.resize((code.size() + 7) / 8 * 8);
@@ -82,7 +83,8 @@ TEST_CASE("a kernel file gives back what was written") {
   const Folder folder;
   const std::string other(100000, 'x');
   std::string problem;
-  const auto file = KernelFile::open(written(folder, frame("one", "text of one") + frame("two three", other)), problem);
+  const auto file =
+      KernelFile::open(written(folder, frame("one", "text of one") + frame("two three", other)), problem);
   REQUIRE(file != nullptr);
   REQUIRE_EQ(file->names().size(), 3);
   CHECK_EQ(file->names()[0].name, "one");
@@ -128,13 +130,15 @@ TEST_CASE("a fat binary is found by its machine code, with what the PTX must agr
   CHECK_NE(find_packed(view(image), folder.path()).problem, "");
 
   const std::string pack = folder.file("abcdef0123/");
-  write(pack + "index", "gpupool-kernel-pack 1 libmine.so of mine\nmissing " + hex_digest(code) + " mine.cu\n");
+  write(pack + "index",
+        "gpupool-kernel-pack 1 libmine.so of mine\nmissing " + hex_digest(code) + " mine.cu\n");
   auto found = find_packed(view(image), folder.path());
   CHECK(found.kernels == nullptr);
   CHECK_NE(found.problem.find("kernel-packs build --file mine.cu"), std::string::npos);
 
   fs::rename(written(folder, frame("saxpy", "text")), pack + "mine.kernels");
-  write(pack + "index", "gpupool-kernel-pack 1 libmine.so of mine\nbuilt " + hex_digest(code) + " mine.kernels\n");
+  write(pack + "index",
+        "gpupool-kernel-pack 1 libmine.so of mine\nbuilt " + hex_digest(code) + " mine.kernels\n");
   fs::last_write_time(pack + "index", fs::file_time_type::clock::now() + std::chrono::seconds(2));
   found = find_packed(view(image), folder.path());
   REQUIRE_MESSAGE(found.kernels != nullptr, found.problem);
@@ -163,7 +167,8 @@ TEST_CASE("bytes of any kind are no library, or one within its bounds") {
   REQUIRE(find_images(view(good)).has_value());
   std::mt19937 random(7);
   for (int round = 0; round < 500; ++round) {
-    std::string bytes = good.substr(0, 4096) + good.substr(good.size() - std::min<std::size_t>(good.size(), 4096));
+    std::string bytes =
+        good.substr(0, 4096) + good.substr(good.size() - std::min<std::size_t>(good.size(), 4096));
     for (int change = 0; change < 8; ++change) bytes[random() % 64] = static_cast<char>(random());
     find_images(view(bytes));
   }

@@ -102,7 +102,8 @@ void Library::add(softgpu::packs::PackedImage image, int capability) {
   const auto shared = std::make_shared<const softgpu::packs::PackedImage>(std::move(image));
   const auto& file = shared->kernels;
   for (std::size_t frame = 0; frame < file->frames().size(); ++frame) {
-    parts_.push_back(std::make_unique<LibraryPart>([=] { return compile_packed(*shared, {frame}, capability); }));
+    parts_.push_back(
+        std::make_unique<LibraryPart>([=] { return compile_packed(*shared, {frame}, capability); }));
   }
   for (const auto& kernel : shared->machine_code.kernels) machine_code_only_.insert(kernel.name);
   // What the machine code does not have, the program cannot mean.
@@ -142,7 +143,8 @@ std::shared_ptr<Module> Library::module_in(const std::shared_ptr<Context>& conte
   return module_of(*parts_.front(), context);
 }
 
-std::optional<softgpu::GlobalAddress> Library::global(const std::shared_ptr<Context>& context, const char* name) {
+std::optional<softgpu::GlobalAddress> Library::global(const std::shared_ptr<Context>& context,
+                                                      const char* name) {
   if (parts_.size() == 1) return module_in(context)->global(name);
   const auto found = variables_.find(name);
   return found == variables_.end() ? std::nullopt : module_of(*found->second, context)->global(name);

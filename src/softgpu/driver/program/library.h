@@ -22,8 +22,8 @@ namespace softgpu::driver {
 
 class Library;
 
-// What is compiled together and gets one module in each context: all of an ordinary image; of a kernel pack what
-// shares a frame, which is compiled when a program first uses a kernel of it.
+// What is compiled together and gets one module in each context: all of an ordinary image; of a kernel pack
+// what shares a frame, which is compiled when a program first uses a kernel of it.
 class LibraryPart {
  public:
   using Compile = std::function<LoadedProgram()>;
@@ -103,7 +103,7 @@ class Library {
 
   std::vector<std::unique_ptr<LibraryPart>> parts_;
   std::vector<std::shared_ptr<Kernel>> kernels_;
-  std::unordered_map<std::string_view, std::size_t> by_name_;  // of kernels_, by their own names
+  std::unordered_map<std::string_view, std::size_t> by_name_;   // of kernels_, by their own names
   std::map<std::string, LibraryPart*, std::less<>> variables_;  // of libraries with several parts
   std::set<std::string, std::less<>> machine_code_only_;
 };

@@ -26,21 +26,23 @@ void say_once(const std::string& line) {
   };
   static auto* const said = new Said;  // used while the process ends
   const gpupool::MutexLock lock(said->mutex);
-  if (said->lines.insert(line).second) std::fprintf(stderr, "%s: %s\n", driver_identity.log_name, line.c_str());
+  if (said->lines.insert(line).second)
+    std::fprintf(stderr, "%s: %s\n", driver_identity.log_name, line.c_str());
 }
 
 std::string demangled(std::string_view name) {
   const std::string text(name);
   int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> plain(abi::__cxa_demangle(text.c_str(), nullptr, nullptr, &status),
-                                                     std::free);
+  const std::unique_ptr<char, void (*)(void*)> plain(
+      abi::__cxa_demangle(text.c_str(), nullptr, nullptr, &status), std::free);
   return status == 0 && plain ? plain.get() : text;
 }
 
 bool same_layout(const softgpu::KernelInfo& kernel, const gpupool::image::CubinKernel& machine_code) {
-  return std::ranges::equal(kernel.parameters, machine_code.parameters, [](const auto& one, const auto& other) {
-    return one.offset == other.offset && one.size == other.size;
-  });
+  return std::ranges::equal(kernel.parameters, machine_code.parameters,
+                            [](const auto& one, const auto& other) {
+                              return one.offset == other.offset && one.size == other.size;
+                            });
 }
 
 }  // namespace
@@ -82,7 +84,8 @@ LoadedProgram compile_packed(const softgpu::packs::PackedImage& image, const std
   }
   LoadedProgram loaded = compile_program(source, capability, JitOptions());
   for (const softgpu::KernelInfo& kernel : loaded.program->kernels()) {
-    const auto expected = std::ranges::find(image.machine_code.kernels, kernel.name, &gpupool::image::CubinKernel::name);
+    const auto expected =
+        std::ranges::find(image.machine_code.kernels, kernel.name, &gpupool::image::CubinKernel::name);
     if (expected == image.machine_code.kernels.end() || same_layout(kernel, *expected)) continue;
     say_once("the kernel pack was made from other sources than the program: " + demangled(kernel.name) +
              " takes other parameters (gpupool kernel-packs verify)");

@@ -15,8 +15,8 @@ namespace softgpu::driver {
 LoadedProgram load_program(const void* image, std::optional<std::size_t> size, int capability,
                            const JitOptions& options);
 
-// The kernel pack's part for an image without PTX. Throws Error(NO_BINARY_FOR_GPU) if there is none, after the
-// reason was written into the error log and, once for each image, on stderr.
+// The kernel pack's part for an image without PTX. Throws Error(NO_BINARY_FOR_GPU) if there is none, after
+// the reason was written into the error log and, once for each image, on stderr.
 softgpu::packs::PackedImage require_packed(const void* image, std::optional<std::size_t> size,
                                            const JitOptions& options);
 

@@ -21,10 +21,11 @@ namespace fs = std::filesystem;
 namespace {
 
 const std::string header = ".version 8.0\n.target sm_80\n.address_size 64\n";
-const std::string saxpy = header +
-                          ".visible .entry saxpy(.param .u64 out, .param .u8 flag, .param .align 8 .b8 by[40], .param .f32 a)\n"
-                          "{ .reg .u64 %p; .reg .f32 %a; ld.param.u64 %p, [out]; ld.param.f32 %a, [a];\n"
-                          "  cvta.to.global.u64 %p, %p; st.global.f32 [%p], %a; ret; }\n";
+const std::string saxpy =
+    header +
+    ".visible .entry saxpy(.param .u64 out, .param .u8 flag, .param .align 8 .b8 by[40], .param .f32 a)\n"
+    "{ .reg .u64 %p; .reg .f32 %a; ld.param.u64 %p, [out]; ld.param.f32 %a, [a];\n"
+    "  cvta.to.global.u64 %p, %p; st.global.f32 [%p], %a; ret; }\n";
 // The variable is `other`'s alone.
 const std::string other = header +
                           ".global .align 4 .u32 launches = 7;\n"
@@ -48,11 +49,13 @@ std::string image_with_pack(const std::string& frames) {
     std::snprintf(pair, sizeof pair, "%02x", std::to_integer<unsigned>(byte));
     digest += pair;
   }
-  const fs::path pack = fs::path(std::getenv("GPUPOOL_SOFTGPU_KERNEL_PACKS")) / ("abcdef0" + std::to_string(number));
+  const fs::path pack =
+      fs::path(std::getenv("GPUPOOL_SOFTGPU_KERNEL_PACKS")) / ("abcdef0" + std::to_string(number));
   fs::create_directories(pack);
   std::istringstream input(frames);
   REQUIRE_EQ(softgpu::packs::write_kernels(input, (pack / "mine.kernels").string()), "");
-  std::ofstream(pack / "index") << "gpupool-kernel-pack 1 libmine.so of mine\nbuilt " << digest << " mine.kernels\n";
+  std::ofstream(pack / "index") << "gpupool-kernel-pack 1 libmine.so of mine\nbuilt " << digest
+                                << " mine.kernels\n";
   return fatbin(entry(2, 80, code));
 }
 
@@ -74,8 +77,8 @@ struct Device {
   Device& operator=(const Device&) = delete;
 
   CUresult run(CUkernel kernel, void** parameters) const {
-    const CUresult result =
-        cuLaunchKernel(reinterpret_cast<CUfunction>(kernel), 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr);
+    const CUresult result = cuLaunchKernel(reinterpret_cast<CUfunction>(kernel), 1, 1, 1, 1, 1, 1, 0, nullptr,
+                                           parameters, nullptr);
     return result == CUDA_SUCCESS ? cuCtxSynchronize() : result;
   }
   template <class T>
@@ -95,7 +98,8 @@ CUresult load(CUlibrary& library, const std::string& image) {
 TEST_CASE("kernels of a pack run in the machine code's place, and share what they share") {
   const Device device;
   CUlibrary library = nullptr;
-  REQUIRE_EQ(load(library, image_with_pack(frame("saxpy", saxpy) + frame("other launches", other))), CUDA_SUCCESS);
+  REQUIRE_EQ(load(library, image_with_pack(frame("saxpy", saxpy) + frame("other launches", other))),
+             CUDA_SUCCESS);
   unsigned count = 0;
   CHECK_EQ(cuLibraryGetKernelCount(&count, library), CUDA_SUCCESS);
   CHECK_EQ(count, 2);
