@@ -61,6 +61,18 @@ void make(Reduction& op) {
 void make(Softmax& op) {
   op.x = op.y = op.dy = tensor({2, 4, 5});
 }
+void make(Attention& op) {
+  op.q = op.q_gradient = tensor({2, 4, 5, 8});
+  op.k = op.k_gradient = tensor({2, 2, 6, 8});
+  op.v = op.v_gradient = tensor({2, 2, 6, 4});
+  op.o = op.o_gradient = tensor({2, 4, 5, 4});
+  op.statistics = tensor({2, 4, 5, 1});
+  op.bias = op.bias_gradient = tensor({1, 4, 5, 6});
+  op.q_lengths.address = op.k_lengths.address = place;
+  op.left.set = op.right.set = op.pads = op.backward = true;
+  op.seed = {place, true, true, {}};
+  op.rate = 0.25;
+}
 void make(Pooling& op) {
   op.x = op.dx = tensor({2, 4, 1, 5, 5});
   op.y = op.dy = tensor({2, 4, 1, 3, 3});

@@ -16,6 +16,7 @@
 namespace gpupool::cudnn {
 
 struct Content;
+struct AttentionProgram;
 
 /// One attribute: `count` elements of a type, or descriptors as they were when they were set.
 struct Attribute {
@@ -30,6 +31,7 @@ struct Program {
   operations::Convolution convolution;
   std::int64_t input = 0, filter = 0, output = 0;  // unique numbers of tensors
   std::optional<std::int64_t> added, bias;
+  std::shared_ptr<const AttentionProgram> attention;  // in place of all these
 };
 
 /// What a descriptor holds. It does not change any more once it is finalised, so others may share it.
@@ -85,6 +87,9 @@ inline Backend* find_backend(void* descriptor) {
 
 /// Checks the attributes of a descriptor that is to be finalised, and makes the program of a graph.
 int finalize(Content& content);
+
+/// Why a graph is not carried: said once for each reason, and kept for cudnnGetLastErrorString.
+int refuse_graph(int status, const Content& operation, const char* why);
 
 /// The program of a graph's operations, or why there is none: then the status and, in last_error(), the
 /// operation.

@@ -104,6 +104,7 @@ constexpr Rule rules[] = {
     {kind_tensor, tensor_virtual, type_boolean},
     {kind_tensor, tensor_by_value, type_boolean},
     {kind_tensor, tensor_reordering, type_reordering},
+    {kind_tensor, tensor_ragged_offset, type_descriptor},
 };
 
 std::size_t bytes_of_type(int type) {

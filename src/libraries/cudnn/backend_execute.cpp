@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "libraries/cudnn/attention.h"
 #include "libraries/cudnn/backend.h"
 #include "libraries/cudnn/handle.h"
 
@@ -38,6 +39,11 @@ GPUPOOL_LIBRARY_EXPORT int cudnnBackendExecute(void* handle, void* plan, void* v
     const Program* const program = program_of_plan(find_backend(plan));
     const Backend* const pack = find_backend(variant_pack);
     if (found == nullptr || program == nullptr || !is_pack(pack)) return bad_param;
+    if (program->attention) {
+      gpupool::operations::Attention attention;
+      const int bad = complete(*program->attention, *pack->content, attention);
+      return bad != success ? bad : post(*found, attention);
+    }
     gpupool::operations::Convolution operation = program->convolution;
     bool complete = put_address(*pack->content, program->input, operation.input) &&
                     put_address(*pack->content, program->filter, operation.filter) &&

@@ -65,16 +65,23 @@ int finalize_pointwise(const Content& operation) {
 
 int finalize_graph(Content& graph) {
   const Attribute* const operations = graph.find(graph_operations);
-  if (operations == nullptr || find_handle(graph.one<void*>(graph_handle, nullptr)) == nullptr)
-    return bad_param;
+  if (operations == nullptr) return bad_param;
+  // A graph inside an operation of another one has no handle: that operation reads it.
+  if (graph.find(graph_handle) == nullptr) return success;
+  if (find_handle(graph.one<void*>(graph_handle, nullptr)) == nullptr) return bad_param;
   auto program = std::make_shared<Program>();
   if (const int bad = program_of(operations->descriptors, *program); bad != success) return bad;
   graph.program = std::move(program);
   return success;
 }
 
+/// A graph that can be executed.
+bool is_program(const Content* graph) {
+  return is_kind(graph, kind_graph) && graph->program != nullptr;
+}
+
 int finalize_engine(const Content& engine) {
-  if (!is_kind(engine.child(engine_graph), kind_graph) || !has(engine, {engine_index})) return bad_param;
+  if (!is_program(engine.child(engine_graph)) || !has(engine, {engine_index})) return bad_param;
   return engine.one<std::int64_t>(engine_index, -1) == 0 ? success : bad_param_out_of_bound;
 }
 
@@ -109,9 +116,8 @@ int finalize(Content& content) {
     case kind_engine_config:
       return is_kind(content.child(config_engine), kind_engine) ? success : bad_param;
     case kind_engine_heuristic:
-      return is_kind(content.child(heuristic_graph), kind_graph) && has(content, {heuristic_mode})
-                 ? success
-                 : bad_param;
+      return is_program(content.child(heuristic_graph)) && has(content, {heuristic_mode}) ? success
+                                                                                          : bad_param;
     case kind_plan:
       return is_kind(content.child(plan_config), kind_engine_config) ? success : bad_param;
     case kind_variant_pack:

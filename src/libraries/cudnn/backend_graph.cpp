@@ -1,9 +1,10 @@
-// Graphs as operations: one convolution, and element-wise operations on its result that are done with it.
+// Graphs as operations: one convolution with element-wise operations on its result, or attention.
 #include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
 
+#include "libraries/cudnn/attention.h"
 #include "libraries/cudnn/backend.h"
 #include "libraries/cudnn/convolution.h"
 #include "libraries/cudnn/handle.h"
@@ -37,17 +38,12 @@ const char* name_of_kind(int kind) {
     return names[kind - kind_operation_forward];
   constexpr int later = 19;
   if (kind >= later && kind < later + 15) return later_names[kind - later];
-  if (kind == 41) return "SDPA_FWD";
-  if (kind == 43) return "SDPA_BWD";
+  if (kind == kind_operation_attention) return "SDPA_FWD";
+  if (kind == kind_operation_attention_backward) return "SDPA_BWD";
+  if (kind == kind_operation_band_mask) return "DIAGONAL_BAND_MASK";
+  if (kind == kind_operation_softmax) return "SOFTMAX";
+  if (kind == kind_operation_transpose) return "TRANSPOSE";
   return "of another kind";
-}
-
-/// Why a graph is not carried: said once for each reason, and kept for cudnnGetLastErrorString.
-int refuse_graph(int status, const Content& operation, const std::string& why) {
-  const std::string subject = std::string("a cuDNN graph with the operation ") + name_of_kind(operation.kind);
-  last_error() = subject + ": " + why;
-  if (status >= not_supported) libraries::say_once((subject + ": " + why).c_str(), "is not carried");
-  return status;
 }
 
 /// A tensor's descriptor as an operand: success, or what is wrong with it.
@@ -252,7 +248,20 @@ int add_pointwise(const Content& operation, Program& program, bool& ended) {
 
 }  // namespace
 
+int refuse_graph(int status, const Content& operation, const char* why) {
+  const std::string subject = std::string("a cuDNN graph with the operation ") + name_of_kind(operation.kind);
+  last_error() = subject + ": " + why;
+  if (status >= not_supported) libraries::say_once((subject + ": " + why).c_str(), "is not carried");
+  return status;
+}
+
 int program_of(const std::vector<std::shared_ptr<const Content>>& operations, Program& program) {
+  if (is_attention(operations)) {
+    auto attention = std::make_shared<AttentionProgram>();
+    if (const int bad = attention_of(operations, *attention); bad != success) return bad;
+    program.attention = std::move(attention);
+    return success;
+  }
   bool convolved = false, ended = false;
   const Content* last = nullptr;
   for (const std::shared_ptr<const Content>& operation : operations) {
@@ -265,7 +274,7 @@ int program_of(const std::vector<std::shared_ptr<const Content>>& operations, Pr
       bad = add_pointwise(*operation, program, ended);
     } else {
       bad = refuse_graph(not_supported_graph_pattern, *operation,
-                         "graphs are one convolution with what follows it");
+                         "graphs are one convolution with what follows it, or attention");
     }
     if (bad != success) return bad;
     last = operation.get();

@@ -1,6 +1,7 @@
 // The list of operations: the only one.
 #pragma once
 
+#include "libraries/operations/attention.h"
 #include "libraries/operations/batch_normalization.h"
 #include "libraries/operations/convolution.h"
 #include "libraries/operations/decomposition.h"
@@ -24,7 +25,8 @@ namespace gpupool::operations {
 template <Operation... O>
 struct All {};
 
-inline constexpr All<BatchNormalization,  //
+inline constexpr All<Attention,           //
+                     BatchNormalization,  //
                      Convolution,         //
                      Decomposition,       //
                      Dropout,             //

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <bit>
 #include <cstring>
 #include <initializer_list>
 #include <random>
@@ -109,6 +110,24 @@ class Right {
     op.lengths[0] = 3;
     op.lengths[1] = 1;
   }
+  void make(Attention& op) const {
+    op.q = op.q_gradient = tensor({2, 4, 5, 8});
+    op.k = op.k_gradient = tensor({2, 2, 6, 8});
+    op.v = op.v_gradient = tensor({2, 2, 6, 4});
+    op.o = op.o_gradient = tensor({2, 4, 5, 4});
+    op.statistics = tensor({2, 4, 5, 1});
+    op.bias = tensor({1, 4, 1, 6});
+    op.bias_gradient = tensor({1, 4, 5, 6});
+    op.q_lengths.address = op.k_lengths.address = address();
+    op.q_lengths.stride = op.k_lengths.stride = 1;
+    op.scale.value.words[0] = std::bit_cast<std::uint64_t>(0.5);
+    op.left = {2, random_() % 2 == 0, random_() % 2 == 0, {}};
+    op.right = {1, random_() % 2 == 0, random_() % 2 == 0, {}};
+    op.rate = random_() % 2 == 0 ? 0.25 : 0;
+    op.seed = {address(), random_() % 2 == 0, true, {}};
+    op.pads = random_() % 2;
+    op.backward = random_() % 2;
+  }
 
  private:
   [[nodiscard]] std::int32_t* pivots() const { return reinterpret_cast<std::int32_t*>(address() + 7 * 4096); }
@@ -187,4 +206,5 @@ TEST_CASE("an operation of cuDNN with some bytes changed stays inside the device
   try_changes<Pooling>();
   try_changes<Dropout>();
   try_changes<Rnn>();
+  try_changes<Attention>();
 }

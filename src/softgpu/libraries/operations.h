@@ -28,6 +28,7 @@ void run(const gpupool::operations::BatchNormalization& operation, const Parts& 
 void run(const gpupool::operations::Softmax& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Rnn& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Dropout& operation, const Parts& parts, const Memory& memory);
+void run(const gpupool::operations::Attention& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Pooling& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Vectors& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Product& operation, const Parts& parts, const Memory& memory);
