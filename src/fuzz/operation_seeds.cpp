@@ -73,6 +73,11 @@ void make(Attention& op) {
   op.seed = {place, true, true, {}};
   op.rate = 0.25;
 }
+void make(CtcLoss& op) {
+  op.probabilities = op.gradient = tensor({5, 2, 4});
+  op.labels = op.label_lengths = op.step_lengths = place;  // zeros
+  op.losses = place + 1024;
+}
 void make(Pooling& op) {
   op.x = op.dx = tensor({2, 4, 1, 5, 5});
   op.y = op.dy = tensor({2, 4, 1, 3, 3});

@@ -69,8 +69,21 @@ def pooling(stack: ExitStack, machine: Machine, cudnn: Argument, x: Placed) -> N
     done(machine, "cudnnPoolingForward", cudnn, of, ONE, x.descriptor, NOWHERE, ONE, x.descriptor, x.data)
 
 
+def ctc_loss(stack: ExitStack, machine: Machine, cudnn: Argument, _: Placed) -> None:
+    of = stack.enter_context(descriptor(machine, "CTCLoss"))
+    done(machine, "cudnnSetCTCLossDescriptorEx", of, integer(0), integer(1), integer(0))
+    x = stack.enter_context(placed(machine, np.ones((4, 2, 3), SINGLE)))
+    labels = pointer(stack.enter_context(machine.arrays(np.ones(2, np.int32)))[0])
+    done(
+        machine, "cudnnCTCLoss_v8", cudnn, integer(0), of, x.descriptor, x.data, labels, labels, NOWHERE, x.data,
+        pointer(0), pointer(0), pointer(0), pointer(0),
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("machine_of_its_own", WAYS, indirect=True)
-@pytest.mark.parametrize("wrong", [convolution, addition, reduction, normalisation, softmax, pooling])
+@pytest.mark.parametrize(
+    "wrong", [convolution, addition, reduction, normalisation, softmax, pooling, ctc_loss]
+)
 def test_an_operand_outside_the_memory_is_an_illegal_address(
     machine_of_its_own: Machine, wrong: Call
 ) -> None:

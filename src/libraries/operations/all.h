@@ -4,6 +4,7 @@
 #include "libraries/operations/attention.h"
 #include "libraries/operations/batch_normalization.h"
 #include "libraries/operations/convolution.h"
+#include "libraries/operations/ctc_loss.h"
 #include "libraries/operations/decomposition.h"
 #include "libraries/operations/dense.h"
 #include "libraries/operations/dropout.h"
@@ -28,6 +29,7 @@ struct All {};
 inline constexpr All<Attention,           //
                      BatchNormalization,  //
                      Convolution,         //
+                     CtcLoss,             //
                      Decomposition,       //
                      Dropout,             //
                      Entrywise,           //

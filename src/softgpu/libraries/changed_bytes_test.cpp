@@ -128,6 +128,19 @@ class Right {
     op.pads = random_() % 2;
     op.backward = random_() % 2;
   }
+  void make(CtcLoss& op) const {
+    op.probabilities = op.gradient = tensor({5, 2, 4});
+    op.labels = address() + 4096;
+    op.label_lengths = op.labels + 64;
+    op.step_lengths = op.labels + 128;
+    op.losses = op.labels + 192;
+    op.softmax = random_() % 2;
+    op.impossible = static_cast<Impossible>(random_() % 3);
+    auto* const numbers = reinterpret_cast<std::int32_t*>(op.labels);
+    for (int i = 0; i < 4; ++i) numbers[i] = i;
+    numbers[16] = numbers[17] = 2;
+    numbers[32] = numbers[33] = 5;
+  }
 
  private:
   [[nodiscard]] std::int32_t* pivots() const { return reinterpret_cast<std::int32_t*>(address() + 7 * 4096); }
@@ -207,4 +220,5 @@ TEST_CASE("an operation of cuDNN with some bytes changed stays inside the device
   try_changes<Dropout>();
   try_changes<Rnn>();
   try_changes<Attention>();
+  try_changes<CtcLoss>();
 }

@@ -27,6 +27,7 @@ void run(const gpupool::operations::Reduction& operation, const Parts& parts, co
 void run(const gpupool::operations::BatchNormalization& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Softmax& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Rnn& operation, const Parts& parts, const Memory& memory);
+void run(const gpupool::operations::CtcLoss& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Dropout& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Attention& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Pooling& operation, const Parts& parts, const Memory& memory);

@@ -52,6 +52,7 @@ CUresult run(const Execution& x, const operations::Vectors& operation);
 CUresult run(const Execution& x, const operations::Factors& operation);
 // By cuDNN.
 CUresult run(const Execution& x, const operations::Convolution& operation);
+CUresult run(const Execution& x, const operations::CtcLoss& operation);
 CUresult run(const Execution& x, const operations::BatchNormalization& operation);
 CUresult run(const Execution& x, const operations::Pooling& operation);
 CUresult run(const Execution& x, const operations::Softmax& operation);
