@@ -13,6 +13,61 @@ from typing import Any
 
 import torch  # type: ignore[import-not-found]  # too large to be a requirement
 from torch.nn import functional  # type: ignore[import-not-found]
+from torch.nn.attention import SDPBackend, sdpa_kernel  # type: ignore[import-not-found]
+
+
+def attention(q: Any, k: Any, v: Any, bias: Any = None, **options: Any) -> Any:
+    """By cuDNN on the GPU, by its definition on the CPU."""
+    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION if q.is_cuda else SDPBackend.MATH):
+        return functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, **options)
+
+
+def attention_gradients(q: Any, k: Any, v: Any, dy: Any, bias: Any = None, **options: Any) -> Any:
+    inputs = [x.requires_grad_() for x in (q, k, v)]
+    attention(q, k, v, bias, **options).backward(dy)
+    return torch.cat([x.grad.cpu().flatten() for x in inputs])
+
+
+def attention_checks() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
+    if "without-attention" in sys.argv:
+        return
+    for name, dtype, kv_heads, biased, options in (
+        ("float16", torch.float16, 4, False, {}),
+        ("bfloat16 causal", torch.bfloat16, 4, False, {"is_causal": True}),
+        ("float16 of heads in groups", torch.float16, 2, False, {"is_causal": True, "enable_gqa": True}),
+        ("float16 with a bias", torch.float16, 4, True, {}),
+    ):
+        # Steps lie before heads in memory, as a projection makes them.
+        q, dy = (torch.randn(2, 70, 4, 64).to(dtype).transpose(1, 2) for _ in range(2))
+        k, v = (torch.randn(2, 70, kv_heads, 64).to(dtype).transpose(1, 2) for _ in range(2))
+        bias = [torch.randn(2, 4, 70, 70).to(dtype)] if biased else []
+        yield f"attention {name}", lambda *x, of=options: attention(*x, **of), (q, k, v, *bias)
+        yield (
+            f"attention gradients {name}",
+            lambda *x, of=options: attention_gradients(*x, **of),
+            (q, k, v, dy, *bias),
+        )
+
+
+def ctc_checks() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
+    labels, steps, lengths = (
+        torch.tensor(x, dtype=torch.int32) for x in ([1, 2, 2, 5, 3, 1], [12, 12, 12], [3, 2, 1])
+    )
+
+    def gradient(x: Any) -> Any:
+        if x.is_cuda:  # what functional.ctc_loss keeps for its gradient
+            return torch._cudnn_ctc_loss(x, labels, steps, lengths, 0, True, False)[1]
+        x.requires_grad_()
+        functional.ctc_loss(x.log_softmax(-1), labels, steps, lengths, reduction="sum").backward()
+        return x.grad
+
+    numbers = torch.randn(12, 3, 6)
+    yield (
+        "ctc_loss",
+        lambda x: functional.ctc_loss(x, labels, steps, lengths, reduction="none"),
+        (numbers.log_softmax(-1),),
+    )
+    yield "ctc_loss gradient", gradient, (numbers,)
 
 
 def checks() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
@@ -44,6 +99,8 @@ def checks() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
     yield "fft", torch.fft.fft, (torch.complex(signal, signal.flip(0)),)
     yield "rfft", torch.fft.rfft, (signal,)
     yield "rfft of a prime length", torch.fft.rfft, (signal[:, :997].contiguous(),)
+    yield from attention_checks()
+    yield from ctc_checks()
     yield "fft2", torch.fft.fft2, (torch.complex(torch.randn(3, 24, 36), torch.randn(3, 24, 36)),)
 
 
