@@ -282,7 +282,7 @@ BlockStatus CompiledBody::run_general(Block& block, State& state, uint64_t limit
 bool CompiledBody::turn(State& state, Warp& warp) const {
   bool rotate = begin_turn(warp);
   bool progress = false, turn_over = false;
-  while (!turn_over && warp.live != 0) {
+  while (!turn_over && warp.live != 0 && warp.choices < most_choices) {
     if (!select_group(warp, rotate)) break;
     rotate = false;
     progress = true;

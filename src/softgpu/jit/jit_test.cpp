@@ -184,6 +184,17 @@ TEST_CASE("barriers, shuffles and votes, with lanes that are elsewhere") {
     add.u32 %r5, %r5, %r6; xor.b32 %r5, %r5, %r8; add.u32 %r5, %r5, %r9; st.global.u32 [%slot], %r5;)");
 }
 
+TEST_CASE("lanes of one instruction that name different members") {
+  check_same(R"(
+    mov.u32 %r9, %lanemask_lt; mov.u32 %r10, %lanemask_le; mov.u32 %r2, 0; mov.u32 %r5, 0;
+  AGAIN:
+    and.b32 %r1, %gid, 3; setp.le.u32 %p1, %r1, %r2;
+    vote.sync.ballot.b32 %r3, %p1, %r9; redux.sync.add.u32 %r4, %r3, %r10;
+    mad.lo.u32 %r5, %r5, 31, %r4; add.u32 %r2, %r2, 1;
+    and.b32 %r6, %tid, 7; setp.le.u32 %p2, %r2, %r6; @%p2 bra AGAIN;
+    st.global.u32 [%slot], %r5;)");
+}
+
 TEST_CASE("barriers of several numbers, and warps that wait at different ones") {
   check_same(R"(
     .shared .b32 tile[96];

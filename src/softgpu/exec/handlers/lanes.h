@@ -102,6 +102,31 @@ SOFTGPU_INLINE uint32_t collect(F f) {
   return result;
 }
 
+// A .sync instruction, whose member masks are the register at `masks_at`. act(mask, lanes) computes it for
+// the running lanes, which all name `mask`; `lanes` are those of them that are here. It is called once for
+// each mask that the lanes name, so it must not read from a register what the instruction writes.
+template <class Act>
+SOFTGPU_INLINE void together(Warp& warp, const Instruction& in, uint32_t masks_at, Act act) {
+  const uint32_t* const masks = reg<uint32_t>(warp, masks_at);
+  const uint32_t mask = masks[std::countr_zero(warp.mask)];
+  const uint32_t same = collect([&](uint32_t i) { return masks[i] == mask; });
+  if ((warp.mask & ~same) == 0) [[likely]] {
+    if (converge(warp, in, mask)) act(mask, warp.mask & mask);
+    return;
+  }
+  uint32_t named[warp_lanes];
+  std::memcpy(named, masks, sizeof(named));
+  const uint32_t here = warp.mask;
+  for (uint32_t rest = converge_apart(warp, in, named); rest != 0;) {
+    const uint32_t one = named[std::countr_zero(rest)];
+    const uint32_t lanes = rest & collect([&](uint32_t i) { return named[i] == one; });
+    set_mask(warp, lanes);
+    act(one, here & one);
+    rest &= ~lanes;
+  }
+  set_mask(warp, warp.group_mask);
+}
+
 template <class Op, class D, class A>
 void unary(Warp& warp, const Instruction& in) {
   const A* const a = reg<A>(warp, in.op[1]);

@@ -94,25 +94,23 @@ void extremum_of_magnitudes(Warp& warp, const Instruction& in) {
   });
 }
 
-// redux.sync.{min,max}[.abs][.NaN].f32 d, a, mask. Lanes that name other members execute it for themselves.
+// redux.sync.{min,max}[.abs][.NaN].f32 d, a, mask
 template <bool maximum>
 void reduce_float(Warp& warp, const Instruction& in) {
-  const uint32_t* const masks = reg<uint32_t>(warp, in.op[2]);
-  const uint32_t members = masks[std::countr_zero(warp.mask)];
-  const uint32_t others = warp.mask & ~collect([&](uint32_t i) { return masks[i] == members; });
-  if (others != 0) repeat_for(warp, others);
-  if (!converge(warp, in, members)) return;
-  const float* const a = reg<float>(warp, in.op[1]);
-  float result = std::numeric_limits<float>::quiet_NaN();
-  bool first = true;
-  each_active(warp, [&](uint32_t i) {
-    if (!(members >> i & 1)) return;
-    const float value = in.aux & magnitude_flag ? std::fabs(a[i]) : a[i];
-    result = first ? value : extremum<maximum>(result, value, in.aux & nan_wins_flag);
-    first = false;
+  float a[warp_lanes];
+  std::memcpy(a, reg<float>(warp, in.op[1]), sizeof(a));
+  together(warp, in, in.op[2], [&](uint32_t, uint32_t lanes) {
+    float result = std::numeric_limits<float>::quiet_NaN();
+    bool first = true;
+    for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
+      const float given = a[std::countr_zero(rest)];
+      const float value = in.aux & magnitude_flag ? std::fabs(given) : given;
+      result = first ? value : extremum<maximum>(result, value, in.aux & nan_wins_flag);
+      first = false;
+    }
+    if (result != result) result = std::bit_cast<float>(0x7fffffffu);
+    write<float>(warp, in.op[0], [=](uint32_t) { return result; });
   });
-  if (result != result) result = std::bit_cast<float>(0x7fffffffu);
-  write<float>(warp, in.op[0], [=](uint32_t) { return result; });
 }
 
 // cvt.pack.sat.{s4,u4,s2,u2}.s32.b32 d, a, b, c: two saturated values below c's. aux: bits, 16 if signed

@@ -5,16 +5,6 @@
 namespace softgpu::SOFTGPU_ISA {
 namespace {
 
-// The member mask of the lanes that execute the instruction together. Lanes that name other members (disjoint
-// groups, as match.any makes them) execute it for themselves afterwards.
-SOFTGPU_INLINE uint32_t members(Warp& warp, uint32_t offset) {
-  const uint32_t* const masks = reg<uint32_t>(warp, offset);
-  const uint32_t mask = masks[std::countr_zero(warp.mask)];
-  const uint32_t others = warp.mask & ~collect([&](uint32_t i) { return masks[i] == mask; });
-  if (others != 0) [[unlikely]]
-    repeat_for(warp, others);
-  return mask;
-}
 constexpr uint32_t not_sync_flag = 0x80;  // in aux: the old forms without a member mask
 
 enum ShuffleMode : uint32_t { shuffle_up, shuffle_down, shuffle_butterfly, shuffle_index };
@@ -22,7 +12,6 @@ enum ShuffleMode : uint32_t { shuffle_up, shuffle_down, shuffle_butterfly, shuff
 // d|p = shfl a, b, c [, mask]
 template <ShuffleMode shuffle_mode, bool is_sync>
 void shuffle(Warp& warp, const Instruction& in) {
-  if (is_sync && !converge(warp, in, members(warp, in.op[5]))) return;
   const uint32_t* const b = reg<uint32_t>(warp, in.op[3]);
   const uint32_t* const c = reg<uint32_t>(warp, in.op[4]);
   alignas(64) uint32_t a[warp_lanes], from[warp_lanes], result[warp_lanes];
@@ -42,8 +31,15 @@ void shuffle(Warp& warp, const Instruction& in) {
     valid |= in_range ? uint32_t{1} << lane : 0;
   }
   for (uint32_t lane = 0; lane < warp_lanes; ++lane) result[lane] = a[from[lane]];
-  write<uint32_t>(warp, in.op[0], [&](uint32_t i) { return result[i]; });
-  write_predicate(warp, in.op[1], valid);
+  const auto give = [&](uint32_t, uint32_t) {
+    write<uint32_t>(warp, in.op[0], [&](uint32_t i) { return result[i]; });
+    write_predicate(warp, in.op[1], valid);
+  };
+  if constexpr (is_sync) {
+    together(warp, in, in.op[5], give);
+  } else {
+    give(full_mask, warp.mask);
+  }
 }
 
 template <ShuffleMode shuffle_mode>
@@ -56,45 +52,43 @@ enum VoteMode : uint32_t { vote_all, vote_any, vote_uni, vote_ballot };
 
 // d = vote a [, mask]
 void vote(Warp& warp, const Instruction& in) {
-  uint32_t lanes = warp.mask;
-  if (!(in.aux & not_sync_flag)) {
-    const uint32_t mask = members(warp, in.op[2]);
-    if (!converge(warp, in, mask)) return;
-    lanes &= mask;
-  }
-  const uint32_t a = predicate(warp, in.op[1]) & lanes;
-  switch (in.aux & 3) {
-    case vote_all:
-      return write_predicate(warp, in.op[0], a == lanes ? ~0u : 0u);
-    case vote_any:
-      return write_predicate(warp, in.op[0], a != 0 ? ~0u : 0u);
-    case vote_uni:
-      return write_predicate(warp, in.op[0], a == lanes || a == 0 ? ~0u : 0u);
-    default:
-      write<uint32_t>(warp, in.op[0], [=](uint32_t) { return a; });
-  }
+  const uint32_t truths = predicate(warp, in.op[1]);
+  const auto give = [&](uint32_t, uint32_t lanes) {
+    const uint32_t a = truths & lanes;
+    switch (in.aux & 3) {
+      case vote_all:
+        return write_predicate(warp, in.op[0], a == lanes ? ~0u : 0u);
+      case vote_any:
+        return write_predicate(warp, in.op[0], a != 0 ? ~0u : 0u);
+      case vote_uni:
+        return write_predicate(warp, in.op[0], a == lanes || a == 0 ? ~0u : 0u);
+      default:
+        write<uint32_t>(warp, in.op[0], [=](uint32_t) { return a; });
+    }
+  };
+  if (in.aux & not_sync_flag) return give(full_mask, warp.mask);
+  together(warp, in, in.op[2], give);
 }
 
 template <class T>
 void match_any(Warp& warp, const Instruction& in) {
-  const uint32_t mask = members(warp, in.op[2]);
-  if (!converge(warp, in, mask)) return;
   T a[warp_lanes];
   std::memcpy(a, reg<T>(warp, in.op[1]), sizeof(a));
   uint32_t* const d = reg<uint32_t>(warp, in.op[0]);
-  each_active(
-      warp, [&](uint32_t i) { d[i] = collect([&](uint32_t k) { return a[k] == a[i]; }) & warp.mask & mask; });
+  together(warp, in, in.op[2], [&](uint32_t, uint32_t lanes) {
+    each_active(warp, [&](uint32_t i) { d[i] = collect([&](uint32_t k) { return a[k] == a[i]; }) & lanes; });
+  });
 }
 template <class T>
 void match_all(Warp& warp, const Instruction& in) {
-  const uint32_t mask = members(warp, in.op[3]);
-  if (!converge(warp, in, mask)) return;
-  const T* const a = reg<T>(warp, in.op[2]);
-  const uint32_t lanes = warp.mask & mask;
-  const T first = a[std::countr_zero(warp.mask)];
-  const bool same = (collect([&](uint32_t k) { return a[k] == first; }) & lanes) == lanes;
-  write<uint32_t>(warp, in.op[0], [=](uint32_t) { return same ? lanes : 0u; });
-  write_predicate(warp, in.op[1], same ? ~0u : 0u);
+  T a[warp_lanes];
+  std::memcpy(a, reg<T>(warp, in.op[2]), sizeof(a));
+  together(warp, in, in.op[3], [&](uint32_t, uint32_t lanes) {
+    const T first = a[std::countr_zero(lanes != 0 ? lanes : warp.mask)];
+    const bool same = (collect([&](uint32_t k) { return a[k] == first; }) & lanes) == lanes;
+    write<uint32_t>(warp, in.op[0], [=](uint32_t) { return same ? lanes : 0u; });
+    write_predicate(warp, in.op[1], same ? ~0u : 0u);
+  });
 }
 
 void active_mask(Warp& warp, const Instruction& in) {
@@ -104,12 +98,11 @@ void active_mask(Warp& warp, const Instruction& in) {
 
 // d|p = elect mask
 void elect(Warp& warp, const Instruction& in) {
-  const uint32_t mask = members(warp, in.op[2]);
-  if (!converge(warp, in, mask)) return;
-  const uint32_t lanes = warp.mask & mask;
-  const auto leader = static_cast<uint32_t>(std::countr_zero(lanes != 0 ? lanes : warp.mask));
-  write<uint32_t>(warp, in.op[0], [=](uint32_t) { return leader; });
-  write_predicate(warp, in.op[1], uint32_t{1} << leader);
+  together(warp, in, in.op[2], [&](uint32_t, uint32_t lanes) {
+    const auto leader = static_cast<uint32_t>(std::countr_zero(lanes != 0 ? lanes : warp.mask));
+    write<uint32_t>(warp, in.op[0], [=](uint32_t) { return leader; });
+    write_predicate(warp, in.op[1], uint32_t{1} << leader);
+  });
 }
 
 struct Sum {
@@ -151,21 +144,22 @@ struct Xor {
 
 template <class Op, class T>
 void reduce(Warp& warp, const Instruction& in) {
-  const uint32_t mask = members(warp, in.op[2]);
-  if (!converge(warp, in, mask)) return;
-  const T* const a = reg<T>(warp, in.op[1]);
-  T result{};
-  bool first = true;
-  each_active(warp, [&](uint32_t i) {
-    if (!(mask >> i & 1)) return;
-    result = first ? a[i] : Op::apply(result, a[i]);
-    first = false;
+  T a[warp_lanes];
+  std::memcpy(a, reg<T>(warp, in.op[1]), sizeof(a));
+  together(warp, in, in.op[2], [&](uint32_t, uint32_t lanes) {
+    T result{};
+    bool first = true;
+    for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
+      const T value = a[std::countr_zero(rest)];
+      result = first ? value : Op::apply(result, value);
+      first = false;
+    }
+    write<T>(warp, in.op[0], [=](uint32_t) { return result; });
   });
-  write<T>(warp, in.op[0], [=](uint32_t) { return result; });
 }
 
 void warp_barrier(Warp& warp, const Instruction& in) {
-  (void)converge(warp, in, members(warp, in.op[0]));
+  together(warp, in, in.op[0], [](uint32_t, uint32_t) {});
 }
 
 }  // namespace

@@ -6,9 +6,10 @@
 //
 // States of a group (GroupState) that does not run; the running one is in Warp::pc, frame and group_mask:
 //   running -> runnable          suspend(): its turn ended, or it has come to where it may meet others;
-//                                branch(), repeat_for(): the part of it that goes on later
+//                                branch(): the part of it that goes on later
 //   running -> at_barrier        block_on_barrier(); -> runnable when Block::open_barriers() opens it
-//   running -> converging        converge() at a .sync instruction whose lanes are not all here; -> running
+//   running -> converging        converge(), converge_apart() at a .sync instruction whose lanes are not all
+//   here; -> running
 //                                when others reach the same place, or when no group is runnable: then it
 //                                goes on with the lanes that it has (must_converge_now)
 //   running -> at_grid_barrier   -> runnable when every block has arrived (executor.cpp)
@@ -24,7 +25,8 @@
 //    to run or to converge, so the running group does not pass it unseen. 0 makes the scheduler look at
 //    once. In a turn for those that wait longest (rotated) it is no bound: they must get ahead.
 // 5. No lane waits for ever for another that could run: a turn ends after a bounded number of backward
-//    branches, and then those that ran last longest ago go on, even from a higher pc.
+//    branches, and of choices of a group, and then those that ran last longest ago go on, even from a higher
+//    pc. So a launch that is to end is asked again and again, whatever its lanes do.
 // 6. A block, its warps and their groups belong to the thread that has the block in a slice; between
 //    slices to the BlockRunner in whose list it is. Of what blocks share, LaunchState, only atomics and
 //    what stands under its two mutexes is written.
@@ -51,6 +53,7 @@ struct TextureView;
 inline constexpr uint32_t warp_lanes = 32;
 inline constexpr uint32_t full_mask = 0xffffffffu;
 inline constexpr int32_t full_branch_budget = 16384;  // backward branches before another warp has its turn
+inline constexpr uint32_t most_choices = 1u << 20;    // of a group, before the same
 inline constexpr uint32_t no_index = 0xffffffffu;
 
 struct Frame {
@@ -112,7 +115,8 @@ struct Warp {
   bool must_converge_now = false;  // a .sync instruction goes on with the lanes it has
   bool rotated = false;
   bool yield_requested = false;
-  uint32_t index = 0;  // in the block
+  uint32_t index = 0;    // in the block
+  uint32_t choices = 0;  // of a group, in this turn
   int32_t budget_limit = 0;
   uint64_t clock = 0;         // instructions executed
   std::vector<Group> groups;  // all but the running one
@@ -161,8 +165,10 @@ void block_on_barrier(Warp& warp, const Instruction& in, uint32_t barrier, uint3
                       bool wait, uint32_t reduction, uint32_t result_register, uint32_t predicate);
 // True if all live lanes of `members` are here; else the running lanes wait and the handler must return.
 bool converge(Warp& warp, const Instruction& in, uint32_t members);
-// Takes `lanes` out of the running ones; they execute the current instruction by themselves.
-void repeat_for(Warp& warp, uint32_t lanes);
+// The same where lanes name different members, lane by lane: whoever stands at the instruction is here for
+// all of them. Returns the lanes that go on; the others of the running ones wait. CUDA says nothing of masks
+// that differ; this is what lanes with program counters of their own would see, and it always ends.
+uint32_t converge_apart(Warp& warp, const Instruction& in, const uint32_t* members);
 // Null for a handle that the driver does not know. Holds until the launch ends.
 const TextureView* find_texture(Warp& warp, uint64_t handle, bool surface);
 void exit_lanes(Warp& warp);

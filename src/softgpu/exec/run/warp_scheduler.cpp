@@ -1,5 +1,6 @@
 // Groups of lanes: branching, waiting, merging; and the loop that executes instructions.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "base/mutex.h"
@@ -34,6 +35,7 @@ void resume(Warp& warp, const Group& group) {
 // Chooses the group to run next. False if none can.
 bool select_group(Warp& warp, bool rotate) {
   auto& groups = warp.groups;
+  ++warp.choices;
   warp.must_converge_now = false;
   if (groups.size() == 1 && groups[0].state != GroupState::converging) {  // all lanes together
     if (groups[0].state != GroupState::runnable) return false;
@@ -96,7 +98,7 @@ namespace {
 void execute(Warp& warp) {
   for (;;) {
     if (warp.pc >= warp.meet_pc) [[unlikely]] {
-      const bool yields = warp.yield_requested || warp.branch_budget < 0;
+      const bool yields = warp.yield_requested || warp.branch_budget < 0 || warp.choices >= most_choices;
       suspend(warp);
       if (warp.live == 0 || yields) return;
       if (!select_group(warp, false)) return;
@@ -186,13 +188,14 @@ void step(Warp& warp) {
 }
 
 bool begin_turn(Warp& warp) {
-  const bool rotate = (warp.yield_requested || warp.branch_budget < 0) &&
+  const bool rotate = (warp.yield_requested || warp.branch_budget < 0 || warp.choices >= most_choices) &&
                       std::count_if(warp.groups.begin(), warp.groups.end(), [](const Group& group) {
                         return group.state == GroupState::runnable;
                       }) > 1;
   warp.yield_requested = false;
   if (rotate) warp.budget_limit = std::max(least_budget, warp.budget_limit / 2);
   warp.branch_budget = warp.budget_limit;
+  warp.choices = 0;
   return rotate;
 }
 
@@ -260,40 +263,65 @@ void exit_lanes(Warp& warp) {
   if (block.barriers_in_use != 0) block.open_barriers();
 }
 
-bool converge(Warp& warp, const Instruction& in, uint32_t members) {
-  const uint32_t missing = members & warp.live & ~warp.mask;
-  if (missing == 0 || warp.must_converge_now) {
-    warp.must_converge_now = false;
-    if (BlockChecks* const checks = warp.block->checks.get(); checks != nullptr) [[unlikely]] {
-      if ((members & ~warp.mask) != 0) checks->lanes_missing(warp, in, members & ~warp.mask);
-      checks->warp_synchronised(warp, members & warp.mask);
-    }
-    return true;
-  }
-  Group group;
-  group.mask = warp.mask;
-  group.pc = warp.pc - 1;
-  group.frame = warp.frame;
-  group.state = GroupState::converging;
-  group.last_run = warp.clock;
-  warp.group_mask &= ~warp.mask;
-  if (warp.group_mask != 0) set_mask(warp, warp.group_mask);
-  warp.meet_pc = 0;
-  push_group(warp, group);
-  return false;
-}
-
-void repeat_for(Warp& warp, uint32_t lanes) {
+// The running lanes that are in `lanes` wait at the instruction that they are about to execute.
+static void wait_to_converge(Warp& warp, uint32_t lanes) {
   Group group;
   group.mask = lanes;
   group.pc = warp.pc - 1;
   group.frame = warp.frame;
+  group.state = GroupState::converging;
   group.last_run = warp.clock;
-  const uint32_t rest = warp.mask & ~lanes;
   warp.group_mask &= ~lanes;
   warp.meet_pc = 0;
   push_group(warp, group);
-  set_mask(warp, rest);
+}
+
+static void note_convergence(Warp& warp, const Instruction& in, uint32_t members) {
+  BlockChecks* const checks = warp.block->checks.get();
+  if (checks == nullptr) [[likely]]
+    return;
+  if ((members & ~warp.mask) != 0) checks->lanes_missing(warp, in, members & ~warp.mask);
+  checks->warp_synchronised(warp, members & warp.mask);
+}
+
+bool converge(Warp& warp, const Instruction& in, uint32_t members) {
+  const uint32_t missing = members & warp.live & ~warp.mask;
+  if (missing == 0 || warp.must_converge_now) {
+    warp.must_converge_now = false;
+    note_convergence(warp, in, members);
+    return true;
+  }
+  wait_to_converge(warp, warp.mask);
+  if (warp.group_mask != 0) set_mask(warp, warp.group_mask);
+  return false;
+}
+
+uint32_t converge_apart(Warp& warp, const Instruction& in, const uint32_t* members) {
+  const uint32_t here = warp.mask;
+  uint32_t waiting = 0;
+  if (!warp.must_converge_now) {
+    auto named_by = [&](uint32_t lanes) {
+      uint32_t named = 0;
+      for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) named |= members[std::countr_zero(rest)];
+      return named;
+    };
+    for (uint32_t rest = here; rest != 0; rest &= rest - 1) {
+      const uint32_t lane = rest & -rest;
+      if ((named_by(lane) & warp.live & ~here) != 0) waiting |= lane;
+    }
+    // Lanes for which a waiting one waits stay with it.
+    for (uint32_t before = 0; waiting != before;) {
+      before = waiting;
+      waiting |= named_by(waiting) & here;
+    }
+  }
+  warp.must_converge_now = false;
+  const uint32_t going = here & ~waiting;
+  for (uint32_t rest = going; rest != 0; rest &= rest - 1) {
+    note_convergence(warp, in, members[std::countr_zero(rest)]);
+  }
+  if (waiting != 0) wait_to_converge(warp, waiting);
+  return going;
 }
 
 void block_on_barrier(Warp& warp, const Instruction& in, uint32_t id, uint32_t expected, bool wait,

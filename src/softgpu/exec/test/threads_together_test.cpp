@@ -104,6 +104,64 @@ TEST_CASE("groups of lanes with member masks of their own do not mix") {
   }
 }
 
+TEST_CASE("lanes of one .sync instruction that name different members take whoever is there") {
+  // CUDA says nothing of it. The lanes stand at the same instruction, so they are all here.
+  const auto out = run(kernel(R"(
+    and.b32 %r1, %tid, 1; setp.eq.u32 %p1, %r1, 0;
+    mov.u32 %r9, %lanemask_lt; mov.u32 %r10, %lanemask_le;
+    vote.sync.ballot.b32 %r2, %p1, %r9; popc.b32 %r2, %r2;
+    redux.sync.add.u32 %r3, %tid, %r10;
+    mov.u32 %r4, %tid; redux.sync.max.u32 %r4, %r4, %r9;
+    shfl.sync.up.b32 %r5, %tid, 1, 0, %r10;
+    match.any.sync.b32 %r6, %r1, %r10; popc.b32 %r6, %r6;
+    bar.warp.sync %r9;
+    shl.b32 %r3, %r3, 5; shl.b32 %r4, %r4, 14; shl.b32 %r5, %r5, 19; shl.b32 %r6, %r6, 24;
+    or.b32 %r2, %r2, %r3; or.b32 %r2, %r2, %r4; or.b32 %r2, %r2, %r5; or.b32 %r2, %r2, %r6;
+    st.global.u32 [%slot], %r2;)"),
+                       1, 32, 32);
+  for (uint32_t t = 0; t < 32; ++t) {
+    const uint32_t before = t == 0 ? 0 : t - 1;
+    CHECK(out[t] == ((t + 1) / 2 | t * (t + 1) / 2 << 5 | before << 14 | before << 19 | (t / 2 + 1) << 24));
+  }
+}
+
+TEST_CASE("lanes that name different members wait for those that are elsewhere, and end") {
+  // Lanes 0..15 come later. Those that name them wait; lanes 16..31 name themselves and go on at once.
+  const auto out = run(kernel(R"(
+    mov.u32 %r1, 0; setp.lt.u32 %p1, %tid, 16; setp.ge.u32 %p2, %tid, 24;
+    mov.u32 %r3, %lanemask_eq; selp.b32 %r4, 0xff00ffff, %r3, %p2;
+    @%p1 bra LATE;
+  MEET:
+    vote.sync.ballot.b32 %r2, 1, %r4;
+    st.global.u32 [%slot], %r2;
+    bra END;
+  LATE:
+    mov.u32 %r4, 0xff00ffff;
+    bra BACK;
+  BACK:
+    bra MEET;
+  END:)"),
+                       1, 32, 32);
+  for (uint32_t t = 0; t < 32; ++t) CHECK(out[t] == (t >= 16 && t < 24 ? 1u << t : 0xff00ffffu));
+  // Half of the lanes of each mask never come.
+  const auto left = run(kernel(R"(
+    and.b32 %r1, %tid, 1; setp.eq.u32 %p1, %r1, 0;
+    mov.u32 %r9, %lanemask_le;
+    @%p1 bra OTHER;
+    vote.sync.ballot.b32 %r2, 1, %r9;
+    st.global.u32 [%slot], %r2;
+    bra END;
+  OTHER:
+    vote.sync.ballot.b32 %r2, 1, %r9;
+    st.global.u32 [%slot], %r2;
+  END:)"),
+                        1, 32, 32);
+  for (uint32_t t = 0; t < 32; ++t) {
+    const uint32_t half = t % 2 == 0 ? 0x55555555u : 0xaaaaaaaau;
+    CHECK((left[t] & half) == (half & ((2u << t) - 1)));
+  }
+}
+
 TEST_CASE("a shuffle waits for lanes that come by another way") {
   const auto out = run(kernel(R"(
     mov.u32 %r1, 0;
