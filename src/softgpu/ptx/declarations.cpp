@@ -187,7 +187,7 @@ void TokenReader::parse_variables(Linkage linkage, std::vector<Variable>& into) 
     Variable variable = base;
     variable.line = peek().line;
     variable.name = expect_word("variable name");
-    variable.bytes = lanes * base.type.bytes;
+    variable.bytes = variable.element_bytes = lanes * base.type.bytes;
     if (accept('<')) {  // name<N> declares name0 .. nameN-1
       const uint64_t count = expect_integer();
       expect('>');
@@ -230,7 +230,7 @@ Variable TokenReader::parse_parameter() {
     }
   }
   if (!typed) fail("type expected");
-  parameter.bytes = lanes * parameter.type.bytes;
+  parameter.bytes = parameter.element_bytes = lanes * parameter.type.bytes;
   parameter.alignment = std::max<uint64_t>(parameter.alignment, lanes * parameter.type.bytes);
   parameter.name = expect_word("parameter name");
   parse_array_bounds(parameter);

@@ -13,7 +13,8 @@ constexpr size_t max_vector_elements = 64;
 
 class BodyParser {
  public:
-  BodyParser(TokenReader& in, Function& function) : in_(in), function_(function) {}
+  BodyParser(TokenReader& in, const std::vector<Variable>& variables, Function& function)
+      : in_(in), variables_(variables), function_(function) {}
 
   void parse() {
     in_.expect('{');
@@ -274,9 +275,37 @@ class BodyParser {
       }
     }
     operand.kind = OperandKind::name;
-    // name+4 and generic addresses of variables as values
-    if (in_.at('+') || in_.at('-')) operand.offset = parse_offset();
+    // name[4], name+4 and generic addresses of variables as values
+    if (in_.at('[')) operand.offset = parse_index(operand.text);
+    if (in_.at('+') || in_.at('-')) operand.offset += parse_offset();
     return operand;
+  }
+
+  // The variable that a name means here: the innermost of the function, its parameters, the module's.
+  const Variable* find_variable(std::string_view name) const {
+    for (auto scope = open_.rbegin(); scope != open_.rend(); ++scope) {
+      for (size_t i = 0; i < function_.variables.size(); ++i) {
+        if (function_.variable_scope[i] == scope->id && function_.variables[i].name == name)
+          return &function_.variables[i];
+      }
+    }
+    const std::vector<Variable>* const outside[] = {&function_.parameters, &function_.returns, &variables_};
+    for (const auto* const declared : outside) {
+      for (const Variable& variable : *declared) {
+        if (variable.name == name) return &variable;
+      }
+    }
+    return nullptr;
+  }
+
+  // In bytes: an index counts elements.
+  int64_t parse_index(std::string_view name) {
+    const Variable* const variable = find_variable(name);
+    if (variable == nullptr) in_.fail("'" + std::string(name) + "' is no variable, so it has no elements");
+    in_.expect('[');
+    const uint64_t index = parse_constant_expression(in_.lexer());
+    in_.expect(']');
+    return static_cast<int64_t>(index * variable->element_bytes);
   }
 
   int64_t parse_offset() {
@@ -302,6 +331,7 @@ class BodyParser {
   }
 
   TokenReader& in_;
+  const std::vector<Variable>& variables_;
   Function& function_;
   std::vector<Scope> open_;
   std::set<std::pair<uint32_t, std::string_view>> labels_;  // scope, name
@@ -309,8 +339,8 @@ class BodyParser {
 
 }  // namespace
 
-void parse_body(TokenReader& in, Function& function) {
-  BodyParser(in, function).parse();
+void parse_body(TokenReader& in, const std::vector<Variable>& variables, Function& function) {
+  BodyParser(in, variables, function).parse();
 }
 
 }  // namespace softgpu::ptx

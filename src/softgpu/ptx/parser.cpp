@@ -20,7 +20,8 @@ Dim3 parse_dimensions(TokenReader& in) {
   }
 }
 
-Function parse_function(TokenReader& in, Linkage linkage, bool is_entry) {
+Function parse_function(TokenReader& in, const std::vector<Variable>& variables, Linkage linkage,
+                        bool is_entry) {
   Function function;
   function.is_entry = is_entry;
   function.linkage = linkage;
@@ -58,7 +59,7 @@ Function parse_function(TokenReader& in, Linkage linkage, bool is_entry) {
   }
   if (in.accept(';')) return function;
   function.has_body = true;
-  parse_body(in, function);
+  parse_body(in, variables, function);
   end_locations(in.peek().line, in.debug);
   return function;
 }
@@ -126,9 +127,9 @@ Module parse(std::string_view source) {
     if (in.accept_directive(".entry")) {
       // Entries are visible to the host whatever their linkage says.
       module.functions.push_back(
-          parse_function(in, linkage == Linkage::local ? Linkage::visible : linkage, true));
+          parse_function(in, module.variables, linkage == Linkage::local ? Linkage::visible : linkage, true));
     } else if (in.accept_directive(".func")) {
-      module.functions.push_back(parse_function(in, linkage, false));
+      module.functions.push_back(parse_function(in, module.variables, linkage, false));
     } else if (in.peek().kind == TokenKind::directive) {
       in.parse_variables(linkage, module.variables);
     } else {

@@ -70,7 +70,7 @@ class TokenReader {
   Lexer lexer_;
 };
 
-// Parses "{ ... }" into function.
-void parse_body(TokenReader& in, Function& function);
+// Parses "{ ... }" into function, whose module has declared `variables` before it.
+void parse_body(TokenReader& in, const std::vector<Variable>& variables, Function& function);
 
 }  // namespace softgpu::ptx

@@ -169,3 +169,12 @@ L2: ret; })");
   CHECK(accepted > 0);
   CHECK(accepted < 4000);
 }
+
+TEST_CASE("only variables have elements") {
+  const auto log = [](const std::string& text) { return compile_one(text).log; };
+  CHECK(log(entry(".reg .b64 %x; mov.u64 %x, k[1];")).find("'k' is no variable") != std::string::npos);
+  CHECK(log(entry(".reg .b64 %x; .shared .b32 s[4]; mov.u64 %x, s[1;")).find("']' expected") !=
+        std::string::npos);
+  CHECK(log(entry(".reg .b64 %x; .shared .b32 s[4]; mov.u64 %x, s[%x];")).find("found '%x'") !=
+        std::string::npos);
+}

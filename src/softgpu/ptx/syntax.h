@@ -63,6 +63,7 @@ struct Variable {
   Linkage linkage = Linkage::local;
   Type type;
   uint64_t bytes = 0;
+  uint64_t element_bytes = 0;  // of what name[i] counts
   uint64_t alignment = 1;
   bool unsized = false;  // `name[]`
   int line = 0;

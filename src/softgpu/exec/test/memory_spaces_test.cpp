@@ -152,3 +152,22 @@ TEST_CASE("memory outside the arena is asked for") {
   CHECK(host[63] == 63);
   CHECK(machine.run({3, 1, 1}, {32, 1, 1}, Parameters().add(place)).fault == Fault::illegal_address);
 }
+
+TEST_CASE("the address of an element") {
+  const auto out = run(kernel(R"(
+    .shared .align 4 .b32 tile[64]; .local .align 8 .b64 own[4]; .shared .align 4 .b8 bytes[8];
+    mov.u32 %r1, tile[3]; mov.u32 %r2, tile; sub.u32 %r1, %r1, %r2;
+    mov.u64 %x1, tile[5]+8; mov.u64 %x2, tile; sub.u64 %x1, %x1, %x2; cvt.u32.u64 %r3, %x1;
+    mov.u64 %x1, pairs[2+1]; mov.u64 %x2, pairs; sub.u64 %x1, %x1, %x2; cvt.u32.u64 %r4, %x1;
+    mov.u64 %x1, own[2]; mov.u64 %x2, own; sub.u64 %x1, %x1, %x2; cvt.u32.u64 %r5, %x1;
+    mov.u32 %r6, bytes[7]; mov.u32 %r7, bytes; sub.u32 %r6, %r6, %r7;
+    ld.global.f32 %f1, [pairs[1]+4]; cvt.rzi.u32.f32 %r7, %f1;
+    { .shared .align 8 .b64 tile[2]; mov.u32 %r8, tile[1]; mov.u32 %r9, tile; sub.u32 %r8, %r8, %r9; }
+    st.global.u32 [%out], %r1; st.global.u32 [%out+4], %r3; st.global.u32 [%out+8], %r4;
+    st.global.u32 [%out+12], %r5; st.global.u32 [%out+16], %r6; st.global.u32 [%out+20], %r7;
+    st.global.u32 [%out+24], %r8;)",
+                              ".global .align 8 .v2 .f32 pairs[4] = {0.0, 1.0, 2.0, 3.0};\n"),
+                       1, 1, 7);
+  const uint32_t expected[] = {12, 28, 24, 16, 7, 3, 8};
+  for (size_t i = 0; i < std::size(expected); ++i) CHECK(out[i] == expected[i]);
+}
