@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -126,6 +127,9 @@ class Runtime {
   };
   bool reach(const SessionFile& file, unsigned number, Reached& out, std::string& error);
   bool open_memory(const std::vector<Reached>& all, std::string& error);
+  /// Where device `index` of all that this process has had, and those of the same worker behind it, should
+  /// lie.
+  std::uint64_t arena_of(unsigned index, unsigned devices);
   /// From now on the connection is made anew when it breaks, wherever the session file says that the worker
   /// is. `file`: of that worker (SessionFile::of_worker).
   void survive(WorkerLink& link, Connection& connection, const wire::HelloBody& hello,
@@ -149,7 +153,8 @@ class Runtime {
   std::atomic<bool> ready_{false};
   std::atomic<bool> over_{false};  ///< the session can only be followed by another one
   std::atomic<std::uint32_t> session_generation_{0};
-  unsigned devices_begun_ = 0;  ///< of all sessions; by the thread that connects
+  unsigned devices_begun_ = 0;                ///< of all sessions; by the thread that connects
+  std::map<unsigned, std::uint64_t> arenas_;  ///< what arena_of() has answered; by the same
   std::atomic<unsigned> workers_{1};
   std::array<WorkerLink, SessionFile::max_workers> links_;
   Mutex attaching_;  // held by the one thread that connects or takes a lease; taken before mutex_

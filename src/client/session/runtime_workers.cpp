@@ -2,10 +2,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <exception>
+#include <iterator>
 
 #include "base/mutex.h"
 #include "base/process_mark.h"
+#include "client/process/own_addresses.h"
 #include "client/session/runtime.h"
 #include "client/session/session_hooks.h"
 #include "generated/message_ids.h"
@@ -13,13 +16,12 @@
 namespace gpupool::client {
 namespace {
 
-// Each device of the session has its terabyte of addresses from here on, in the order of the ordinals.
+// Each device of the session has its terabyte of addresses, in the order of the ordinals, from one of these
+// on: the first where nothing of this process lies. AddressSanitizer has its heap at the first; allocators
+// that choose at random may be anywhere.
 constexpr std::uint64_t arena_span = std::uint64_t{1} << 40;
-#ifdef __SANITIZE_ADDRESS__  // its heap lies at the other
-constexpr std::uint64_t arena_wish = 0x0000'3000'0000'0000;
-#else
-constexpr std::uint64_t arena_wish = 0x0000'6000'0000'0000;
-#endif
+constexpr std::uint64_t arena_wishes[] = {0x0000'6000'0000'0000, 0x0000'3000'0000'0000,
+                                          0x0000'1000'0000'0000};
 /// Sessions that follow each other in one process have theirs behind each other, so that no address of an
 /// earlier one is an address of theirs; after so many it begins again.
 constexpr unsigned arena_places = 30;
@@ -39,6 +41,19 @@ Connection::Outcome ask_lease(const WorkerLink& link, std::uint32_t epoch, Reply
 
 }  // namespace
 
+std::uint64_t Runtime::arena_of(unsigned index, unsigned devices) {
+  // Chosen once: what an attempt to connect has reserved is no longer free, but this process's own.
+  const auto [place, is_new] = arenas_.try_emplace(index, 0);
+  if (is_new) {
+    std::array<std::uint64_t, std::size(arena_wishes)> begins{};
+    std::transform(std::begin(arena_wishes), std::end(arena_wishes), begins.begin(), [&](std::uint64_t wish) {
+      return wish + std::uint64_t{index % arena_places} * arena_span;
+    });
+    place->second = first_free(begins, std::max(1U, devices) * arena_span);
+  }
+  return place->second;
+}
+
 bool Runtime::reach(const SessionFile& whole, unsigned number, Reached& out, std::string& error) {
   const SessionFile file = whole.of_worker(number);
   WorkerLink& link = links_[number];
@@ -47,8 +62,8 @@ bool Runtime::reach(const SessionFile& whole, unsigned number, Reached& out, std
   out.hello.token = file.token;
   out.hello.session = file.session;
   out.hello.pid = static_cast<std::uint64_t>(getpid());
-  out.hello.arena_base =
-      arena_wish + (devices_begun_ % arena_places + devices_before(whole, number)) * arena_span;
+  out.hello.arena_base = arena_of(devices_begun_ + devices_before(whole, number),
+                                  number < whole.devices.size() ? whole.devices[number] : 1);
   out.hello.connection = 1;
   out.connection = Connection::open(file.address, out.hello, out.answer, error);
   if (out.connection == nullptr) return false;
@@ -79,7 +94,9 @@ bool Runtime::open_memory(const std::vector<Reached>& all, std::string& error) {
   for (const Reached& one : all) {
     arenas.insert(arenas.end(), one.answer.devices.begin(), one.answer.devices.end());
   }
-  return open_device_memory(arenas, error);
+  if (open_device_memory(arenas, error)) return true;
+  arenas_.clear();  // taken since it was looked at: the next attempt looks again
+  return false;
 }
 
 CUresult Runtime::connect(const SessionFile& file, std::uint64_t detaches) {
