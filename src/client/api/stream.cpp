@@ -202,7 +202,7 @@ CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* 
   if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   bool capturing = false;
   if (const CUresult bad = is_capturing(hStream, capturing); bad != CUDA_SUCCESS) return bad;
-  if (capturing) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (capturing) return api::cuStreamQuery(hStream);  // refused, and the driver ends the capture for it
   auto* const called = new (std::nothrow) Callback{hStream, callback, userData};
   if (called == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   return api::cuLaunchHostFunc(hStream, &run_callback, called);

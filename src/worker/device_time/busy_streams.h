@@ -56,13 +56,33 @@ class BusyStreams {
     if (found == contexts_.end()) return true;
     if (found->second.untold) return false;
     last_context_ = nullptr;
-    // An error is told by the waiting itself.
-    std::erase_if(found->second.streams,
-                  [&](CUstream stream) { return api_.cuStreamQuery_(stream) != CUDA_ERROR_NOT_READY; });
+    // An error is told by the waiting itself. A question about a stream that is captured would end the
+    // capture.
+    std::erase_if(found->second.streams, [&](CUstream stream) {
+      return captured(stream) || api_.cuStreamQuery_(stream) != CUDA_ERROR_NOT_READY;
+    });
     return found->second.streams.empty();
+  }
+  /// Waits for what is known to be in the streams of `context`, which must be current, except for captured
+  /// ones: while one of its streams is captured, waiting for the context is forbidden.
+  CUresult finish(CUcontext context) {
+    CUresult first = CUDA_SUCCESS;
+    for (const CUstream stream : contexts_[context].streams) {
+      if (captured(stream)) continue;
+      const CUresult result = api_.cuStreamSynchronize_(stream);
+      if (first == CUDA_SUCCESS) first = result;
+    }
+    return first;
   }
 
  private:
+  [[nodiscard]] bool captured(CUstream stream) const {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return stream != nullptr && stream != CU_STREAM_LEGACY &&
+           api_.cuStreamIsCapturing_(stream, &status) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+  }
+
   static constexpr std::size_t most = 16;
   struct Busy {
     std::vector<CUstream> streams;

@@ -56,6 +56,8 @@ class DeviceWork {
   void forgets_context(CUcontext context);
   /// Whether `context` has finished what it was given, as far as is known without waiting.
   [[nodiscard]] bool idle(CUcontext context);
+  /// Waits for `context` while a stream is captured; the current context.
+  CUresult finish(CUcontext context) { return busy_.finish(context); }
 
   // Any thread; none of them waits for the devices.
 

@@ -195,7 +195,7 @@ CUresult Session::synchronize_device(CUdevice device) {
   for (const auto& [context, its_device] : device_of_) {
     if (its_device != device) continue;
     if (context != current_) api.cuCtxSetCurrent_(context);
-    const CUresult result = api.cuCtxSynchronize_();
+    const CUresult result = graphs.captures.empty() ? api.cuCtxSynchronize_() : work_.finish(context);
     if (first == CUDA_SUCCESS) first = result;
     if (context != current_) api.cuCtxSetCurrent_(current_);
   }

@@ -4,6 +4,7 @@
 #include "softgpu/driver/api/end_context.h"
 #include "softgpu/driver/api/entry.h"
 #include "softgpu/driver/api/green_context.h"
+#include "softgpu/driver/graph/operation.h"
 #include "softgpu/driver/stream/current_context.h"
 
 using namespace softgpu::driver;
@@ -41,6 +42,11 @@ void end_primary(Device& device) {
   device.primary.reset();
   device.primary_users = 0;
   if (context) end_context(*context);
+}
+
+void synchronize(Context& context) {
+  refuse_in_capture(context);
+  context.synchronize();
 }
 
 }  // namespace
@@ -210,11 +216,11 @@ CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {
 }
 
 CUresult cuCtxSynchronize(void) {
-  return entry([&] { current_context()->synchronize(); });
+  return entry([&] { synchronize(*current_context()); });
 }
 
 CUresult cuCtxSynchronize_v2(CUcontext ctx) {
-  return entry([&] { given_or_current(ctx)->synchronize(); });
+  return entry([&] { synchronize(*given_or_current(ctx)); });
 }
 
 CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {

@@ -53,6 +53,15 @@ CUresult elapsed(float* milliseconds, CUevent start_handle, CUevent end_handle) 
   });
 }
 
+// Waiting for what is only recorded spoils the capture.
+void refuse_captured(const Event& event) {
+  const auto capture = event.captured_in();
+  if (capture == nullptr) return;
+  const gpupool::MutexLock order(event.context().submit_mutex);
+  capture->invalidated = true;
+  fail(CUDA_ERROR_CAPTURED_EVENT);
+}
+
 }  // namespace
 
 CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
@@ -86,7 +95,7 @@ CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int f
 CUresult cuEventQuery(CUevent hEvent) {
   return entry([&]() -> CUresult {
     const auto event = registry<Event>().get(hEvent);
-    require(!event->captured_in(), CUDA_ERROR_CAPTURED_EVENT);
+    refuse_captured(*event);
     event->context().check_usable();
     if (const auto& shared = event->shared())
       return shared->done(shared->last()) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -98,7 +107,7 @@ CUresult cuEventQuery(CUevent hEvent) {
 CUresult cuEventSynchronize(CUevent hEvent) {
   return entry([&] {
     const auto event = registry<Event>().get(hEvent);
-    require(!event->captured_in(), CUDA_ERROR_CAPTURED_EVENT);
+    refuse_captured(*event);
     if (const auto& shared = event->shared()) {
       shared->wait(shared->last());
     } else if (const auto mark = event->mark()) {

@@ -60,7 +60,7 @@ CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
   return entry([&] {
     const auto stream = resolve_stream(hStream);
     const auto exec = exec_of(hGraphExec);
-    require(!is_capturing(*stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    refuse_in_capture(*stream);
     exec->launch(stream);
   });
 }

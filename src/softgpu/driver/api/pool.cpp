@@ -59,7 +59,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
     if (dptr == 0 || free_graph_allocation(stream, dptr)) return;
     const auto allocation = AllocationTable::of_process().find(dptr);
     require(allocation && allocation->base == dptr);
-    require(!is_capturing(*stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    refuse_in_capture(*stream);
     if (stream->idle()) {
       free_device(dptr);
       return;

@@ -95,7 +95,7 @@ CUresult cuStreamGetDevice(CUstream hStream, CUdevice* device) {
 CUresult cuStreamQuery(CUstream hStream) {
   return entry([&]() -> CUresult {
     const auto stream = resolve_stream(hStream);
-    require(!is_capturing(*stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    refuse_in_capture(*stream);
     if (!stream->idle()) return CUDA_ERROR_NOT_READY;
     stream->context().check_usable();
     return CUDA_SUCCESS;
@@ -105,7 +105,7 @@ CUresult cuStreamQuery(CUstream hStream) {
 CUresult cuStreamSynchronize(CUstream hStream) {
   return entry([&] {
     const auto stream = resolve_stream(hStream);
-    require(!is_capturing(*stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    refuse_in_capture(*stream);
     stream->synchronize();
     stream->context().flush_printf();
     stream->context().check_usable();
@@ -166,7 +166,7 @@ CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* 
   return entry([&] {
     require(callback != nullptr && flags == 0);
     const auto stream = resolve_stream(hStream);
-    require(!is_capturing(*stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    refuse_in_capture(*stream);
     stream->submit([=] { callback(hStream, CUDA_SUCCESS, userData); });
   });
 }

@@ -49,6 +49,24 @@ bool is_capturing(const Stream& stream) {
   return stream.capture != nullptr;
 }
 
+void refuse_in_capture(const Stream& stream) {
+  const gpupool::MutexLock order(stream.context().submit_mutex);
+  if (!stream.capture) return;
+  stream.capture->invalidated = true;
+  fail(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+}
+
+void refuse_in_capture(Context& context) {
+  const gpupool::MutexLock order(context.submit_mutex);
+  bool refused = false;
+  for (const auto& stream : context.streams()) {
+    if (!stream->capture) continue;
+    stream->capture->invalidated = true;
+    refused = true;
+  }
+  require(!refused, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+}
+
 void issue(const std::shared_ptr<Stream>& stream, Operation operation) {
   {
     const gpupool::MutexLock order(stream->context().submit_mutex);
@@ -58,12 +76,9 @@ void issue(const std::shared_ptr<Stream>& stream, Operation operation) {
 }
 
 void issue_and_wait(const std::shared_ptr<Stream>& stream, const Operation& operation) {
+  refuse_in_capture(*stream);
   {
     const gpupool::MutexLock order(stream->context().submit_mutex);
-    if (stream->capture) {
-      stream->capture->invalidated = true;
-      fail(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    }
     refuse_implicit_synchronisation(*stream);
   }
   stream->run_here(operation.run);

@@ -9,6 +9,8 @@
 
 namespace softgpu::driver {
 
+class Context;
+
 class Stream;
 
 struct Operation {
@@ -27,5 +29,10 @@ void issue(const std::shared_ptr<Stream>& stream, Operation operation);
 void issue_and_wait(const std::shared_ptr<Stream>& stream, const Operation& operation);
 
 bool is_capturing(const Stream& stream);
+
+// For calls that no graph can hold: throws Error(STREAM_CAPTURE_UNSUPPORTED) if the stream captures, or any
+// of the context. What is captured is spoiled then, as with CUDA, so that the end of the capture says so too.
+void refuse_in_capture(const Stream& stream);
+void refuse_in_capture(Context& context);
 
 }  // namespace softgpu::driver

@@ -1,3 +1,5 @@
+#include <functional>
+
 #include "driver_fixture.h"
 
 namespace {
@@ -39,7 +41,6 @@ TEST_CASE("captured work is not executed, and then as often as its graph is laun
   CHECK_EQ(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
   REQUIRE_CUDA(launch(kernel.function, 1, 1, stream, {&words}));
   REQUIRE_CUDA(cuMemcpyDtoDAsync_v2(words + 4, words, 4, stream));
-  CHECK_RESULT(cuStreamSynchronize(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   CUgraph graph = nullptr;
   REQUIRE_CUDA(cuStreamEndCapture(stream, &graph));
   CHECK_CUDA(cuStreamIsCapturing(stream, &status));
@@ -143,4 +144,44 @@ TEST_CASE("a user object lives until the last graph that holds it is gone") {
   CHECK_CUDA(cuGraphExecDestroy(exec));
   CHECK_EQ(destroyed, 1);
   CHECK_RESULT(cuUserObjectRelease(object, 1), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("what cannot be captured spoils the capture, in every mode") {
+  CurrentContext context;
+  CUcontext current = nullptr;
+  REQUIRE_CUDA(cuCtxGetCurrent(&current));
+  CUstream stream = nullptr, joined = nullptr;
+  REQUIRE_CUDA(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  REQUIRE_CUDA(cuStreamCreate(&joined, CU_STREAM_NON_BLOCKING));
+  CUevent event = nullptr;
+  REQUIRE_CUDA(cuEventCreate(&event, 0));
+  const std::function<CUresult()> forbidden[] = {
+      [&] { return cuStreamSynchronize(stream); },
+      [&] { return cuStreamQuery(stream); },
+      [&] { return cuStreamQuery(joined); },
+      [&] { return cuCtxSynchronize(); },
+      [&] { return cuCtxSynchronize_v2(current); },
+      [&] { return cuStreamAddCallback(stream, [](CUstream, CUresult, void*) {}, nullptr, 0); },
+  };
+  for (const CUstreamCaptureMode mode :
+       {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_RELAXED}) {
+    auto capture = [&](const auto& call, CUresult expected) {
+      REQUIRE_CUDA(cuStreamBeginCapture_v2(stream, mode));
+      REQUIRE_CUDA(cuEventRecord(event, stream));
+      REQUIRE_CUDA(cuStreamWaitEvent(joined, event, 0));
+      REQUIRE_CUDA(cuEventRecord(event, joined));
+      REQUIRE_CUDA(cuStreamWaitEvent(stream, event, 0));
+      CHECK_EQ(call(), expected);
+      CUstreamCaptureStatus status;
+      CHECK_CUDA(cuStreamIsCapturing(stream, &status));
+      CHECK_EQ(status, CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+      CUgraph graph = nullptr;
+      CHECK_RESULT(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+      CHECK(graph == nullptr);
+      CHECK_CUDA(cuCtxSynchronize());
+    };
+    for (const auto& call : forbidden) capture(call, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    capture([&] { return cuEventQuery(event); }, CUDA_ERROR_CAPTURED_EVENT);
+    capture([&] { return cuEventSynchronize(event); }, CUDA_ERROR_CAPTURED_EVENT);
+  }
 }
