@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from emit_messages import BANNER
 from emit_stub import check_stub, stub
+from error_texts import error_text
 from table import Export, Table
 
 
@@ -130,8 +131,7 @@ def errors(table: Table) -> str:
         "const ErrorName error_names[] = {",
     ]
     for name, value in sorted(table.header.errors.items(), key=lambda item: item[1]):
-        text = name.removeprefix("CUDA_ERROR_").replace("_", " ").lower() if value else "no error"
-        lines.append(f'    {{{value}, "{name}", "{text}"}},')
+        lines.append(f'    {{{value}, "{name}", "{error_text(name)}"}},')
     lines += ["};", "const std::size_t error_name_count = sizeof(error_names) / sizeof(error_names[0]);\n"]
     lines.append(f"const int header_version = {table.header.version};\n\n}}  // namespace gpupool::client")
     return "\n".join(lines) + "\n"

@@ -6,7 +6,7 @@ cuda.h and cudaTypedefs.h are read by the same parser as the protocol's. The out
   a hand-written definition elsewhere in the driver replaces it at link time, so the two lists cannot drift apart;
 * for every ``*_ptsz`` / ``*_ptds`` name a weak forwarder to the plain function under a per-thread-default-stream guard;
 * the table that ``cuGetProcAddress`` searches: base name, first CUDA version, per-thread flag, address;
-* the names of the error numbers.
+* the names and sentences of the error numbers.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "protocol"))
 
 import cuda_header
+from error_texts import error_text
 
 EXPORTED = '__attribute__((weak, visibility("default"))) CUresult'
 INCLUDES = (
@@ -66,6 +67,12 @@ def render(header: cuda_header.CudaHeader) -> str:
         "const char* error_name(CUresult code) {",
         "    switch (static_cast<int>(code)) {",
         *(f'        case {number}: return "{name}";' for name, number in header.errors.items()),
+        "        default: return nullptr;",
+        "    }",
+        "}",
+        "const char* error_text(CUresult code) {",
+        "    switch (static_cast<int>(code)) {",
+        *(f'        case {number}: return "{error_text(name)}";' for name, number in header.errors.items()),
         "        default: return nullptr;",
         "    }",
         "}",

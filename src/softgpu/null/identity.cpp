@@ -8,7 +8,6 @@ const Identity driver_identity{
     .uuid_name = {'n', 'u', 'l', 'l'},
     .takes_machine_code = true,
     .executes = false,
-    .no_binary_text = "no kernel image is available for execution on the device",
 };
 
 }  // namespace softgpu::driver

@@ -29,15 +29,14 @@ LoadedProgram compile_program(const ImageSource& source, int capability, const J
       }
     }
   } catch (const CompileError& error) {
-    options.write_error_log("line " + std::to_string(error.line) + ": " + error.what());
-    fail(is_machine_code ? CUDA_ERROR_INVALID_IMAGE : CUDA_ERROR_INVALID_PTX);
+    fail(is_machine_code ? CUDA_ERROR_INVALID_IMAGE : CUDA_ERROR_INVALID_PTX,
+         "line " + std::to_string(error.line) + ": " + error.what());
   } catch (const std::bad_alloc&) {
     fail(CUDA_ERROR_OUT_OF_MEMORY);
   }
   if (loaded.target > capability) {
-    options.write_error_log("PTX for sm_" + std::to_string(loaded.target) +
-                            " does not run on a device of sm_" + std::to_string(capability));
-    fail(CUDA_ERROR_INVALID_PTX);
+    fail(CUDA_ERROR_INVALID_PTX, "PTX for sm_" + std::to_string(loaded.target) +
+                                     " does not run on a device of sm_" + std::to_string(capability));
   }
   options.write_info_log("");
   options.write_error_log("");

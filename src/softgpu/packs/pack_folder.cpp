@@ -114,7 +114,7 @@ std::string missing(const Known& known) {
 PackedImage find_packed(std::span<const std::byte> fatbin, const std::string& folder) {
   PackedImage found;
   found.problem =
-      "it holds machine code only, and no kernel pack has PTX for it (gpupool kernel-packs build)";
+      "no kernel pack has PTX for it (gpupool kernel-packs build)";
   for (const FatbinEntry& entry : gpupool::image::fatbin_entries(fatbin)) {
     if (entry.kind != FatbinEntry::Kind::machine_code) continue;
     const auto known = packs().find(folder, hex(gpupool::sha256(entry.payload)));

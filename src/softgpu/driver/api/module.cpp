@@ -5,7 +5,6 @@
 #include "softgpu/driver/program/image_source.h"
 #include "softgpu/driver/program/launch.h"
 #include "softgpu/driver/program/module.h"
-#include "softgpu/driver/program/packed_program.h"
 #include "softgpu/driver/stream/context.h"
 #include "softgpu/driver/stream/current_context.h"
 

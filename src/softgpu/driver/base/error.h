@@ -2,21 +2,27 @@
 // value.
 #pragma once
 
+#include <string>
+#include <utility>
+
 #include "softgpu/driver/base/cuda_api.h"
 
 namespace softgpu::driver {
 
 class Error {
  public:
-  explicit Error(CUresult code) : code_(code) {}
+  explicit Error(CUresult code, std::string detail = {}) : code_(code), detail_(std::move(detail)) {}
   CUresult code() const { return code_; }
+  // What there is to say beyond the number; may be empty.
+  const std::string& detail() const { return detail_; }
 
  private:
   CUresult code_;
+  std::string detail_;
 };
 
-[[noreturn]] inline void fail(CUresult code) {
-  throw Error(code);
+[[noreturn]] inline void fail(CUresult code, std::string detail = {}) {
+  throw Error(code, std::move(detail));
 }
 
 inline void require(bool condition, CUresult otherwise = CUDA_ERROR_INVALID_VALUE) {

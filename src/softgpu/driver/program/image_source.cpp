@@ -40,17 +40,27 @@ ImageSource read_fatbin(std::span<const std::byte> fat_binary, int capability) {
   std::optional<std::string> text;
   if (driver_identity.takes_machine_code) text = best_machine_code(fat_binary, capability);
   if (!text) text = best_ptx(fat_binary, capability);
-  require(text.has_value(), CUDA_ERROR_NO_BINARY_FOR_GPU);
+  if (!text) {
+    fail(CUDA_ERROR_NO_BINARY_FOR_GPU,
+         driver_identity.takes_machine_code
+             ? "the image holds neither machine code nor PTX for a device of sm_" + std::to_string(capability)
+             : "the image holds no PTX for a device of sm_" + std::to_string(capability) +
+                   ", and a software GPU runs no machine code");
+  }
   return {{std::move(*text)}, 0};
 }
 
 ImageSource read_machine_code(const void* start, std::optional<std::size_t> available, int capability) {
-  require(driver_identity.takes_machine_code, CUDA_ERROR_NO_BINARY_FOR_GPU);
+  if (!driver_identity.takes_machine_code)
+    fail(CUDA_ERROR_NO_BINARY_FOR_GPU, "a software GPU runs PTX, and this image holds only machine code");
   const auto* const bytes = static_cast<const std::byte*>(start);
   const std::span code(bytes, available ? *available : elf_size(start));
   const auto architecture = cubin_architecture(code);
   require(architecture.has_value(), CUDA_ERROR_INVALID_IMAGE);
-  require(machine_code_fits(*architecture, static_cast<unsigned>(capability)), CUDA_ERROR_NO_BINARY_FOR_GPU);
+  if (!machine_code_fits(*architecture, static_cast<unsigned>(capability))) {
+    fail(CUDA_ERROR_NO_BINARY_FOR_GPU, "machine code for sm_" + std::to_string(*architecture) +
+                                           " does not run on a device of sm_" + std::to_string(capability));
+  }
   return {{std::string(reinterpret_cast<const char*>(code.data()), code.size())}, 0};
 }
 

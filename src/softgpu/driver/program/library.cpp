@@ -1,5 +1,7 @@
 #include "softgpu/driver/program/library.h"
 
+#include <variant>
+
 #include "softgpu/driver/base/error.h"
 #include "softgpu/driver/base/registry.h"
 #include "softgpu/driver/program/packed_program.h"
@@ -83,12 +85,14 @@ void Kernel::apply_attributes(Module& module) const {
 std::shared_ptr<Library> Library::load(const void* image, std::optional<std::size_t> size, int capability,
                                        const JitOptions& options) {
   auto library = std::make_shared<Library>();
-  try {
-    library->add(compile_program(read_image(image, size, capability), capability, options));
-  } catch (const Error& error) {
-    if (error.code() != CUDA_ERROR_NO_BINARY_FOR_GPU) throw;
-    library->add(require_packed(image, size, options), capability);
-  }
+  telling(options, [&] {
+    auto read = read_or_find(image, size, capability);
+    if (const auto* const source = std::get_if<ImageSource>(&read)) {
+      library->add(compile_program(*source, capability, options));
+    } else {
+      library->add(std::get<softgpu::packs::PackedImage>(std::move(read)), capability);
+    }
+  });
   for (const auto& kernel : library->kernels_) registry<Kernel>().add<CUkernel>(kernel);
   return library;
 }
@@ -123,10 +127,7 @@ void Library::add_kernel(LibraryPart& part, const std::string& name) {
 
 std::shared_ptr<Kernel> Library::kernel(std::string_view name) const {
   if (const auto found = by_name_.find(name); found != by_name_.end()) return kernels_[found->second];
-  if (machine_code_only_.contains(name)) {
-    say_missing_kernel(name);
-    fail(CUDA_ERROR_NO_BINARY_FOR_GPU);
-  }
+  if (machine_code_only_.contains(name)) refuse_missing_kernel(name);
   fail(CUDA_ERROR_NOT_FOUND);
 }
 

@@ -15,6 +15,10 @@ bool is_device_runtime(const std::string& bytes, const std::string& name) {
 }  // namespace
 
 void Linker::add(CUjitInputType type, const std::string& bytes, const std::string& name) {
+  telling(options_, [&] { take(type, bytes, name); });
+}
+
+void Linker::take(CUjitInputType type, const std::string& bytes, const std::string& name) {
   switch (type) {
     case CU_JIT_INPUT_PTX:
     case CU_JIT_INPUT_CUBIN:  // what cuLinkComplete gave may come back as "cubin"
@@ -28,22 +32,20 @@ void Linker::add(CUjitInputType type, const std::string& bytes, const std::strin
       if (is_device_runtime(bytes, name)) return;
       auto found = embedded_ptx(bytes, capability_);
       if (found.empty()) {
-        options_.write_error_log(name + " holds no PTX for this device");
-        fail(CUDA_ERROR_NO_BINARY_FOR_GPU);
+        fail(CUDA_ERROR_NO_BINARY_FOR_GPU, name + " holds no PTX for this device");
       }
       for (std::string& text : found) source_.texts.push_back(std::move(text));
       return;
     }
     default:
-      options_.write_error_log(name + ": this kind of input needs NVIDIA's compiler");
-      fail(CUDA_ERROR_JIT_COMPILER_NOT_FOUND);
+      fail(CUDA_ERROR_JIT_COMPILER_NOT_FOUND, name + ": this kind of input needs NVIDIA's compiler");
   }
 }
 
 const std::string& Linker::complete() {
   require(!source_.texts.empty());
   source_.max_registers = options_.max_registers();
-  compile_program(source_, capability_, options_);
+  telling(options_, [&] { compile_program(source_, capability_, options_); });
   image_ = pack_sources(source_);
   return image_;
 }

@@ -22,6 +22,8 @@ class Linker {
   const std::string& complete();
 
  private:
+  void take(CUjitInputType type, const std::string& bytes, const std::string& name);
+
   const int capability_;
   const JitOptions options_;
   ImageSource source_;

@@ -1,7 +1,10 @@
 // From an image to a program. Each driver that is built from these sources has its own way.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +23,14 @@ struct LoadedProgram {
   std::size_t constant_bytes = 0;
 };
 
-// Throws Error(INVALID_PTX) after filling the error log; an unsupported opcode is named on stderr as well.
+// What programs call by the two functions below.
 LoadedProgram compile_program(const ImageSource& source, int capability, const JitOptions& options);
+
+// The program of an image. An error fills the caller's logs, and is told on standard error and in cuLogs*:
+// most programs pass no log, and the number alone says nothing.
+LoadedProgram load_program(const void* image, std::optional<std::size_t> size, int capability,
+                           const JitOptions& options);
+// Runs `body` so that an error of it is told like that.
+void telling(const JitOptions& options, const std::function<void()>& body);
 
 }  // namespace softgpu::driver

@@ -8,10 +8,6 @@ const Identity driver_identity{
     .uuid_name = {'s', 'o', 'f', 't'},
     .takes_machine_code = false,
     .executes = true,
-    .no_binary_text =
-        "no kernel image is available for execution on the device: the software GPU runs PTX, and this "
-        "image "
-        "holds only machine code",
 };
 
 }  // namespace softgpu::driver

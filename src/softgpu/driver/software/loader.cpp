@@ -1,7 +1,7 @@
 #include "softgpu/driver/program/loader.h"
 
-#include <cstdio>
 #include <string_view>
+#include <utility>
 
 #include "softgpu/driver/base/error.h"
 #include "softgpu/driver/device/driver.h"
@@ -12,16 +12,11 @@ LoadedProgram compile_program(const ImageSource& source, int capability, const J
   const std::vector<std::string_view> views(source.texts.begin(), source.texts.end());
   softgpu::CompileResult result = softgpu::compile(views, Driver::get().settings.checks);
   if (result.status != softgpu::CompileStatus::ok) {
-    options.write_error_log(result.log);
-    if (result.status == softgpu::CompileStatus::unsupported_opcode) {
-      std::fprintf(stderr, "softgpu: this PTX cannot be run: %s\n", result.log.c_str());
-    }
-    fail(CUDA_ERROR_INVALID_PTX);
+    fail(CUDA_ERROR_INVALID_PTX, std::move(result.log));
   }
   if (result.target > capability) {
-    options.write_error_log("PTX for sm_" + std::to_string(result.target) +
-                            " does not run on a device of sm_" + std::to_string(capability));
-    fail(CUDA_ERROR_INVALID_PTX);
+    fail(CUDA_ERROR_INVALID_PTX, "PTX for sm_" + std::to_string(result.target) +
+                                     " does not run on a device of sm_" + std::to_string(capability));
   }
   options.write_info_log(result.log);
   options.write_error_log("");

@@ -87,5 +87,9 @@ TEST_CASE("errors have names and texts") {
   CHECK_EQ(std::string(text), "out of memory");
   CHECK_CUDA(cuGetErrorString(CUDA_ERROR_ARRAY_IS_MAPPED, &text));
   CHECK_EQ(std::string(text), "array is mapped");
+  CHECK_CUDA(cuGetErrorString(CUDA_ERROR_INVALID_PTX, &text));
+  CHECK_EQ(std::string(text), "a PTX JIT compilation failed");
+  CHECK_CUDA(cuGetErrorString(CUDA_ERROR_NO_BINARY_FOR_GPU, &text));
+  CHECK_EQ(std::string(text), "no kernel image is available for execution on the device");
   CHECK_RESULT(cuGetErrorName(static_cast<CUresult>(12345), &text), CUDA_ERROR_INVALID_VALUE);
 }

@@ -89,8 +89,14 @@ class Linker {
     for (uint32_t i = 0; i < known.size(); ++i) {
       if (known[i].name == name) return Symbol{Symbol::Kind::builtin, i};
     }
-    throw CompileError(CompileStatus::unresolved_symbol, line,
-                       "symbol '" + std::string(name) + "' is not defined");
+    // Of the device runtime only what one grid does by itself is built in.
+    const bool launches = name.starts_with("cudaLaunchDevice") ||
+                          name.starts_with("cudaGetParameterBuffer") || name.starts_with("__cudaCDP") ||
+                          name.starts_with("cudaGraphLaunch");
+    throw CompileError(
+        CompileStatus::unresolved_symbol, line,
+        "symbol '" + std::string(name) + "' is not defined" +
+            (launches ? ": kernels that launch kernels (dynamic parallelism) are not supported" : ""));
   }
 
   FunctionSignature make_signature(const ptx::Function& function) {
