@@ -11,6 +11,7 @@
 #include "softgpu/exec/program/opcode_table.h"
 #include "softgpu/jit/emit/kernel_compiler.h"
 #include "softgpu/ptx/error.h"
+#include "softgpu/ptx/fuse_products.h"
 #include "softgpu/ptx/parser.h"
 #include "softgpu/reference/machine.h"
 
@@ -32,7 +33,8 @@ class Reference : public Engine {
     constexpr uint64_t step_limit = 2'000'000;
     const Parameters parameters = parameters_of(program, arena);
     try {
-      const ptx::Module module = ptx::parse(text);
+      ptx::Module module = ptx::parse(text);
+      ptx::fuse_products(module);
       reference::Machine machine(module, arena);
       machine.run("k", {program.grid, program.block, 0}, std::as_bytes(std::span(&parameters, 1)),
                   step_limit);

@@ -47,7 +47,7 @@ ImageSource read_fatbin(std::span<const std::byte> fat_binary, int capability) {
              : "the image holds no PTX for a device of sm_" + std::to_string(capability) +
                    ", and a software GPU runs no machine code");
   }
-  return {{std::move(*text)}, 0};
+  return {{std::move(*text)}};
 }
 
 ImageSource read_machine_code(const void* start, std::optional<std::size_t> available, int capability) {
@@ -61,7 +61,7 @@ ImageSource read_machine_code(const void* start, std::optional<std::size_t> avai
     fail(CUDA_ERROR_NO_BINARY_FOR_GPU, "machine code for sm_" + std::to_string(*architecture) +
                                            " does not run on a device of sm_" + std::to_string(capability));
   }
-  return {{std::string(reinterpret_cast<const char*>(code.data()), code.size())}, 0};
+  return {{std::string(reinterpret_cast<const char*>(code.data()), code.size())}};
 }
 
 // PTX begins with comments, blank space or a directive; anything else is not text.
@@ -82,7 +82,7 @@ ImageSource read_image(const void* image, std::optional<std::size_t> size, int c
   const std::size_t visible = size.value_or(SIZE_MAX);
   // Text is recognised first: it alone may be shorter than a magic number.
   const std::size_t length = size ? strnlen(text, *size) : std::strlen(text);
-  if (looks_like_ptx(text, length)) return {{std::string(text, length)}, 0};
+  if (looks_like_ptx(text, length)) return {{std::string(text, length)}};
   require(length >= 2 && visible >= 4, CUDA_ERROR_INVALID_IMAGE);
   if (starts_with(image, visible,
                   "\x7f"
@@ -124,7 +124,8 @@ std::string read_file(const char* path) {
 
 std::string pack_sources(const ImageSource& source) {
   // Plain PTX is what other tools can read too.
-  if (source.texts.size() == 1 && source.max_registers == 0) return source.texts.front() + '\0';
+  if (source.texts.size() == 1 && source.max_registers == 0 && source.fuses_products)
+    return source.texts.front() + '\0';
   return pack_linked_image(source);
 }
 

@@ -12,6 +12,7 @@ namespace softgpu::driver {
 struct ImageSource {
   std::vector<std::string> texts;  // PTX; with a driver that takes machine code, cubins as well
   int max_registers = 0;           // per thread, as asked of the linker; 0: not limited
+  bool fuses_products = true;      // as asked of the linker
 
   friend bool operator==(const ImageSource&, const ImageSource&) = default;
 };

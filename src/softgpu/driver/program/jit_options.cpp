@@ -31,6 +31,9 @@ JitOptions::JitOptions(unsigned count, const CUjit_option* options, void** value
         max_registers_ =
             static_cast<int>(static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(values[i])) & 0xffffU);
         break;
+      case CU_JIT_FMA:
+        fuses_products_ = static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(values[i])) != 0;
+        break;
       case CU_JIT_WALL_TIME:
         values[i] = nullptr;
         break;  // 0.0 ms

@@ -20,6 +20,8 @@ class JitOptions {
 
   // CU_JIT_MAX_REGISTERS; 0 if not given.
   int max_registers() const { return max_registers_; }
+  // Not with CU_JIT_FMA 0.
+  bool fuses_products() const { return fuses_products_; }
 
  private:
   struct Log {
@@ -31,6 +33,7 @@ class JitOptions {
 
   Log error_, info_;
   int max_registers_ = 0;
+  bool fuses_products_ = true;
 };
 
 }  // namespace softgpu::driver

@@ -18,6 +18,7 @@ constexpr std::uint64_t max_text_bytes = std::uint64_t{1} << 30;
 constexpr std::uint64_t max_offset = std::uint64_t{1} << 40;
 constexpr unsigned max_texts = 4096;
 constexpr std::uint32_t max_register_limit = 65536;
+constexpr std::uint32_t rounds_twice = 1U << 31;  // in the flags, beside the limit of registers
 
 /// The image's bytes; with a size, never those beyond it.
 class Bytes {
@@ -57,7 +58,8 @@ std::string pack_linked_image(const ImageSource& source) {
   header.e_type = ET_EXEC;
   header.e_machine = gpupool::image::machine_cuda;
   header.e_version = EV_CURRENT;
-  header.e_flags = static_cast<std::uint32_t>(source.max_registers);
+  header.e_flags =
+      static_cast<std::uint32_t>(source.max_registers) | (source.fuses_products ? 0 : rounds_twice);
   header.e_ehsize = sizeof(Elf64_Ehdr);
   header.e_shentsize = sizeof(Elf64_Shdr);
   header.e_shnum = static_cast<std::uint16_t>(source.texts.size() + 1);  // the first section is no section
@@ -100,8 +102,10 @@ std::optional<ImageSource> read_linked_image(const void* image, std::optional<st
     source.texts.push_back(bytes.text(section->sh_offset, section->sh_size));
   }
   if (source.texts.empty()) return std::nullopt;
-  require(header->e_flags <= max_register_limit, CUDA_ERROR_INVALID_IMAGE);
-  source.max_registers = static_cast<int>(header->e_flags);
+  const std::uint32_t limit = header->e_flags & ~rounds_twice;
+  require(limit <= max_register_limit, CUDA_ERROR_INVALID_IMAGE);
+  source.max_registers = static_cast<int>(limit);
+  source.fuses_products = (header->e_flags & rounds_twice) == 0;
   return source;
 }
 

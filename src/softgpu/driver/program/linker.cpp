@@ -45,6 +45,7 @@ void Linker::take(CUjitInputType type, const std::string& bytes, const std::stri
 const std::string& Linker::complete() {
   require(!source_.texts.empty());
   source_.max_registers = options_.max_registers();
+  source_.fuses_products = options_.fuses_products();
   telling(options_, [&] { compile_program(source_, capability_, options_); });
   image_ = pack_sources(source_);
   return image_;

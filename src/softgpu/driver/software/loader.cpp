@@ -10,7 +10,8 @@ namespace softgpu::driver {
 
 LoadedProgram compile_program(const ImageSource& source, int capability, const JitOptions& options) {
   const std::vector<std::string_view> views(source.texts.begin(), source.texts.end());
-  softgpu::CompileResult result = softgpu::compile(views, Driver::get().settings.checks);
+  softgpu::CompileResult result = softgpu::compile(views, Driver::get().settings.checks,
+                                                   options.fuses_products() && source.fuses_products);
   if (result.status != softgpu::CompileStatus::ok) {
     fail(CUDA_ERROR_INVALID_PTX, std::move(result.log));
   }

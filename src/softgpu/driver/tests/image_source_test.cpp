@@ -130,8 +130,8 @@ TEST_CASE("the content of an image decides what it is") {
   append<std::uint64_t>(wrapper, 0x1000);  // never followed: it came with the bytes
   append<std::uint64_t>(wrapper, 0);
   CHECK_EQ(code_of(wrapper), CUDA_ERROR_INVALID_IMAGE);
-  for (const ImageSource& parts :
-       {ImageSource{{".version 1", ".version 2"}, 0}, ImageSource{{".version 3"}, 40}}) {
+  for (const ImageSource& parts : {ImageSource{{".version 1", ".version 2"}, 0},
+                                   ImageSource{{".version 3"}, 40}, ImageSource{{".version 4"}, 0, false}}) {
     const std::string packed = pack_sources(parts);
     CHECK(read_image(packed.data(), packed.size(), 120) == parts);
     // As cuModuleLoadData gets it: the bytes alone say where they end.

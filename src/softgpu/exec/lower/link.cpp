@@ -7,6 +7,7 @@
 #include "softgpu/exec/lower/lowering.h"
 #include "softgpu/exec/program/builtin.h"
 #include "softgpu/ptx/error.h"
+#include "softgpu/ptx/fuse_products.h"
 #include "softgpu/ptx/parser.h"
 
 namespace softgpu {
@@ -296,7 +297,8 @@ class Linker {
 
 }  // namespace
 
-CompileResult compile(std::span<const std::string_view> ptx_sources, const Checks& checks) {
+CompileResult compile(std::span<const std::string_view> ptx_sources, const Checks& checks,
+                      bool fuses_products) {
   CompileResult result;
   size_t source = 0;
   auto refuse = [&](CompileStatus status, int line, const std::string& message) {
@@ -308,6 +310,7 @@ CompileResult compile(std::span<const std::string_view> ptx_sources, const Check
     std::vector<ptx::Module> modules;
     for (; source < ptx_sources.size(); ++source) {
       modules.push_back(ptx::parse(ptx_sources[source]));
+      if (fuses_products) ptx::fuse_products(modules.back());
       result.ptx_version = std::max(result.ptx_version, modules.back().version);
       result.target = std::max(result.target, modules.back().target);
     }
