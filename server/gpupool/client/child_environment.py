@@ -102,6 +102,7 @@ def compiler_variables() -> dict[str, str]:
         "TRITON_PTXAS_PATH": assembler,
         "TRITON_PTXAS_BLACKWELL_PATH": assembler,
         "CUPY_COMPILE_WITH_PTX": "1",
+        "MODULAR_NVPTX_COMPILER_PATH": assembler,  # Mojo's
         # A grid that is small for a card is not small for a few cores; the hint would fill the cell's output.
         "NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS": "0",
     }
