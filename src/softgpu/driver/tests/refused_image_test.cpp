@@ -3,9 +3,7 @@
 #include <cstring>
 #include <string>
 
-#include "softgpu/driver/tests/driver_fixture.h"
-
-using namespace softgpu::driver::testing;
+#include "driver_fixture.h"
 
 namespace {
 
