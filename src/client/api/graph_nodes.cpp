@@ -265,6 +265,7 @@ CUresult set_node(CUgraphNode handle, CUgraphNodeParams& params) {
   const auto found = store.nodes.find(raw(handle));
   if (found == store.nodes.end()) return CUDA_ERROR_INVALID_VALUE;
   found->second.params = std::move(node.params);
+  if (found->second.given) found->second.given_before = std::move(found->second.given);
   found->second.given.reset();
   return CUDA_SUCCESS;
 }

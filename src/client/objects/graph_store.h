@@ -30,7 +30,9 @@ struct NodeShadow {
   std::vector<GraphEdge> after;
   std::vector<std::byte> params;              ///< as shared_api/node_codec.h writes them; empty: not read yet
   std::shared_ptr<graphs::NodeParams> given;  ///< what the program was given pointers into
-  std::vector<std::uint64_t> graphs;          ///< its child graph, or its bodies
+  /// The same, before they were last set: programs set what they got, and then the same once more.
+  std::shared_ptr<graphs::NodeParams> given_before;
+  std::vector<std::uint64_t> graphs;  ///< its child graph, or its bodies
 };
 
 struct GraphShadow {

@@ -1,4 +1,6 @@
 // Nodes of graphs: adding, reading, changing.
+#include <utility>
+
 #include "softgpu/driver/base/cuda_api.h"
 #define GRAPH_EXPORT
 #define GRAPH_FUNCTIONS extern "C"
@@ -34,7 +36,7 @@ CUresult set_node(CUgraphNode handle, CUgraphNodeParams& params) {
                 node->type != CU_GRAPH_NODE_TYPE_CONDITIONAL && node->type != CU_GRAPH_NODE_TYPE_GRAPH,
             CUDA_ERROR_NOT_SUPPORTED);
     Operation operation = make_operation(params);
-    node->parameters = std::move(operation.parameters);
+    node->parameters_before = std::exchange(node->parameters, std::move(operation.parameters));
     node->run = std::move(operation.run);
   });
 }

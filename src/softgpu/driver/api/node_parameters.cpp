@@ -1,6 +1,7 @@
 #include "softgpu/driver/api/node_parameters.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "softgpu/driver/base/error.h"
 #include "softgpu/driver/base/registry.h"
@@ -234,7 +235,7 @@ void set_kernel_attribute(GraphNode& node, CUlaunchAttributeID id, const CUlaunc
       changed->cooperative = value.cooperative != 0;
       changed->point_to_parameters();
       Operation operation = make_launch(std::move(changed));
-      node.parameters = std::move(operation.parameters);
+      node.parameters_before = std::exchange(node.parameters, std::move(operation.parameters));
       node.run = std::move(operation.run);
       break;
     }

@@ -57,6 +57,7 @@ struct GraphNode {
 
   CUgraphNodeType type;
   NodeParameters parameters;
+  NodeParameters parameters_before;   // they were last set: programs may still hold pointers into them
   std::function<void()> run;          // executes the node in the calling thread; empty: nothing to do
   std::vector<GraphNode*> after;      // dependencies, in the same graph
   std::vector<CUgraphEdgeData> data;  // one per dependency

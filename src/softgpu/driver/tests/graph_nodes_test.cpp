@@ -398,3 +398,48 @@ TEST_CASE("stream attributes are kept and copied") {
   CHECK_EQ(value.syncPolicy, CU_SYNC_POLICY_BLOCKING_SYNC);
   CHECK_RESULT(cuStreamSetAttribute(a, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value), CUDA_ERROR_INVALID_VALUE);
 }
+
+TEST_CASE("a list of nodes without room is refused") {
+  CurrentContext context;
+  CUgraph graph = nullptr;
+  REQUIRE_CUDA(cuGraphCreate(&graph, 0));
+  CUgraphNode first = nullptr, second = nullptr, out = nullptr;
+  REQUIRE_CUDA(cuGraphAddEmptyNode(&first, graph, nullptr, 0));
+  REQUIRE_CUDA(cuGraphAddEmptyNode(&second, graph, &first, 1));
+  std::size_t none = 0;
+  CHECK_RESULT(cuGraphGetNodes(graph, &out, &none), CUDA_ERROR_INVALID_VALUE);
+  CHECK_RESULT(cuGraphGetRootNodes(graph, &out, &none), CUDA_ERROR_INVALID_VALUE);
+  CHECK_RESULT(cuGraphGetEdges_v2(graph, &out, &out, nullptr, &none), CUDA_ERROR_INVALID_VALUE);
+  CHECK_RESULT(cuGraphNodeGetDependencies_v2(second, &out, nullptr, &none), CUDA_ERROR_INVALID_VALUE);
+  CHECK_RESULT(cuGraphNodeGetDependentNodes_v2(first, &out, nullptr, &none), CUDA_ERROR_INVALID_VALUE);
+  CHECK_CUDA(cuGraphGetNodes(graph, nullptr, &none));
+  CHECK_EQ(none, 2);
+  CHECK_CUDA(cuGraphDestroy(graph));
+}
+
+TEST_CASE("what a kernel node gave as its parameters can be set again and again") {
+  CurrentContext context;
+  const LoadedKernel kernel(saxpy_ptx, "saxpy");
+  CUdeviceptr memory = 0;
+  REQUIRE_CUDA(cuMemAlloc_v2(&memory, 64));
+  float a = 1;
+  int count = 4;
+  void* parameters[] = {&memory, &memory, &memory, &a, &count};
+  CUDA_KERNEL_NODE_PARAMS given{};
+  given.func = kernel.function;
+  given.gridDimX = given.gridDimY = given.gridDimZ = given.blockDimX = given.blockDimY = given.blockDimZ = 1;
+  given.kernelParams = parameters;
+  CUgraph graph = nullptr;
+  CUgraphNode node = nullptr;
+  CUgraphExec exec = nullptr;
+  REQUIRE_CUDA(cuGraphCreate(&graph, 0));
+  REQUIRE_CUDA(cuGraphAddKernelNode_v2(&node, graph, nullptr, 0, &given));
+  REQUIRE_CUDA(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  CUDA_KERNEL_NODE_PARAMS own{};
+  REQUIRE_CUDA(cuGraphKernelNodeGetParams_v2(node, &own));
+  CHECK_CUDA(cuGraphKernelNodeSetParams_v2(node, &own));
+  CHECK_CUDA(cuGraphExecKernelNodeSetParams_v2(exec, node, &own));
+  CHECK_EQ(*static_cast<CUdeviceptr*>(own.kernelParams[0]), memory);
+  CHECK_CUDA(cuGraphExecDestroy(exec));
+  CHECK_CUDA(cuGraphDestroy(graph));
+}
