@@ -221,16 +221,25 @@ std::size_t attribute_size(CUmemPool_attribute attribute) {
   }
 }
 
+/// CUDA takes memory for a pool in steps. `most`: the pool's size; 0: as much as there is.
+std::uint64_t in_steps(std::uint64_t used, std::uint64_t most) {
+  constexpr std::uint64_t step = 32 << 20;
+  const std::uint64_t reserved = (used + step - 1) / step * step;
+  return most == 0 ? reserved : std::min(reserved, std::max(most, used));
+}
+
 // Precondition: pool_mutex() held. A pool caches nothing that others could not have, so what it has reserved
-// is what is used.
+// is what is used, rounded up as programs expect it.
 std::uint64_t attribute_value(const MemoryPool& pool, CUmemPool_attribute attribute) {
   switch (static_cast<int>(attribute)) {
     case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
       return pool.used;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+      return in_steps(pool.used, pool.max_size);
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
       return pool.used_high;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+      return in_steps(pool.used_high, pool.max_size);
     case CU_MEMPOOL_ATTR_ALLOCATION_TYPE:
       return pool.kind == Kind::managed ? CU_MEM_ALLOCATION_TYPE_MANAGED : CU_MEM_ALLOCATION_TYPE_PINNED;
     case CU_MEMPOOL_ATTR_LOCATION_ID:

@@ -1,9 +1,21 @@
 #include "softgpu/driver/device/memory_pool.h"
 
+#include <algorithm>
+
 #include "softgpu/driver/base/error.h"
 #include "softgpu/driver/device/device.h"
 
 namespace softgpu::driver {
+namespace {
+
+// `most`: the pool's size; 0: as much as there is.
+cuuint64_t in_steps(cuuint64_t used, cuuint64_t most) {
+  constexpr cuuint64_t step = 32 << 20;
+  const cuuint64_t reserved = (used + step - 1) / step * step;
+  return most == 0 ? reserved : std::min(reserved, std::max(most, used));
+}
+
+}  // namespace
 
 void MemoryPool::require_room(std::size_t size) const {
   require(max_size_ == 0 || (size <= max_size_ && used_ <= max_size_ - size), CUDA_ERROR_OUT_OF_MEMORY);
@@ -27,11 +39,16 @@ void MemoryPool::get_attribute(CUmemPool_attribute attribute, void* value) const
     case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
       *static_cast<cuuint64_t*>(value) = release_threshold_;
       return;
+    // As if memory was taken from the device in CUDA's steps.
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+      *static_cast<cuuint64_t*>(value) = in_steps(used_, max_size_);
+      return;
     case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
       *static_cast<cuuint64_t*>(value) = used_;
       return;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+      *static_cast<cuuint64_t*>(value) = in_steps(used_high_, max_size_);
+      return;
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
       *static_cast<cuuint64_t*>(value) = used_high_;
       return;

@@ -67,7 +67,15 @@ TEST_CASE("a pool of the program's own counts by itself, up to its size") {
   const CUmemoryPool pool = make_pool(8 * mib);
   const CUdeviceptr first = allocate(pool, 6 * mib);
   CHECK_EQ(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 6 * mib);
-  CHECK_GE(figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 6 * mib);
+  CHECK_EQ(figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 8 * mib);
+  const CUmemoryPool free_pool = make_pool(0);
+  const CUdeviceptr other = allocate(free_pool, 33 * mib);
+  CHECK_EQ(figure(free_pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 64 * mib);
+  REQUIRE_CUDA(cuMemFreeAsync(other, nullptr));
+  REQUIRE_CUDA(cuStreamSynchronize(nullptr));
+  CHECK_EQ(figure(free_pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 0);
+  CHECK_EQ(figure(free_pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH), 64 * mib);
+  REQUIRE_CUDA(cuMemPoolDestroy(free_pool));
   CHECK_EQ(figure(standard, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), before);
   CUdeviceptr more = 0;
   CHECK_RESULT(cuMemAllocFromPoolAsync(&more, 3 * mib, pool, nullptr), CUDA_ERROR_OUT_OF_MEMORY);
