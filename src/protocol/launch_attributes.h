@@ -15,6 +15,11 @@ enum class LaunchAttribute {
 
 inline constexpr std::size_t max_launch_attributes = 64;
 
+/// Whether CUDA has an attribute of this number at all.
+[[nodiscard]] constexpr bool is_launch_attribute(int id) {
+  return id >= CU_LAUNCH_ATTRIBUTE_IGNORE && id <= CU_LAUNCH_ATTRIBUTE_SHARED_MEMORY_MODE;
+}
+
 [[nodiscard]] constexpr LaunchAttribute launch_attribute_class(int id) {
   switch (id) {
     case CU_LAUNCH_ATTRIBUTE_IGNORE:

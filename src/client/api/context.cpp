@@ -225,6 +225,7 @@ CUresult cuCtxGetExecAffinity(CUexecAffinityParam* pExecAffinity, CUexecAffinity
 CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
   runtime().begin_if_over();
   Context* object = nullptr;
+  if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   if (ctx == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (const CUresult bad = object_of(ctx, object); bad != CUDA_SUCCESS) return bad;
   context_stack().push_back(raw(ctx));

@@ -204,12 +204,12 @@ CUresult cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevice peerDe
 CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdevice srcDevice,
                                  CUdevice dstDevice) {
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (srcDevice == dstDevice) return CUDA_ERROR_INVALID_DEVICE;
   if (attrib < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ||
       attrib > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  return srcDevice == dstDevice ? CUDA_ERROR_INVALID_DEVICE
-                                : api::cuDeviceCanAccessPeer(value, srcDevice, dstDevice);
+  return api::cuDeviceCanAccessPeer(value, srcDevice, dstDevice);
 }
 
 CUresult cuDeviceGetCliqueInfo(CUcliqueInfo* cliqueInfo, size_t* count, CUdevice dev) {

@@ -34,7 +34,7 @@ void give(const std::vector<std::uint64_t>& nodes, CUgraphNode* out, std::size_t
     out[n] = n < nodes.size() ? handle_as<CUgraphNode>(nodes[n]) : nullptr;
 }
 CUresult give_nodes(const std::vector<std::uint64_t>& nodes, CUgraphNode* out, std::size_t* count) {
-  if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (count == nullptr || (out != nullptr && *count == 0)) return CUDA_ERROR_INVALID_VALUE;
   give(nodes, out, *count);
   *count = out != nullptr ? std::min(*count, nodes.size()) : nodes.size();
   return CUDA_SUCCESS;

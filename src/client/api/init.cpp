@@ -112,10 +112,10 @@ CUresult cuProfilerInitialize(const char*, const char*, int) {
   return CUDA_SUCCESS;
 }
 CUresult cuProfilerStart() {
-  return CUDA_SUCCESS;
+  return runtime().initialised() ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
 }
 CUresult cuProfilerStop() {
-  return CUDA_SUCCESS;
+  return runtime().initialised() ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
 }
 
 }  // namespace gpupool::client::api

@@ -150,6 +150,7 @@ CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char* pa
     got += static_cast<std::size_t>(part);
   }
   close(fd);
+  if (got == 0) return find(state) == nullptr ? bad_handle(wire::Kind::link) : CUDA_ERROR_INVALID_IMAGE;
   return add(state, type, content.data(), got, path, {numOptions, options, optionValues});
 }
 

@@ -74,7 +74,11 @@ Answer device_attribute(CUpointer_attribute attribute, const DeviceMemory::Found
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return {CUDA_SUCCESS, 1, sizeof(unsigned)};
     default:
-      return {CUDA_ERROR_NOT_SUPPORTED, 0, 0};
+      return {attribute >= CU_POINTER_ATTRIBUTE_CONTEXT &&
+                      attribute <= CU_POINTER_ATTRIBUTE_LOCALITY_DOMAIN_ORDINAL
+                  ? CUDA_ERROR_NOT_SUPPORTED
+                  : CUDA_ERROR_INVALID_VALUE,
+              0, 0};
   }
 }
 

@@ -12,7 +12,7 @@ namespace gpupool::client {
 namespace {
 
 template <class T>
-bool number(std::string_view text, T& out) {
+bool parse_number(std::string_view text, T& out) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   return error == std::errc{} && end == text.data() + text.size();
 }
@@ -49,7 +49,8 @@ bool device_counts(std::string_view text, std::vector<unsigned>& out) {
   while (true) {
     const std::size_t comma = text.find(',');
     unsigned count = 0;
-    if (!number(text.substr(0, comma), count) || count == 0 || count > SessionFile::max_devices) return false;
+    if (!parse_number(text.substr(0, comma), count) || count == 0 || count > SessionFile::max_devices)
+      return false;
     all += count;
     out.push_back(count);
     if (all > SessionFile::max_devices || out.size() > SessionFile::max_workers) return false;
@@ -71,7 +72,8 @@ class FurtherKeys {
     const std::size_t dot = key.find('.');
     const std::string_view digits = key.substr(dot + 1);
     std::size_t which = 0;
-    if (digits.starts_with('0') || !number(digits, which) || which == 0 || which >= SessionFile::max_workers)
+    if (digits.starts_with('0') || !parse_number(digits, which) || which == 0 ||
+        which >= SessionFile::max_workers)
       return false;
     if (!seen_.emplace(which, key.front()).second) return false;  // each once
     if (workers_.size() < which) workers_.resize(which);
@@ -80,7 +82,7 @@ class FurtherKeys {
       case 's':
         return hex(value, worker.session);
       case 'e':
-        return number(value, worker.epoch) && worker.epoch != 0;
+        return parse_number(value, worker.epoch) && worker.epoch != 0;
       case 'a':
         worker.address = value;
         return !value.empty();
@@ -136,15 +138,15 @@ std::optional<SessionFile> parse_session_file(std::string_view text, std::string
         space == std::string_view::npos ? std::string_view{} : line.substr(space + 1);
     bool good = true;
     if (key == "version") {
-      good = number(value, version) && version == 1;
+      good = parse_number(value, version) && version == 1;
     } else if (key == "state") {
       good = state_of(value, file.state);
     } else if (key == "session" && !value.empty()) {
       good = has_session = hex(value, file.session);
     } else if (key == "generation") {
-      good = number(value, file.generation);
+      good = parse_number(value, file.generation);
     } else if (key == "epoch") {
-      good = number(value, file.epoch);
+      good = parse_number(value, file.epoch);
     } else if (key == "address") {
       file.address = value;
     } else if (key == "token" && !value.empty()) {
@@ -156,7 +158,7 @@ std::optional<SessionFile> parse_session_file(std::string_view text, std::string
     } else if (key == "resumes") {
       file.resumes = value == "1";
     } else if (key == "answered") {
-      good = number(value, file.answered);
+      good = parse_number(value, file.answered);
     } else if (key == "profile") {
       file.profile = value;
     } else if (key == "log") {

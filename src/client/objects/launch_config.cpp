@@ -17,6 +17,10 @@ CUresult EncodedAttributes::encode(const CUlaunchConfig* config, const char* fun
     const CUlaunchAttribute& attribute = config->attrs[n];
     const auto id = static_cast<std::int32_t>(attribute.id);
     if (id == CU_LAUNCH_ATTRIBUTE_IGNORE) continue;
+    if (!is_launch_attribute(id)) return CUDA_ERROR_INVALID_VALUE;
+    const auto& cluster = attribute.value.clusterDim;
+    if (id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION && (cluster.x == 0 || cluster.y == 0 || cluster.z == 0))
+      return CUDA_ERROR_INVALID_VALUE;
     if (launch_attribute_class(id) == LaunchAttribute::refused) {
       return static_cast<CUresult>(refuse(function, "one of the launch attributes is not supported"));
     }

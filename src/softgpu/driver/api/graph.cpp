@@ -19,7 +19,7 @@ void give(const std::vector<GraphNode*>& nodes, CUgraphNode* out, std::size_t ro
   for (std::size_t i = 0; out && i < room; ++i) out[i] = i < nodes.size() ? handle_of(nodes[i]) : nullptr;
 }
 void give_nodes(const std::vector<GraphNode*>& nodes, CUgraphNode* out, std::size_t* count) {
-  require(count != nullptr);
+  require(count != nullptr && (out == nullptr || *count != 0));
   give(nodes, out, *count);
   *count = out ? std::min(*count, nodes.size()) : nodes.size();
 }

@@ -41,7 +41,8 @@ void apply(const CUlaunchAttribute& attribute, LaunchShape& shape) {
     case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
       fail(CUDA_ERROR_NOT_SUPPORTED);
     default:
-      return;
+      require(attribute.id >= CU_LAUNCH_ATTRIBUTE_IGNORE &&
+              attribute.id <= CU_LAUNCH_ATTRIBUTE_SHARED_MEMORY_MODE);
   }
 }
 

@@ -17,6 +17,15 @@ void load(CUlibrary* handle, const void* image, std::optional<std::size_t> size,
   *handle = registry<Library>().add<CUlibrary>(Library::load(image, size, capability, options));
 }
 
+// Nothing of them changes anything here. Only CU_LIBRARY_BINARY_IS_PRESERVED has no value.
+void check_options(const CUlibraryOption* options, void* const* values, unsigned count) {
+  require(count == 0 || options != nullptr);
+  for (unsigned i = 0; i < count; ++i) {
+    require(options[i] >= 0 && options[i] < CU_LIBRARY_NUM_OPTIONS);
+    require(options[i] == CU_LIBRARY_BINARY_IS_PRESERVED || values != nullptr);
+  }
+}
+
 std::shared_ptr<Library> library_of(CUlibrary handle) {
   return registry<Library>().get(handle);
 }
@@ -42,7 +51,7 @@ CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* j
                            CUlibraryOption* libraryOptions, void** libraryOptionValues,
                            unsigned int numLibraryOptions) {
   return entry([&] {
-    require(numLibraryOptions == 0 || (libraryOptions && libraryOptionValues));
+    check_options(libraryOptions, libraryOptionValues, numLibraryOptions);
     load(library, code, std::nullopt, JitOptions(numJitOptions, jitOptions, jitOptionsValues));
   });
 }
@@ -52,7 +61,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_o
                                CUlibraryOption* libraryOptions, void** libraryOptionValues,
                                unsigned int numLibraryOptions) {
   return entry([&] {
-    require(numLibraryOptions == 0 || (libraryOptions && libraryOptionValues));
+    check_options(libraryOptions, libraryOptionValues, numLibraryOptions);
     std::string bytes = read_file(fileName);
     bytes.push_back('\0');
     load(library, bytes.data(), bytes.size(), JitOptions(numJitOptions, jitOptions, jitOptionsValues));

@@ -33,7 +33,7 @@ void answer(CUpointer_attribute attribute, const Allocation& allocation, std::ui
       put(data, reinterpret_cast<void*>(pointer));
       return;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-      put<unsigned>(data, 0);
+      put<unsigned>(data, allocation.synchronous);
       return;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
       put<unsigned long long>(data, allocation.buffer_id);
@@ -151,7 +151,11 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute*
 CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute, CUdeviceptr ptr) {
   return entry([&] {
     require(value != nullptr && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS);
-    require(
-        AllocationTable::of_process().find(ptr).has_value());  // copies here are synchronous enough already
+    // Copies are synchronous enough already; the value is kept for whoever asks.
+    AllocationTable& table = AllocationTable::of_process();
+    const auto allocation = table.find(ptr);
+    unsigned wanted = 0;
+    std::memcpy(&wanted, value, sizeof wanted);
+    require(allocation && table.set_synchronous(allocation->base, wanted != 0));
   });
 }

@@ -113,6 +113,14 @@ bool AllocationTable::set_access(std::uint64_t base, bool accessible, bool writa
   return true;
 }
 
+bool AllocationTable::set_synchronous(std::uint64_t base, bool synchronous) {
+  const std::unique_lock lock(mutex_);
+  const auto found = ranges_.find(base);
+  if (found == ranges_.end()) return false;
+  found->second.synchronous = synchronous;
+  return true;
+}
+
 std::vector<Allocation> AllocationTable::owned_by(const Context* context) const {
   const std::shared_lock lock(mutex_);
   std::vector<Allocation> found;

@@ -31,6 +31,7 @@ struct Allocation {
   std::size_t reservation_size = 0;
   bool accessible = true;  // mapped memory starts without access
   bool writable = true;
+  bool synchronous = false;  // what CU_POINTER_ATTRIBUTE_SYNC_MEMOPS was set to
 
   std::uint64_t end() const { return base + size; }
   bool holds(std::uint64_t address) const { return address - base < size; }
@@ -56,6 +57,8 @@ class AllocationTable {
   Neighbours neighbours(std::uint64_t address) const;
   // Changes the access of a mapped range that begins at base.
   bool set_access(std::uint64_t base, bool accessible, bool writable);
+  // Of the range that begins at base.
+  bool set_synchronous(std::uint64_t base, bool synchronous);
   std::vector<Allocation> owned_by(const Context* context) const;
   std::vector<Allocation> within(std::uint64_t base, std::size_t size) const;
 

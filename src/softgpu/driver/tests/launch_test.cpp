@@ -270,3 +270,68 @@ TEST_CASE("kernels reach memory that a program has placed itself, and only there
   CHECK_CUDA(cuMemRelease(handle));
   CHECK_CUDA(cuMemAddressFree(range, 16 * chunk));
 }
+
+TEST_CASE("the launches of CUDA 3") {
+  CurrentContext context;
+  Saxpy saxpy;
+  const CUfunction function = saxpy.kernel.function;
+  CHECK_RESULT(cuFuncSetBlockShape(nullptr, 1, 1, 1), CUDA_ERROR_INVALID_HANDLE);
+  CHECK_RESULT(cuFuncSetBlockShape(function, 0, 1, 1), CUDA_ERROR_INVALID_VALUE);
+  CHECK_CUDA(cuFuncSetBlockShape(function, 128, 1, 1));
+  CHECK_CUDA(cuFuncSetSharedSize(function, 0));
+  CHECK_CUDA(cuParamSetv(function, 0, &saxpy.out, 8));
+  CHECK_CUDA(cuParamSetv(function, 8, &saxpy.x, 8));
+  CHECK_CUDA(cuParamSetv(function, 16, &saxpy.y, 8));
+  CHECK_CUDA(cuParamSetf(function, 24, saxpy.a));
+  CHECK_CUDA(cuParamSeti(function, 28, static_cast<unsigned>(saxpy.count)));
+  CHECK_CUDA(cuParamSetSize(function, 32));
+  CHECK_RESULT(cuParamSetv(function, -1, &saxpy.y, 8), CUDA_ERROR_INVALID_VALUE);
+  CHECK_RESULT(cuParamSetv(function, 1 << 20, &saxpy.y, 8), CUDA_ERROR_INVALID_VALUE);
+  CHECK_RESULT(cuLaunchGrid(function, 0, 1), CUDA_ERROR_INVALID_VALUE);
+  CHECK_CUDA(cuLaunchGrid(function, 8, 1));
+  REQUIRE_CUDA(cuCtxSynchronize());
+  saxpy.check();
+  REQUIRE_CUDA(cuMemsetD32_v2(saxpy.out, 0, Saxpy::n));
+  CUstream stream = nullptr;
+  REQUIRE_CUDA(cuStreamCreate(&stream, 0));
+  CHECK_CUDA(cuFuncSetBlockShape(function, 64, 2, 1));
+  CHECK_CUDA(cuFuncSetBlockShape(function, 128, 1, 1));
+  CHECK_CUDA(cuLaunchGridAsync(function, 8, 1, stream));
+  REQUIRE_CUDA(cuStreamSynchronize(stream));
+  saxpy.check();
+}
+
+TEST_CASE("launch attributes that CUDA does not have are refused, and pointers keep what was set") {
+  CurrentContext context;
+  Saxpy saxpy;
+  CUlaunchAttribute attribute{};
+  CUlaunchConfig config{};
+  config.gridDimX = 8;
+  config.blockDimX = 128;
+  config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  auto with = [&](int id) {
+    attribute.id = static_cast<CUlaunchAttributeID>(id);
+    return cuLaunchKernelEx(&config, saxpy.kernel.function, saxpy.parameters().data(), nullptr);
+  };
+  CHECK_RESULT(with(9999), CUDA_ERROR_INVALID_VALUE);
+  CHECK_RESULT(with(-1), CUDA_ERROR_INVALID_VALUE);
+  CHECK_RESULT(with(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION), CUDA_ERROR_INVALID_VALUE);  // 0 blocks
+  CHECK_CUDA(with(CU_LAUNCH_ATTRIBUTE_PRIORITY));
+  REQUIRE_CUDA(cuCtxSynchronize());
+  unsigned value = 1;
+  CHECK_CUDA(cuPointerSetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, saxpy.x));
+  value = 0;
+  CHECK_CUDA(cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, saxpy.x));
+  CHECK_EQ(value, 1);
+  CHECK_CUDA(cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, saxpy.y));
+  CHECK_EQ(value, 0);
+  CUlibraryOption preserved = CU_LIBRARY_BINARY_IS_PRESERVED;
+  CUlibraryOption table = CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE;
+  CUlibrary library = nullptr;
+  CHECK_CUDA(cuLibraryLoadData(&library, saxpy_ptx, nullptr, nullptr, 0, &preserved, nullptr, 1));
+  CHECK_CUDA(cuLibraryUnload(library));
+  CHECK_RESULT(cuLibraryLoadData(&library, saxpy_ptx, nullptr, nullptr, 0, &table, nullptr, 1),
+               CUDA_ERROR_INVALID_VALUE);
+}
