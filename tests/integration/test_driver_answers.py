@@ -26,7 +26,7 @@ Run = Callable[[str], tuple[str, str]]
 
 #: `cu("cuInit", 0)` is the result of a call; `call` wants success; `told()` is what the error log says since the last time.
 OPENING = r"""
-import ctypes, os, sys
+import ctypes, os, sys, tempfile
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
 library = ctypes.CDLL("libcuda.so.1")
 place = c_uint()
@@ -194,16 +194,15 @@ def test_answers_to_arguments_that_are_wrong(run: Run) -> None:
         call("cuMemAlloc_v2", byref(memory), 4096)
         assert cu("cuPointerGetAttribute", byref(value), 9999, memory) == 1
         assert cu("cuDeviceGetP2PAttribute", byref(value), 9999, 0, 0) == 101
-        library, wall = c_void_p(), (c_void_p * 1)(77)
+        image, wall = c_void_p(), (c_void_p * 1)(77)
         preserved = (c_int * 1)(1)
-        call("cuLibraryLoadData", byref(library), SAXPY.encode(), (c_int * 1)(2), wall, 1, preserved, None, 1)
+        call("cuLibraryLoadData", byref(image), SAXPY.encode(), (c_int * 1)(2), wall, 1, preserved, None, 1)
         assert wall[0] != 77
         state = c_void_p()
         call("cuLinkCreate_v2", 0, None, None, byref(state))
         assert cu("cuLinkAddFile_v2", state, 1, os.devnull.encode(), 0, None, None) in (200, 301)
-        open("empty.ptx", "w").close()
-        assert cu("cuLinkAddFile_v2", state, 1, b"empty.ptx", 0, None, None) == 200
-        os.remove("empty.ptx")
+        with tempfile.NamedTemporaryFile(suffix=".ptx") as empty:
+            assert cu("cuLinkAddFile_v2", state, 1, empty.name.encode(), 0, None, None) == 200
         pool = c_void_p()
         call("cuDeviceGetDefaultMemPool", byref(pool), 0)
         reserved, some = c_uint64(), c_uint64()
