@@ -1,4 +1,4 @@
-"""Generates the software GPU driver's exports: `generate_exports.py --include DIR --output FILE --names FILE [--compiler CC]`.
+"""Generates the exports of the software GPU's driver: `generate_exports.py --include DIR --output FILE --names FILE`.
 
 cuda.h and cudaTypedefs.h are read by the same parser as the protocol's. The output is a C file with the names alone, for linkers, and one C++ file with
 
