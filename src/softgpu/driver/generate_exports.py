@@ -1,6 +1,7 @@
 """Generates the exports of the software GPU's driver: `generate_exports.py --include DIR --output FILE --names FILE`.
 
-cuda.h and cudaTypedefs.h are read by the same parser as the protocol's. The output is a C file with the names alone, for linkers, and one C++ file with
+cuda.h and cudaTypedefs.h are read by the same parser as the protocol's. The output is a C file with
+the names alone, for linkers, and one C++ file with
 
 * a weak definition for every function of cuda.h that returns ``CUDA_ERROR_NOT_SUPPORTED`` and names itself;
   a hand-written definition elsewhere in the driver replaces it at link time, so the two lists cannot drift apart;
