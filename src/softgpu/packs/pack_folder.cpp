@@ -113,8 +113,7 @@ std::string missing(const Known& known) {
 
 PackedImage find_packed(std::span<const std::byte> fatbin, const std::string& folder) {
   PackedImage found;
-  found.problem =
-      "no kernel pack has PTX for it (gpupool kernel-packs build)";
+  found.problem = "no kernel pack has PTX for it (gpupool kernel-packs build)";
   for (const FatbinEntry& entry : gpupool::image::fatbin_entries(fatbin)) {
     if (entry.kind != FatbinEntry::Kind::machine_code) continue;
     const auto known = packs().find(folder, hex(gpupool::sha256(entry.payload)));

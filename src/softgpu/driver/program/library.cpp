@@ -106,8 +106,11 @@ void Library::add(softgpu::packs::PackedImage image, int capability) {
   const auto shared = std::make_shared<const softgpu::packs::PackedImage>(std::move(image));
   const auto& file = shared->kernels;
   for (std::size_t frame = 0; frame < file->frames().size(); ++frame) {
-    parts_.push_back(
-        std::make_unique<LibraryPart>([=] { return compile_packed(*shared, {frame}, capability); }));
+    parts_.push_back(std::make_unique<LibraryPart>([=] {
+      LoadedProgram compiled;
+      telling(JitOptions(), [&] { compiled = compile_packed(*shared, capability, frame); });
+      return compiled;
+    }));
   }
   for (const auto& kernel : shared->machine_code.kernels) machine_code_only_.insert(kernel.name);
   // What the machine code does not have, the program cannot mean.

@@ -17,15 +17,16 @@ namespace {
 std::string demangled(std::string_view name) {
   const std::string text(name);
   int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> plain(abi::__cxa_demangle(text.c_str(), nullptr, nullptr, &status),
-                                                     std::free);
+  const std::unique_ptr<char, void (*)(void*)> plain(
+      abi::__cxa_demangle(text.c_str(), nullptr, nullptr, &status), std::free);
   return status == 0 && plain ? plain.get() : text;
 }
 
 bool same_layout(const softgpu::KernelInfo& kernel, const gpupool::image::CubinKernel& machine_code) {
-  return std::ranges::equal(kernel.parameters, machine_code.parameters, [](const auto& one, const auto& other) {
-    return one.offset == other.offset && one.size == other.size;
-  });
+  return std::ranges::equal(kernel.parameters, machine_code.parameters,
+                            [](const auto& one, const auto& other) {
+                              return one.offset == other.offset && one.size == other.size;
+                            });
 }
 
 std::string text_of(const softgpu::packs::KernelFile& file, std::size_t frame) {
@@ -39,7 +40,8 @@ std::string text_of(const softgpu::packs::KernelFile& file, std::size_t frame) {
 
 }  // namespace
 
-std::variant<ImageSource, softgpu::packs::PackedImage> read_or_find(const void* image, std::optional<std::size_t> size,
+std::variant<ImageSource, softgpu::packs::PackedImage> read_or_find(const void* image,
+                                                                    std::optional<std::size_t> size,
                                                                     int capability) {
   try {
     return read_image(image, size, capability);
@@ -63,7 +65,8 @@ LoadedProgram compile_packed(const softgpu::packs::PackedImage& image, int capab
   for (std::size_t each = first; each < end; ++each) source.texts.push_back(text_of(file, each));
   LoadedProgram loaded = compile_program(source, capability, JitOptions());
   for (const softgpu::KernelInfo& kernel : loaded.program->kernels()) {
-    const auto expected = std::ranges::find(image.machine_code.kernels, kernel.name, &gpupool::image::CubinKernel::name);
+    const auto expected =
+        std::ranges::find(image.machine_code.kernels, kernel.name, &gpupool::image::CubinKernel::name);
     if (expected == image.machine_code.kernels.end() || same_layout(kernel, *expected)) continue;
     fail(CUDA_ERROR_NO_BINARY_FOR_GPU, "the kernel pack was made from other sources than the program: " +
                                            demangled(kernel.name) + " takes other parameters");
@@ -72,9 +75,8 @@ LoadedProgram compile_packed(const softgpu::packs::PackedImage& image, int capab
 }
 
 void refuse_missing_kernel(std::string_view name) {
-  telling(JitOptions(), [&] {
-    fail(CUDA_ERROR_NO_BINARY_FOR_GPU, "no kernel pack has PTX for " + demangled(name));
-  });
+  telling(JitOptions(),
+          [&] { fail(CUDA_ERROR_NO_BINARY_FOR_GPU, "no kernel pack has PTX for " + demangled(name)); });
   std::abort();  // never: the error goes on
 }
 
