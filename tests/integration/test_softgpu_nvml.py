@@ -101,6 +101,16 @@ def test_it_says_what_the_cards_are() -> None:
     assert first.startswith("GPU-")
 
 
+def test_it_names_an_ordinary_link_to_who_estimates_copies() -> None:
+    out = ask(
+        "d = n.nvmlDeviceGetHandleByIndex(1)\n"
+        "out = [n.nvmlDeviceGetMaxPcieLinkGeneration(d), n.nvmlDeviceGetGpuMaxPcieLinkGeneration(d),\n"
+        "       n.nvmlDeviceGetCurrPcieLinkGeneration(d), n.nvmlDeviceGetMaxPcieLinkWidth(d),\n"
+        "       n.nvmlDeviceGetCurrPcieLinkWidth(d), n.nvmlDeviceGetPcieLinkMaxSpeed(d), n.nvmlDeviceGetPcieSpeed(d)]"
+    )
+    assert out == [4, 4, 4, 16, 16, 4, 16000]
+
+
 def test_memory_processes_and_utilisation_of_another_process(busy: subprocess.Popen[str]) -> None:
     time.sleep(1.2)  # the second that utilisation is about
     out = ask(

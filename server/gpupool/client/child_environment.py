@@ -26,6 +26,9 @@ NVRTC_LIBRARY: Final = "libgpupool-nvrtc-ptx.so"
 #: math libraries.
 LINKED_LIBRARIES: Final = ("cudart", "libraries")
 
+#: Stands in for NVIDIA's assembler on a software GPU: it hands on the PTX that it is given.
+ASSEMBLER: Final = Path(__file__).with_name("assembler") / "ptxas"
+
 #: How the warning begins that cuda-core gives when it finds our nvJitLink.
 LINKER_WARNING: Final = "libnvJitLink.so* is too old"
 
@@ -70,7 +73,7 @@ def environment(
         "TRITON_LIBCUDA_PATH": str(client),
     }
     if software:
-        variables |= compiler_variables()
+        variables |= compiler_variables(before)
     if preload:
         variables |= _preloaded(native, before, software=software)
     return variables
@@ -89,16 +92,21 @@ def software_gpu_environment(native: Path, base: Mapping[str, str]) -> dict[str,
     return (
         kept
         | {"LD_LIBRARY_PATH": joined(ours, ":".join(behind)), "TRITON_LIBCUDA_PATH": str(driver)}
-        | compiler_variables()
+        | compiler_variables(kept)
         | blas_variables()
         | _preloaded(native, kept, software=True)
     )
 
 
-def compiler_variables() -> dict[str, str]:
-    """What makes Triton and CuPy hand over PTX, and numba keep a hint about real cards to itself."""
-    assembler = str(Path(__file__).with_name("ptxas_passthrough.sh"))
+def compiler_variables(before: Mapping[str, str]) -> dict[str, str]:
+    """What makes Triton, TensorFlow and CuPy hand over PTX, and numba keep a hint about real cards to itself.
+
+    ``before``: the environment that they are added to.
+    """
+    assembler = str(ASSEMBLER)
     return {
+        # TensorFlow and XLA look for ``ptxas`` there, and nowhere else once one is found.
+        "PATH": joined([str(ASSEMBLER.parent)], before.get("PATH", os.defpath)),
         "TRITON_PTXAS_PATH": assembler,
         "TRITON_PTXAS_BLACKWELL_PATH": assembler,
         "CUPY_COMPILE_WITH_PTX": "1",

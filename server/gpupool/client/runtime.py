@@ -115,7 +115,7 @@ class Counters:
 def load(software: bool) -> None:
     """Makes this process use the client runtime. Idempotent; call it before any use of CUDA.
 
-    For a software GPU it also makes numba, Triton and CuPy hand over PTX.
+    For a software GPU it also makes numba, Triton, TensorFlow and CuPy hand over PTX.
 
     Raises:
         RuntimeConflictError: another CUDA driver is already mapped here, so ours would lose.
@@ -348,7 +348,9 @@ def _load_runtime_api() -> None:
 
 def _hand_over_ptx() -> None:
     """For a software GPU: compilers in this process give PTX to the driver."""
-    for name, value in compiler_variables().items():
+    variables = compiler_variables(os.environ)
+    os.environ["PATH"] = variables.pop("PATH")
+    for name, value in variables.items():
         os.environ.setdefault(name, value)
     warnings.filterwarnings("ignore", message=re.escape(LINKER_WARNING), category=RuntimeWarning)
     linker = _foreign(_FOREIGN_LINKER, None)
