@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <string>
 #include <thread>
 #include <vector>
@@ -218,6 +219,27 @@ TEST_CASE("a query that is not ready, and an event that was never recorded, are 
   CHECK(cudaGetLastError() == cudaErrorInvalidResourceHandle);
   CHECK(cudaEventDestroy(first) == cudaSuccess);
   CHECK(cudaEventDestroy(second) == cudaSuccess);
+}
+
+TEST_CASE("work that is not done yet is told by the query, and is not the last error") {
+  cudaStream_t stream = nullptr;
+  cudaEvent_t event = nullptr;
+  REQUIRE(cudaStreamCreate(&stream) == cudaSuccess);
+  REQUIRE(cudaEventCreate(&event) == cudaSuccess);
+  std::atomic<bool> go{false};
+  CHECK(cudaLaunchHostFunc(
+            stream, [](void* flag) { static_cast<std::atomic<bool>*>(flag)->wait(false); }, &go) ==
+        cudaSuccess);
+  CHECK(cudaEventRecord(event, stream) == cudaSuccess);
+  CHECK(cudaStreamQuery(stream) == cudaErrorNotReady);
+  CHECK(cudaEventQuery(event) == cudaErrorNotReady);
+  CHECK(cudaPeekAtLastError() == cudaSuccess);
+  CHECK(cudaGetLastError() == cudaSuccess);
+  go = true;
+  go.notify_all();
+  CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+  CHECK(cudaEventDestroy(event) == cudaSuccess);
+  CHECK(cudaStreamDestroy(stream) == cudaSuccess);
 }
 
 TEST_CASE("the driver's entry points are found by name, NVIDIA's private tables are not") {

@@ -56,11 +56,17 @@ def pools(draw: st.DrawFn) -> tuple[tuple[int, ...], Window]:
     return (draw(st.integers(1, 3)), draw(st.integers(1, 4)), *size), (window, padding, stride)
 
 
-def windows(shape: tuple[int, ...], of: Window) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-    """Each result's place, and the part of the input that its window covers."""
-    counts = [
+def results_of(shape: tuple[int, ...], of: Window) -> tuple[int, ...]:
+    """How many results there are of windows that do not go beyond the padding."""
+    return tuple(
         (size + 2 * pad - taps) // step + 1 for size, taps, pad, step in zip(shape[2:], *of, strict=True)
-    ]
+    )
+
+
+def windows(
+    shape: tuple[int, ...], of: Window, counts: tuple[int, ...]
+) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+    """Each result's place, and the part of the input that its window covers."""
     for place_ in np.ndindex(*counts):
         part = tuple(
             slice(max(at * step - pad, 0), min(at * step - pad + taps, size))
@@ -69,12 +75,9 @@ def windows(shape: tuple[int, ...], of: Window) -> Iterator[tuple[tuple[Any, ...
         yield (slice(None), slice(None), *place_), (slice(None), slice(None), *part)
 
 
-def pooled(x: Array, of: Window, mode: int) -> Array:
-    counts = [
-        (size + 2 * pad - taps) // step + 1 for size, taps, pad, step in zip(x.shape[2:], *of, strict=True)
-    ]
+def pooled(x: Array, of: Window, mode: int, counts: tuple[int, ...]) -> Array:
     made = np.zeros((*x.shape[:2], *counts))
-    for result, part in windows(x.shape, of):
+    for result, part in windows(x.shape, of, counts):
         values = x[part].reshape(*x.shape[:2], -1)
         if mode in {MAXIMUM, DETERMINISTIC}:
             made[result] = values.max(2)
@@ -85,7 +88,7 @@ def pooled(x: Array, of: Window, mode: int) -> Array:
 
 def unpooled(x: Array, dy: Array, of: Window, mode: int) -> Array:
     made = np.zeros(x.shape)
-    for result, part in windows(x.shape, of):
+    for result, part in windows(x.shape, of, dy.shape[2:]):
         values = x[part].reshape(*x.shape[:2], -1)
         if mode in {MAXIMUM, DETERMINISTIC}:
             share = np.arange(values.shape[2]) == values.argmax(2)[..., None]
@@ -117,7 +120,7 @@ def test_pooling_and_its_gradient(
     shape, of = problem
     generator = np.random.default_rng(1)
     x, dx = random(generator, shape, dtype), random(generator, shape, dtype)
-    wanted = pooled(exact(x), of, mode)
+    wanted = pooled(exact(x), of, mode, results_of(shape, of))
     y, dy = random(generator, wanted.shape, dtype), random(generator, wanted.shape, dtype)
     with ExitStack() as stack:
         cudnn, pooling = stack.enter_context(handle(machine)), described(stack, machine, of, mode)
@@ -143,6 +146,29 @@ def test_pooling_and_its_gradient(
             at_dy.data, at_x.descriptor, at_x.data, weight, at_dx.descriptor, at_dx.data,
         )  # fmt: skip
         assert_close(at_dx.result(), 2 * unpooled(exact(x), exact(dy), of, mode) + beta * exact(dx), 20)
+
+
+@pytest.mark.parametrize("mode", [MAXIMUM, WITH_PADDING, AVERAGE])
+def test_pooling_beyond_the_end(machine: Machine, mode: int) -> None:
+    """One padding more behind the input than before it: TensorFlow's "SAME" asks for it so."""
+    generator = np.random.default_rng(3)
+    of, dtype = ((2, 3), (0, 0), (2, 2)), np.dtype(np.float32)
+    x, y, dy, dx = (random(generator, (2, 3, *size), dtype) for size in ((5, 6), (3, 3), (3, 3), (5, 6)))
+    wanted = pooled(exact(x), of, mode, (3, 3))
+    with ExitStack() as stack:
+        cudnn, pooling = stack.enter_context(handle(machine)), described(stack, machine, of, mode)
+        at_x, at_dx, at_y, at_dy = place(stack, machine, NHWC, x, dx, y, dy)
+        one, zero = factor(1, dtype), factor(0, dtype)
+        done(
+            machine, "cudnnPoolingForward", cudnn, pooling, one, at_x.descriptor, at_x.data, zero, at_y.descriptor,
+            at_y.data,
+        )  # fmt: skip
+        assert_close(at_y.result(), wanted, 8)
+        done(
+            machine, "cudnnPoolingBackward", cudnn, pooling, one, at_y.descriptor, at_y.data, at_dy.descriptor,
+            at_dy.data, at_x.descriptor, at_x.data, zero, at_dx.descriptor, at_dx.data,
+        )  # fmt: skip
+        assert_close(at_dx.result(), unpooled(exact(x), exact(dy), of, mode), 20)
 
 
 def test_pooling_that_does_not_fit(machine: Machine) -> None:
