@@ -113,6 +113,29 @@ def test_addition_bias_and_activation_after_a_convolution(machine: Machine, with
     assert_close(values, np.maximum(sums, 0), 10)
 
 
+def test_what_is_added_by_nothing_needs_no_address(machine: Machine) -> None:
+    """TensorFlow's convolution with a bias and an activation has an operand of factor 0 and without an address."""
+    of = Geometry((1, 1), (1, 1), (1, 1))
+    x, w, y = drawn(9, (2, 3, 5, 5), (4, 3, 3, 3), of, SINGLE)
+    bias = random(np.random.default_rng(10), (1, 4, 1, 1), SINGLE)
+    with graphs_on(machine) as made:
+        at_x, at_w, at_y, at_bias, at_z = (
+            made.tensor(array, NCHW, number) for number, array in enumerate((x, w, y, bias, y), 1)
+        )
+        inner = [made.tensor(y, NCHW, 10 + number, virtual=True) for number in range(3)]
+        graph = made.unfinished_graph(
+            made.operation(FORWARD, made.convolution(of, SINGLE), [at_x, at_w, inner[0]]),
+            made.pointwise(ADD, inner[0], inner[1], at_z, 0),
+            made.pointwise(ADD, inner[1], inner[2], at_bias),
+            made.pointwise(RELU, inner[2], at_y),
+        )
+        assert made.finalize(graph) == SUCCESS
+        with machine.arrays(x, w, y, bias) as addresses:
+            assert made.execute(made.plan(graph), dict(enumerate([*addresses, 0], 1))) == SUCCESS
+            values = machine.get(addresses[2], y)
+    assert_close(values, np.maximum(reference.forward(exact(x), exact(w), of) + exact(bias), 0), 10)
+
+
 @contextmanager
 def small_graph(machine: Machine) -> Iterator[tuple[Graphs, int, list[int]]]:
     """Graphs, an unfinished graph of a convolution, and its tensors."""

@@ -142,6 +142,7 @@ def share_of_a_worker(
     lease_seconds: float = 3600.0,
     driver: Path | None = None,
     options: tuple[str, ...] = (),
+    share_mib: int = SHARE_MIB,
     **settings: str,
 ) -> Iterator[Share]:
     """What the fixture does, for other files' fixtures. The share is one of the first of `devices`.
@@ -163,7 +164,7 @@ def share_of_a_worker(
     with WorkerProcess(
         folder,
         driver,
-        [(probed[0], 500, SHARE_MIB)],
+        [(probed[0], 500, share_mib)],
         environment=environment,
         user=user,
         context_reserve_mib=context_reserve_mib,

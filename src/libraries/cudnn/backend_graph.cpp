@@ -225,7 +225,9 @@ int add_pointwise(const Content& operation, Program& program, bool& ended) {
     if (const int bad = tensor_in_graph(operation, *b, operand); bad != success) return bad;
     const bool whole = std::equal(operand.sizes, operand.sizes + operand.dims, result.sizes);
     const bool bias = operand.elements() == operand.sizes[1] && operand.sizes[1] == result.sizes[1];
-    if (bias && !program.bias && alpha_b == 1) {
+    if (alpha_b == 0) {
+      // Not read: TensorFlow gives it no address.
+    } else if (bias && !program.bias && alpha_b == 1) {
       made.bias = operand;
       program.bias = id_of(*b);
     } else if (whole && !program.added) {
