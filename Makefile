@@ -331,7 +331,7 @@ screenshots: build ## the pictures in docs/screenshots, from the running product
 	$(BIN)/python ui-tests/screenshots.py
 
 .PHONY: examples
-examples: build-tests ## runs the notebooks in examples/ and saves what they show; GPUPOOL_TORCH_PYTHON=<python with PyTorch> for all six
+examples: build-tests ## runs the notebooks in examples/ and saves what they show; GPUPOOL_TORCH_PYTHON=<python with PyTorch>, GPUPOOL_TENSORFLOW_PYTHON=<python with TensorFlow> for all seven
 	$(BIN)/python -m tests.support.examples
 
 DOCS := build/docs-venv/bin/python

@@ -31,15 +31,10 @@ def stack() -> Iterator[Stack]:
     ],
 )
 def test_an_example_runs_from_top_to_bottom(stack: Stack, name: str) -> None:
-    kernel = "python3"
-    if name in examples.NEED_TORCH:
-        python = examples.torch_python()
-        if python is None:
-            pytest.skip(
-                "PyTorch with CUDA is not installed; name a Python that has it in GPUPOOL_TORCH_PYTHON"
-            )
-        kernel = examples.add_torch_kernel(stack, python)
-    done = examples.execute(stack, name, kernel)
+    python = examples.needed_python(name)
+    if python is None:
+        pytest.skip(examples.what_is_missing(name))
+    done = examples.execute(stack, name, examples.kernel_for(stack, name, python))
     assert examples.errors(done) == []
     assert all(cell.execution_count for cell in done.cells if cell.cell_type == "code")
     stack.wait_free()

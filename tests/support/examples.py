@@ -2,7 +2,7 @@
 
 `python -m tests.support.examples` runs all that can run here and saves what they show in them
 (`make examples`), so that who reads them elsewhere sees results. What needs PyTorch runs with the
-interpreter that GPUPOOL_TORCH_PYTHON names.
+interpreter that GPUPOOL_TORCH_PYTHON names, what needs TensorFlow with that of GPUPOOL_TENSORFLOW_PYTHON.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tests.support.stack import ROOT, Kernel, Stack, wait_until
 EXAMPLES = ROOT / "examples"
 #: These import PyTorch and Triton.
 NEED_TORCH = ("torch-compile", "torch-training", "triton")
+NEED_TENSORFLOW = ("tensorflow",)
 #: How long a cell may take. Dozens of kernels are compiled in one of these, by Triton on the CPU.
 SECONDS: Final[dict[str, float]] = {"torch-training": 900.0}
 USUAL_SECONDS: Final = 240.0
@@ -46,9 +47,37 @@ def torch_python() -> str | None:
     return python if found.returncode == 0 else None
 
 
-def add_torch_kernel(stack: Stack, python: str) -> str:
-    """Gives the stack a kernel that runs on `python`; its name."""
-    folder = stack.home / "jd" / "kernels" / "torch"
+def tensorflow_python() -> str | None:
+    """An interpreter with TensorFlow; None where there is none."""
+    python = os.environ.get("GPUPOOL_TENSORFLOW_PYTHON", sys.executable)
+    found = subprocess.run([python, "-c", "import tensorflow"], capture_output=True, check=False)
+    return python if found.returncode == 0 else None
+
+
+def needed_python(name: str) -> str | None:
+    """The interpreter for an example; None: what it needs is not installed."""
+    if name in NEED_TORCH:
+        return torch_python()
+    return tensorflow_python() if name in NEED_TENSORFLOW else sys.executable
+
+
+def what_is_missing(name: str) -> str:
+    """What a person can do about an example that :func:`needed_python` has no interpreter for."""
+    package, variable = (
+        ("PyTorch for CUDA", "GPUPOOL_TORCH_PYTHON")
+        if name in NEED_TORCH
+        else ("TensorFlow", "GPUPOOL_TENSORFLOW_PYTHON")
+    )
+    return f"{package} is not installed; name a Python that has it in {variable}"
+
+
+def kernel_for(stack: Stack, name: str, python: str) -> str:
+    """The name of the stack's kernel that an example runs on; it is added where it is not Jupyter's own."""
+    return _add_kernel(stack, python) if name in NEED_TORCH + NEED_TENSORFLOW else "python3"
+
+
+def _add_kernel(stack: Stack, python: str) -> str:
+    folder = stack.home / "jd" / "kernels" / "framework"
     folder.mkdir(parents=True, exist_ok=True)
     path = [str(ROOT), str(ROOT / "server"), sysconfig.get_path("purelib")]
     environment = {
@@ -60,9 +89,9 @@ def add_torch_kernel(stack: Stack, python: str) -> str:
         "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR", str(stack.home / "inductor")),
     }
     command = [python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    spec = {"argv": command, "display_name": "PyTorch", "language": "python", "env": environment}
+    spec = {"argv": command, "display_name": "Framework", "language": "python", "env": environment}
     (folder / "kernel.json").write_text(json.dumps(spec))
-    return "torch"
+    return "framework"
 
 
 def execute(stack: Stack, name: str, kernel_name: str = "python3") -> Any:
@@ -155,14 +184,13 @@ def errors(notebook: Any) -> list[str]:
 
 def main(*chosen: str) -> int:
     failed = False
-    python = torch_python()
     with Stack(*HASTY) as stack:
         for name in chosen or names():
-            if name in NEED_TORCH and python is None:
-                print(f"{name}: left as it is, GPUPOOL_TORCH_PYTHON names no Python with PyTorch for CUDA")
+            python = needed_python(name)
+            if python is None:
+                print(f"{name}: left as it is, {what_is_missing(name)}")
                 continue
-            kernel = add_torch_kernel(stack, python) if python and name in NEED_TORCH else "python3"
-            notebook = execute(stack, name, kernel)
+            notebook = execute(stack, name, kernel_for(stack, name, python))
             found = errors(notebook)
             failed = failed or bool(found)
             print(f"{name}: {found or 'done'}", flush=True)
