@@ -243,6 +243,8 @@ def gibibyte() -> str:
 def main() -> None:
     device = tf.config.list_physical_devices("GPU")[0]
     tf.config.experimental.set_memory_growth(device, True)
+    # Else XLA may choose a product in TensorFloat-32, by how long it takes.
+    tf.config.experimental.enable_tensor_float_32_execution(False)
     found: dict[str, Any] = {}
     groups = (products, images, elements, algebra, sequences, compiled, training)
     with tf.device("/CPU:0"):

@@ -9,6 +9,18 @@
 
 using namespace gpupool::client;
 
+namespace {
+
+/// Memory that kernels may use and that does not have to be: where the share has no room for it, it still serves
+/// copies.
+CUresult allocate_usable(std::size_t size, unsigned flags, void*& out) {
+  const RefusalIsNoMatter here;
+  const CUresult result = host_memory().allocate_mapped(size, flags, out);
+  return result == CUDA_ERROR_OUT_OF_MEMORY ? host_memory().allocate(size, flags, out) : result;
+}
+
+}  // namespace
+
 namespace gpupool::client::api {
 
 CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
@@ -20,6 +32,8 @@ CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   if ((Flags & ~known) != 0) return CUDA_ERROR_INVALID_VALUE;
   // What is meant for the device lives at addresses that it can use too.
   if ((Flags & CU_MEMHOSTALLOC_DEVICEMAP) != 0) return host_memory().allocate_mapped(bytesize, Flags, *pp);
+  // TensorFlow asks for memory of every context, and has kernels write their counts there.
+  if ((Flags & CU_MEMHOSTALLOC_PORTABLE) != 0) return allocate_usable(bytesize, Flags, *pp);
   return host_memory().allocate(bytesize, Flags, *pp);
 }
 
@@ -27,11 +41,8 @@ CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) {
   runtime().begin_if_over();
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   if (pp == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
-  // A call without flags cannot say that kernels will use the memory, and they may. Where the share has no
-  // room for that it still serves copies.
-  const RefusalIsNoMatter here;
-  const CUresult result = host_memory().allocate_mapped(bytesize, 0, *pp);
-  return result == CUDA_ERROR_OUT_OF_MEMORY ? host_memory().allocate(bytesize, 0, *pp) : result;
+  // A call without flags cannot say that kernels will use the memory, and they may.
+  return allocate_usable(bytesize, 0, *pp);
 }
 
 CUresult cuMemFreeHost(void* p) {
