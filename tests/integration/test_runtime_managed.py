@@ -230,6 +230,32 @@ def test_mapped_and_pinned_and_registered_host_memory_is_the_kernel_s_too(share:
     )
 
 
+def test_a_kernel_uses_portable_page_locked_memory_by_the_program_s_pointer(share: Share) -> None:  # noqa: F811
+    """As TensorFlow does, which does not ask for a device pointer; what it gets beyond the share serves copies."""
+    share.run(
+        """
+        cuda.current_context()
+        address = int(check(cu.cuMemHostAlloc(4096, cu.CU_MEMHOSTALLOC_PORTABLE)))
+        words = np.frombuffer((ctypes.c_char * 4096).from_address(address), np.float32)
+        words[:] = 3
+        class There:
+            __cuda_array_interface__ = {"shape": words.shape, "typestr": "<f4", "data": (address, False), "version": 3}
+        launch(cuda.as_cuda_array(There()), 5)
+        cuda.synchronize()
+        assert (words == 15).all()
+        attribute = cu.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING
+        assert check(cu.cuDeviceGetAttribute(attribute, 0)) == 0
+        large = int(check(cu.cuMemHostAlloc(1 << 30, cu.CU_MEMHOSTALLOC_PORTABLE)))
+        check(cu.cuMemcpyDtoH(large, address, 4096))
+        assert ctypes.c_float.from_address(large + 4092).value == 15
+        check(cu.cuMemFreeHost(large))
+        check(cu.cuMemFreeHost(address))
+        print("ok")
+        """,
+        KERNELS,
+    )
+
+
 def test_a_wild_pointer_is_a_segmentation_fault_with_a_traceback_as_ever(share: Share) -> None:  # noqa: F811
     for first in ("import faulthandler; faulthandler.enable()", "pass"):
         process = share.start(
