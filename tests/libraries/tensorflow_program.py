@@ -37,7 +37,10 @@ def products() -> Iterator[Check]:
     for dtype in ("float32", "float64", "float16", "bfloat16", "complex64"):
         yield f"matmul {dtype}", lambda dtype=dtype: tf.cast(a, dtype) @ tf.cast(b, dtype)
     yield "matmul transposed", lambda: tf.matmul(b, a, transpose_a=True, transpose_b=True)
-    yield "matmul of batches", lambda: differentiated(lambda x, y: tf.matmul(x, y), words, draw_once(4, 12, 7))
+    yield (
+        "matmul of batches",
+        lambda: differentiated(lambda x, y: tf.matmul(x, y), words, draw_once(4, 12, 7)),
+    )
     yield "einsum", lambda: tf.einsum("bti,ij,btj->bt", words, a[:12, :12], words)
     yield "bias and activation", lambda: tf.nn.relu(tf.nn.bias_add(a @ b, b[0]))
 
@@ -94,7 +97,19 @@ def elements() -> Iterator[Check]:
     a, logits, ids, table = draw(70, 90), draw(32, 10), tf.constant([[1, 5, 7], [3, 1, 0]]), draw(8, 6)
     labels = tf.constant(np.arange(32) % 10)
     small = tf.clip_by_value(tf.abs(a) * 0.3, 0.01, 0.95)
-    for name in ("exp", "log1p", "sin", "tanh", "sigmoid", "erf", "lgamma", "rsqrt", "acos", "softplus", "round"):
+    for name in (
+        "exp",
+        "log1p",
+        "sin",
+        "tanh",
+        "sigmoid",
+        "erf",
+        "lgamma",
+        "rsqrt",
+        "acos",
+        "softplus",
+        "round",
+    ):
         yield name, lambda name=name: getattr(tf.math, name)(small)
     yield "softmax", lambda: differentiated(tf.nn.softmax, logits)
     yield "cross entropy", lambda: differentiated(
@@ -112,11 +127,14 @@ def elements() -> Iterator[Check]:
     ]  # fmt: skip
     yield "segments", lambda: tf.math.unsorted_segment_sum(a, tf.range(70) % 9, 9)
     yield "dropout", lambda: tf.nn.experimental.stateless_dropout(a, 0.3, seed=[1, 2], rng_alg="philox")
-    yield "random numbers of a seed", lambda: [
-        tf.random.stateless_normal((1000,), [1, 2], alg="philox"),
-        tf.random.stateless_truncated_normal((1000,), [1, 2], alg="philox"),
-        tf.random.Generator.from_seed(7, alg="philox").uniform((300,)),
-    ]
+    yield (
+        "random numbers of a seed",
+        lambda: [
+            tf.random.stateless_normal((1000,), [1, 2], alg="philox"),
+            tf.random.stateless_truncated_normal((1000,), [1, 2], alg="philox"),
+            tf.random.Generator.from_seed(7, alg="philox").uniform((300,)),
+        ],
+    )
 
 
 def algebra() -> Iterator[Check]:
@@ -124,7 +142,10 @@ def algebra() -> Iterator[Check]:
     definite = square @ tf.transpose(square) + 40 * tf.eye(40)
     plane = tf.complex(draw(3, 24, 36), draw(3, 24, 36))
     yield "solve", lambda: tf.linalg.solve(definite, square)
-    yield "solve batches", lambda: tf.linalg.solve(tf.stack([definite, definite * 2]), tf.stack([square, square]))
+    yield (
+        "solve batches",
+        lambda: tf.linalg.solve(tf.stack([definite, definite * 2]), tf.stack([square, square])),
+    )
     yield "cholesky", lambda: tf.linalg.cholesky(tf.stack([definite, definite * 2]))
     yield "triangular solve", lambda: tf.linalg.triangular_solve(definite, square)
     yield "inverse", lambda: tf.linalg.inv(definite)
@@ -138,7 +159,10 @@ def algebra() -> Iterator[Check]:
     yield "singular vectors", rebuilt
     yield "eigenvalues", lambda: tf.linalg.eigvalsh(definite)
     yield "qr", lambda: tf.abs(tf.linalg.qr(wide)[1])
-    yield "fft", lambda: [tf.signal.fft(tf.cast(signal, tf.complex64)), tf.signal.irfft(tf.signal.rfft(signal))]
+    yield (
+        "fft",
+        lambda: [tf.signal.fft(tf.cast(signal, tf.complex64)), tf.signal.irfft(tf.signal.rfft(signal))],
+    )
     yield "fft2d", lambda: [tf.signal.fft2d(plane), tf.signal.rfft2d(tf.math.real(plane))]
     yield "sparse product", lambda: tf.sparse.sparse_dense_matmul(
         tf.sparse.from_dense(tf.where(square > 1.0, square, 0.0)), square
@@ -152,7 +176,9 @@ def sequences() -> Iterator[Check]:
         def run(name: str = name) -> list[Any]:
             layer = getattr(keras.layers, name)(6, return_sequences=True)
             layer.build(words.shape)
-            layer.set_weights([np.cos(np.arange(np.prod(w.shape)) * 0.7).reshape(w.shape) for w in layer.weights])
+            layer.set_weights(
+                [np.cos(np.arange(np.prod(w.shape)) * 0.7).reshape(w.shape) for w in layer.weights]
+            )
             with tf.GradientTape() as tape:
                 tape.watch(words)
                 result = layer(words)
@@ -171,7 +197,9 @@ def compiled() -> Iterator[Check]:
     )
     multiplied = tf.function(lambda x, y: tf.nn.relu(x @ y + 1.0), jit_compile=True, autograph=False)
     reduced = tf.function(
-        lambda x: [tf.nn.softmax(tf.sin(x)), tf.reduce_sum(x), tf.sort(x, 1)], jit_compile=True, autograph=False
+        lambda x: [tf.nn.softmax(tf.sin(x)), tf.reduce_sum(x), tf.sort(x, 1)],
+        jit_compile=True,
+        autograph=False,
     )
 
     @tf.function
