@@ -1,5 +1,6 @@
-// NVML: the link between a device and its machine. A software GPU has none; programs that estimate what a copy costs
-// (TensorFlow does when it registers a device) are told of an ordinary one. A real card's link is its node's.
+// NVML: the link between a device and its machine. A software GPU has none; programs that estimate what a
+// copy costs (TensorFlow does when it registers a device) are told of an ordinary one. A real card's link is
+// its node's.
 #include "nvml/device_query.h"
 
 using namespace gpupool::nvml;

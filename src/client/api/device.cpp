@@ -44,8 +44,8 @@ bool withheld(int id) {
     case CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST:
     case CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM:
-    // A kernel cannot use all page-locked memory, nor see what the host writes while it runs. XLA measures kernels
-    // behind one that waits for such a word, unless it is told so.
+    // A kernel cannot use all page-locked memory, nor see what the host writes while it runs. XLA measures
+    // kernels behind one that waits for such a word, unless it is told so.
     case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
     case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED:

@@ -11,8 +11,8 @@ using namespace gpupool::client;
 
 namespace {
 
-/// Memory that kernels may use and that does not have to be: where the share has no room for it, it still serves
-/// copies.
+/// Memory that kernels may use and that does not have to be: where the share has no room for it, it still
+/// serves copies.
 CUresult allocate_usable(std::size_t size, unsigned flags, void*& out) {
   const RefusalIsNoMatter here;
   const CUresult result = host_memory().allocate_mapped(size, flags, out);

@@ -45,8 +45,8 @@ int pooling_of(const PoolingDescriptor* pooling, const PoolingArgument& x, const
   if (!type || !is_real(*type)) return not_supported;
   const int missing = Pooling::space - pooling->dims;
   for (int i = 0; i < pooling->dims; ++i) {
-    // As many results as the program wants, of windows that may go beyond the end (TensorFlow's "SAME" pads it
-    // more than the beginning), as long as each covers something.
+    // As many results as the program wants, of windows that may go beyond the end (TensorFlow's "SAME" pads
+    // it more than the beginning), as long as each covers something.
     const std::int64_t last = std::int64_t{of_y->sizes[2 + i] - 1} * pooling->stride[i] - pooling->padding[i];
     if (last >= of_x->sizes[2 + i] || pooling->padding[i] >= pooling->window[i]) return bad_param;
     operation.window[missing + i] = pooling->window[i];
