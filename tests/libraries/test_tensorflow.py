@@ -13,7 +13,6 @@ import pytest
 from gpupool.client.child_environment import environment, software_gpu_environment
 from gpupool.client.native import native_directory
 
-from tests.libraries.conftest import WAYS, worker_variables
 from tests.support.runtime_share import share_of_a_worker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -22,6 +21,8 @@ PROGRAM: Final = Path(__file__).with_name("tensorflow_program.py")
 #: An interpreter with TensorFlow.
 PYTHON_VARIABLE: Final = "GPUPOOL_TENSORFLOW_PYTHON"
 SHARE_MIB: Final = 768
+#: Not by a worker that gives operations to libraries: recurrent networks and sparse products are not carried there.
+WAYS: Final = ["alone", "pool"]
 #: Relative to the largest number, by a word of the check's name.
 TOLERANCES: Final = {"bfloat16": 1e-2, "float16": 2e-3, "float64": 1e-13, "fit": 1e-4}
 OTHERWISE: Final = 2e-5
@@ -78,8 +79,7 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     way: str = request.param
     if way == "alone":
         return run(way, software_gpu_environment(native_directory(), os.environ))
-    own = worker_variables(native_directory(), way)
-    for share in share_of_a_worker(tmp_path_factory.mktemp("share"), share_mib=SHARE_MIB, **own):
+    for share in share_of_a_worker(tmp_path_factory.mktemp("share"), share_mib=SHARE_MIB):
         return run(way, environment(None, share.file, os.environ, software=True, preload=True))
     raise AssertionError("unreachable")
 
