@@ -96,9 +96,9 @@ ROOMS: Mapping[str, str] = {
     ),
     "gpupool.kernel_packs": "gpupool.client",
     "gpupool.cli": (
-        "gpupool gpupool.client gpupool.client.program gpupool.client.session gpupool.kernel_packs gpupool.ledger"
-        " gpupool.model gpupool.node gpupool.pool gpupool.pool.access gpupool.pool.lifecycle gpupool.pool.model gpupool.request gpupool.sentences"
-        " gpupool.scheduler.placement gpupool.simulation"
+        "gpupool gpupool.client gpupool.client.program gpupool.client.session gpupool.kernel_packs"
+        " gpupool.ledger gpupool.model gpupool.node gpupool.pool gpupool.pool.access gpupool.pool.lifecycle"
+        " gpupool.pool.model gpupool.request gpupool.scheduler.placement gpupool.sentences gpupool.simulation"
     ),
     # Jupyter: in kernels
     "jupyter_gpupool.kernel": "gpupool gpupool.client gpupool.request",
