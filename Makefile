@@ -301,6 +301,10 @@ conformance-torch: build-tests ## PyTorch's control flow on a driver that execut
 conformance-triton: build-tests ## Triton's tutorials and language tests: make conformance-triton TRITON=<checkout> GPUPOOL_TORCH_PYTHON=<python with PyTorch>
 	$(BIN)/python -m tests.conformance.triton_suite $(TRITON) $(TRITON_ARGS)
 
+.PHONY: conformance-torch-train
+conformance-torch-train: build-tests ## eager training beside the CPU; GPUPOOL_TORCH_PYTHON=<python with PyTorch for which a kernel pack was built>
+	$(BIN)/python -m tests.conformance.torch_train
+
 .PHONY: conformance-torch-compile
 conformance-torch-compile: build-tests ## training under torch.compile beside the CPU; GPUPOOL_TORCH_PYTHON=<python with PyTorch>
 	$(BIN)/python -m tests.conformance.torch_compile

@@ -81,6 +81,18 @@ def test_names_of_two_builds_of_one_source_are_the_same_but_for_hashes() -> None
     )
 
 
+def test_a_namespace_in_a_namespace_is_normalised_too() -> None:
+    """The last hash ends in a digit, and the length of the next name follows at once."""
+
+    def within(digest: str) -> str:
+        inner = f"_GLOBAL__N__{digest}_7_mine_cu_5b0651e1"
+        outer = f"_INTERNAL_{digest}_7_mine_cu_5b0651e1"
+        return f"_ZZZN{len(outer)}{outer}{len(inner)}{inner}40binary_kernelE"
+
+    assert within("5cd812b1") != within("571d3bb4")
+    assert normalised(within("5cd812b1")) == normalised(within("571d3bb4"))
+
+
 @given(st.text("_GLOBALN_INTERNAL0123456789abcdef"))
 def test_any_name_is_normalised(name: str) -> None:
     assert normalised(normalised(name)) is not None

@@ -19,10 +19,12 @@ def normalised(name: str) -> str:
     pieces = []
     at = 0
     for match in _TAG.finditer(name):
-        tag = _tag_at(name, match)
-        if tag is None or match.start() < at:
+        # The end of one tag and the length of the next may both be digits.
+        begin = max(match.start(), at)
+        tag = _tag_at(name, begin, match.end())
+        if tag is None:
             continue
-        pieces += [name[at : match.start()], tag[0]]
+        pieces += [name[at:begin], tag[0]]
         at = tag[1]
     pieces.append(name[at:])
     return _ARCHITECTURES.sub("THRUST_NS", "".join(pieces))
@@ -31,17 +33,16 @@ def normalised(name: str) -> str:
 def source_file(name: str) -> str | None:
     """The file that a name with an anonymous namespace comes from, as ``BinaryMulKernel.cu``; None for other names."""
     for match in _TAG.finditer(name):
-        tag = _tag_at(name, match)
+        tag = _tag_at(name, match.start(), match.end())
         if tag is not None:
             stem = tag[2]
             return stem[:-3] + ".cu" if stem.endswith("_cu") else stem
     return None
 
 
-def _tag_at(name: str, match: re.Match[str]) -> tuple[str, int, str] | None:
-    """A tag without its hashes, where it ends, and its file. The number before it is its length in characters."""
-    begin = match.end()
-    digits = match[1]
+def _tag_at(name: str, first: int, begin: int) -> tuple[str, int, str] | None:
+    """A tag at ``begin`` without its hashes, where it ends, and its file. The number from ``first`` on is its length."""
+    digits = name[first:begin]
     # The digits of something else may stand before the length.
     for skip in range(len(digits)):
         end = begin + int(digits[skip:])
