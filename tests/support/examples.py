@@ -2,7 +2,8 @@
 
 `python -m tests.support.examples` runs all that can run here and saves what they show in them
 (`make examples`), so that who reads them elsewhere sees results. What needs PyTorch runs with the
-interpreter that GPUPOOL_TORCH_PYTHON names, what needs TensorFlow with that of GPUPOOL_TENSORFLOW_PYTHON.
+interpreter that GPUPOOL_TORCH_PYTHON names, what needs TensorFlow with that of GPUPOOL_TENSORFLOW_PYTHON, eager PyTorch with
+that of GPUPOOL_TORCH_PYTHON if a kernel pack was built for it.
 """
 
 from __future__ import annotations
@@ -13,15 +14,21 @@ import subprocess
 import sys
 import sysconfig
 import time
+from pathlib import Path
 from typing import Any, Final
 
 import nbformat
+from gpupool.kernel_packs.errors import PackError
+from gpupool.kernel_packs.store import Store, default_folder
+from gpupool.kernel_packs.torch import find_wheel
 
 from tests.support.stack import ROOT, Kernel, Stack, wait_until
 
 EXAMPLES = ROOT / "examples"
 #: These import PyTorch and Triton.
 NEED_TORCH = ("torch-compile", "torch-training", "triton")
+#: PyTorch's own kernels run from a kernel pack.
+NEED_PACKED_TORCH = ("torch-eager",)
 NEED_TENSORFLOW = ("tensorflow",)
 #: How long a cell may take. Dozens of kernels are compiled in one of these, by Triton on the CPU.
 SECONDS: Final[dict[str, float]] = {"torch-training": 900.0}
@@ -47,6 +54,17 @@ def torch_python() -> str | None:
     return python if found.returncode == 0 else None
 
 
+def packed_torch_python() -> str | None:
+    """An interpreter with PyTorch for CUDA for which there is a kernel pack; None where there is none."""
+    python = os.environ.get("GPUPOOL_TORCH_PYTHON", sys.executable)
+    try:
+        wheel = find_wheel(Path(python))
+        products = {pack.product for pack in Store(default_folder(os.environ)).packs()}
+    except PackError:
+        return None
+    return python if f"torch {wheel.version}" in products else None
+
+
 def tensorflow_python() -> str | None:
     """An interpreter with TensorFlow; None where there is none."""
     python = os.environ.get("GPUPOOL_TENSORFLOW_PYTHON", sys.executable)
@@ -58,11 +76,15 @@ def needed_python(name: str) -> str | None:
     """The interpreter for an example; None: what it needs is not installed."""
     if name in NEED_TORCH:
         return torch_python()
+    if name in NEED_PACKED_TORCH:
+        return packed_torch_python()
     return tensorflow_python() if name in NEED_TENSORFLOW else sys.executable
 
 
 def what_is_missing(name: str) -> str:
     """What a person can do about an example that :func:`needed_python` has no interpreter for."""
+    if name in NEED_PACKED_TORCH:
+        return "there is no kernel pack for the PyTorch of GPUPOOL_TORCH_PYTHON: gpupool kernel-packs build"
     package, variable = (
         ("PyTorch for CUDA", "GPUPOOL_TORCH_PYTHON")
         if name in NEED_TORCH
@@ -73,7 +95,9 @@ def what_is_missing(name: str) -> str:
 
 def kernel_for(stack: Stack, name: str, python: str) -> str:
     """The name of the stack's kernel that an example runs on; it is added where it is not Jupyter's own."""
-    return _add_kernel(stack, python) if name in NEED_TORCH + NEED_TENSORFLOW else "python3"
+    return (
+        _add_kernel(stack, python) if name in NEED_TORCH + NEED_PACKED_TORCH + NEED_TENSORFLOW else "python3"
+    )
 
 
 def _add_kernel(stack: Stack, python: str) -> str:
