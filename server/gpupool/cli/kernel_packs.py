@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Final
@@ -91,7 +92,7 @@ def build(
     \b
     Examples:
       gpupool kernel-packs build --torch python3 --source pytorch-v2.6.0.tar.gz
-      gpupool kernel-packs build --torch python3 --source pytorch --file SortStable.cu
+      gpupool kernel-packs build --file SortStable.cu
       gpupool kernel-packs build --library libmine.so --file mine.cu --option=-Iinclude
     """
     with exits.clear_errors(), tempfile.TemporaryDirectory(prefix="gpupool-kernel-pack-") as work:
@@ -179,6 +180,8 @@ def _recipe(
     option: list[str] | None,
     work: Path,
 ) -> tuple[Recipe, Library]:
+    if torch_python is None and source is None and library is None and file:
+        torch_python, source = _as_before()
     if (torch_python is None) == (library is None):
         raise typer.BadParameter(
             "say what to build for: --torch PYTHON --source SOURCE, or --library FILE --file SOURCE"
@@ -195,7 +198,18 @@ def _recipe(
     wheel = torch.find_wheel(found)
     folder = torch.open_sources(source, work)
     torch.check_version(folder, wheel)
-    return torch.recipe(wheel, folder, work), read_library(wheel.library)
+    recipe = replace(
+        torch.recipe(wheel, folder, work), python=str(found.absolute()), source=str(source.absolute())
+    )
+    return recipe, read_library(wheel.library)
+
+
+def _as_before() -> tuple[Path | None, Path | None]:
+    """What the one PyTorch pack that there is was built from."""
+    known = [pack for pack in _store().packs() if pack.python]
+    if len(known) != 1:
+        return None, None
+    return Path(known[0].python), Path(known[0].source)
 
 
 def _in_words(outcome: Outcome) -> str:

@@ -30,11 +30,14 @@ class Recipe:
         product: in words, with its version.
         sources: path of each file, by the name that users say.
         options: of the compiler.
+        python, source: of PyTorch; where they were found, so that a file can be added without saying it again.
     """
 
     product: str
     sources: Mapping[str, Path]
     options: tuple[str, ...]
+    python: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ def build(
     A file that was built from the same source with the same options is not compiled again.
     """
     pack = store.pack_of(library, recipe.product)
-    pack.product = recipe.product
+    pack.product, pack.python, pack.source = recipe.product, recipe.python, recipe.source
     names = Names(library.fat_binaries)
     origins = find_origins(library.fat_binaries, recipe.sources)
     store.write(pack, library, origins)

@@ -49,6 +49,8 @@ class Pack:
     build_id: str
     library: str  # file name
     product: str  # "torch 2.6.0"
+    python: str = ""  # of PyTorch's packs: what they were built for,
+    source: str = ""  # and where its sources are
     files: dict[str, BuiltFile] = field(default_factory=dict)
 
     @property
@@ -129,7 +131,14 @@ class Store:
         try:
             record = json.loads(path.read_text())
             files = {name: _built_file(each) for name, each in record["files"].items()}
-            return Pack(record["build_id"], record["library"], record["product"], files)
+            return Pack(
+                record["build_id"],
+                record["library"],
+                record["product"],
+                record["python"],
+                record["source"],
+                files,
+            )
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
