@@ -86,6 +86,7 @@ def build(
             show_default=False,
         ),
     ] = None,
+    json: Json = False,
 ) -> None:
     """Compile sources to PTX and keep what fits the library. What was built before is kept; an interrupted build goes on.
 
@@ -106,11 +107,14 @@ def build(
         outcomes = building.build(
             recipe, of, _store(), compiler, files, jobs or max(1, (os.cpu_count() or 2) // 2)
         )
-        problems = 0
+        done = []
         for number, outcome in enumerate(outcomes, 1):
-            print(f"[{number}/{len(files)}] {outcome.file}: {_in_words(outcome)}", flush=True)
-            problems += bool(outcome.problem)
-        if problems:
+            done.append(outcome)
+            if not json:
+                print(f"[{number}/{len(files)}] {outcome.file}: {_in_words(outcome)}", flush=True)
+        if json:
+            show.as_json([_record(outcome) for outcome in done])
+        if problems := sum(bool(outcome.problem) for outcome in done):
             raise PackError(
                 f"{problems} of {len(files)} files could not be built; the others are in the kernel pack"
             )
@@ -118,7 +122,12 @@ def build(
 
 @app.command("list", epilog=exits.HELP)
 def list_packs(json: Json = False) -> None:
-    """List kernel packs."""
+    """List kernel packs.
+
+    \b
+    Examples:
+      gpupool kernel-packs list
+    """
     with exits.clear_errors():
         store = _store()
         packs = list(store.packs())
@@ -146,30 +155,58 @@ def list_packs(json: Json = False) -> None:
 
 
 @app.command("verify", epilog=exits.HELP)
-def verify() -> None:
-    """Check that kernel packs are whole, and say which kernels do not fit their library."""
+def verify(json: Json = False) -> None:
+    """Check that kernel packs are whole, and say which kernels do not fit their library.
+
+    \b
+    Examples:
+      gpupool kernel-packs verify
+    """
     with exits.clear_errors():
         store = _store()
-        damaged = 0
+        damaged: list[tuple[str, str]] = []
+        left_out: list[tuple[str, str, int]] = []
         for pack in store.packs():
-            for problem in building.verify(pack, store):
-                print(f"{pack.product}: {problem}")
-                damaged += 1
-            for name, built in pack.files.items():
-                if built.other_parameters:
-                    left_out = (
-                        f"{len(built.other_parameters)} kernels were left out, they take other parameters"
-                    )
-                    print(f"{pack.product}: {name}: {left_out}")
+            damaged += [(pack.product, problem) for problem in building.verify(pack, store)]
+            left_out += [
+                (pack.product, name, len(built.other_parameters))
+                for name, built in pack.files.items()
+                if built.other_parameters
+            ]
+        if json:
+            show.as_json(
+                {
+                    "damaged": [{"product": product, "problem": problem} for product, problem in damaged],
+                    "left_out": [
+                        {"product": product, "file": name, "kernels": count}
+                        for product, name, count in left_out
+                    ],
+                }
+            )
+        else:
+            for product, problem in damaged:
+                print(f"{product}: {problem}")
+            for product, name, count in left_out:
+                print(f"{product}: {name}: {count} kernels were left out, they take other parameters")
         if damaged:
             raise PackError("build what is missing again: gpupool kernel-packs build")
 
 
 @app.command("remove", epilog=exits.HELP)
-def remove(build_id: Annotated[str, typer.Argument(help="As gpupool kernel-packs list shows it.")]) -> None:
-    """Delete a kernel pack."""
+def remove(
+    build_id: Annotated[str, typer.Argument(help="As gpupool kernel-packs list shows it.")],
+    json: Json = False,
+) -> None:
+    """Delete a kernel pack.
+
+    \b
+    Examples:
+      gpupool kernel-packs remove 58d8f7fe0aa934e94694f8feb70211d2a35b89fc
+    """
     with exits.clear_errors():
         _store().remove(build_id)
+        if json:
+            show.as_json({"removed": build_id})
 
 
 def _recipe(
@@ -210,6 +247,18 @@ def _as_before() -> tuple[Path | None, Path | None]:
     if len(known) != 1:
         return None, None
     return Path(known[0].python), Path(known[0].source)
+
+
+def _record(outcome: Outcome) -> dict[str, object]:
+    built = outcome.built
+    return {
+        "file": outcome.file,
+        "problem": outcome.problem or None,
+        "built_before": outcome.was_there,
+        "kernels": built.kernels if built else 0,
+        "absent": list(built.absent) if built else [],
+        "other_parameters": list(built.other_parameters) if built else [],
+    }
 
 
 def _in_words(outcome: Outcome) -> str:
