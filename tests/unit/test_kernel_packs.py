@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from gpupool.kernel_packs.bind import Names, bind, read_module
+from gpupool.kernel_packs.build import Recipe
 from gpupool.kernel_packs.errors import PackError
 from gpupool.kernel_packs.library import FatBinary, Library
 from gpupool.kernel_packs.names import normalised, source_file
@@ -212,6 +213,15 @@ def test_the_folder_follows_the_environment() -> None:
     assert default_folder({"HOME": "/h", "GPUPOOL_SOFTGPU_KERNEL_PACKS": "/p"}) == Path("/p")
     with pytest.raises(PackError):
         default_folder({})
+
+
+def test_an_archive_that_is_unpacked_elsewhere_gives_the_same_recipe() -> None:
+    """Else an interrupted build would begin again."""
+    one, other = (
+        Recipe("torch 2.6.0", {}, (f"-I{work}/pytorch/aten/src", "-w"), work=work)
+        for work in ("/tmp/a", "/tmp/b")
+    )
+    assert one.lasting_options == other.lasting_options == ("-I/pytorch/aten/src", "-w")
 
 
 WHEEL = Wheel(Path("python"), Path("/nowhere/torch"), "2.6.0+cu124", "ab" * 20)

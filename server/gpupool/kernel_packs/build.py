@@ -30,6 +30,7 @@ class Recipe:
         product: in words, with its version.
         sources: path of each file, by the name that users say.
         options: of the compiler.
+        work: a folder that is another one at each run; what is in it is the same.
         python, source: of PyTorch; where they were found, so that a file can be added without saying it again.
     """
 
@@ -38,6 +39,12 @@ class Recipe:
     options: tuple[str, ...]
     python: str = ""
     source: str = ""
+    work: str = ""
+
+    @property
+    def lasting_options(self) -> tuple[str, ...]:
+        """The options without what is another one at each run."""
+        return tuple(option.replace(self.work, "") if self.work else option for option in self.options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +69,7 @@ def build(
     names = Names(library.fat_binaries)
     origins = find_origins(library.fat_binaries, recipe.sources)
     store.write(pack, library, origins)
-    digest = _Recipes(nvcc, recipe.options)
+    digest = _Recipes(nvcc, recipe.lasting_options)
 
     def make(file: str) -> Outcome:
         try:

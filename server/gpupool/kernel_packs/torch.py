@@ -199,7 +199,8 @@ def recipe(wheel: Wheel, source: Path, work: Path) -> Recipe:
     include = tuple(f"-I{folder}" for folder in folders if folder.is_dir())
     major, minor = (int(part) for part in wheel.version.split(".")[:2])
     standard = "c++17" if (major, minor) < (2, 10) else "c++20"
-    return Recipe(f"torch {wheel.version}", sources, (f"-std={standard}", *_OPTIONS, *include))
+    options = (f"-std={standard}", *_OPTIONS, *include)
+    return Recipe(f"torch {wheel.version}", sources, options, work=str(work))
 
 
 def chosen(found: Recipe, wanted: str) -> list[str]:
