@@ -165,4 +165,15 @@ Digest sha256(std::span<const std::byte> bytes) {
   return hash.finish();
 }
 
+std::string hex(std::span<const std::byte> bytes) {
+  static constexpr char digits[] = "0123456789abcdef";
+  std::string text;
+  for (const std::byte byte : bytes) {
+    const auto value = std::to_integer<unsigned>(byte);
+    text += digits[value >> 4];
+    text += digits[value & 15];
+  }
+  return text;
+}
+
 }  // namespace gpupool

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 namespace gpupool {
 
@@ -35,6 +36,9 @@ class Sha256 {
   std::array<std::byte, block> rest_{};
   std::uint64_t length_ = 0;
 };
+
+/// Two digits for each byte.
+[[nodiscard]] std::string hex(std::span<const std::byte> bytes);
 
 [[nodiscard]] Digest sha256(std::span<const std::byte> bytes);
 

@@ -142,6 +142,12 @@ def test_machine_code_runs_once_its_pack_is_built(library: Path, tmp_path: Path)
     assert "4 kernels of 1 files" in gpupool(with_packs, "kernel-packs", "list").stdout
     assert gpupool(with_packs, "kernel-packs", "verify").returncode == 0
 
+    (file,) = (tmp_path / "packs").glob("*/mine.cu.kernels")
+    file.write_bytes(file.read_bytes()[:-20])
+    damaged = gpupool(with_packs, "kernel-packs", "verify")
+    assert damaged.returncode == 1
+    assert str(file) in damaged.stdout
+
 
 def test_a_kernel_that_the_sources_do_not_have_is_named(library: Path, tmp_path: Path) -> None:
     with_packs = environment(tmp_path)

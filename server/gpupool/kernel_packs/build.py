@@ -13,7 +13,7 @@ from typing import Final
 
 from gpupool.kernel_packs.bind import Names, bind, read_module
 from gpupool.kernel_packs.errors import PackError
-from gpupool.kernel_packs.library import Library, write_kernels
+from gpupool.kernel_packs.library import Library, problem_of, write_kernels
 from gpupool.kernel_packs.origins import find_origins
 from gpupool.kernel_packs.ptx_text import NotPtxError
 from gpupool.kernel_packs.store import BuiltFile, Pack, Store
@@ -88,11 +88,8 @@ def build(
 def verify(pack: Pack, store: Store) -> list[str]:
     """What is wrong with a pack on disk, a sentence each; empty if it is whole."""
     folder = store.path(pack.build_id)
-    return [
-        f"{file.kernel_file} of {name} is missing"
-        for name, file in pack.files.items()
-        if file.kernels and not (folder / file.kernel_file).is_file()
-    ]
+    files = (folder / file.kernel_file for file in pack.files.values() if file.kernels)
+    return [problem for problem in map(problem_of, files) if problem is not None]
 
 
 class _Recipes:

@@ -76,6 +76,15 @@ def write_kernels(path: Path, frames: Iterable[Frame]) -> None:
     _tool("write", path, b"".join(pieces))
 
 
+def problem_of(path: Path) -> str | None:
+    """What is wrong with a kernel file; None: every frame can be read."""
+    try:
+        _tool("verify", path)
+    except PackError as error:
+        return str(error)
+    return None
+
+
 def _fat_binary(record: Mapping[str, Any]) -> FatBinary:
     kernels: Mapping[str, Sequence[Sequence[int]]] = record["kernels"]
     return FatBinary(

@@ -27,16 +27,6 @@ bool is_plain(std::string_view name) {
   return name.find_first_of("\"\\") == std::string_view::npos;
 }
 
-std::string hex(const gpupool::Digest& digest) {
-  std::string text;
-  for (const std::byte byte : digest) {
-    char pair[3];
-    std::snprintf(pair, sizeof pair, "%02x", std::to_integer<unsigned>(byte));
-    text += pair;
-  }
-  return text;
-}
-
 std::string parameters(const gpupool::image::CubinKernel& kernel) {
   std::string text;
   for (const auto& parameter : kernel.parameters) {
@@ -54,7 +44,7 @@ void describe(Bytes fat_binary) {
   for (const FatbinEntry& entry : gpupool::image::fatbin_entries(fat_binary)) {
     has_ptx = has_ptx || entry.kind == FatbinEntry::Kind::ptx;
     if (entry.kind != FatbinEntry::Kind::machine_code) continue;
-    digests += (digests.empty() ? "\"" : ", \"") + hex(gpupool::sha256(entry.payload)) + "\"";
+    digests += (digests.empty() ? "\"" : ", \"") + gpupool::hex(gpupool::sha256(entry.payload)) + "\"";
     const auto code = gpupool::image::entry_content(entry);
     const auto cubin = code ? gpupool::image::read_cubin(std::as_bytes(std::span(*code))) : std::nullopt;
     if (!cubin) continue;

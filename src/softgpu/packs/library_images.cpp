@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/sha256.h"
 #include "image/fatbin.h"
 
 namespace softgpu::packs {
@@ -38,13 +39,7 @@ std::string build_id(Bytes note) {
   if (!read(note, 0, header) || header.n_type != NT_GNU_BUILD_ID) return {};
   const std::uint64_t at = sizeof(header) + (std::uint64_t{header.n_namesz} + 3) / 4 * 4;
   if (at > note.size() || header.n_descsz > note.size() - at) return {};
-  std::string text;
-  for (const std::byte byte : note.subspan(at, header.n_descsz)) {
-    constexpr std::string_view digits = "0123456789abcdef";
-    text += digits[std::to_integer<unsigned>(byte) >> 4];
-    text += digits[std::to_integer<unsigned>(byte) & 15];
-  }
-  return text;
+  return gpupool::hex(note.subspan(at, header.n_descsz));
 }
 
 void add_fat_binaries(Bytes section, std::vector<Bytes>& to) {

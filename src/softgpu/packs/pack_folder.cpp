@@ -1,6 +1,5 @@
 #include "softgpu/packs/pack_folder.h"
 
-#include <array>
 #include <filesystem>
 #include <fstream>
 #include <string_view>
@@ -25,18 +24,6 @@ struct Known {
 };
 
 using Index = std::unordered_map<std::string, Known>;
-
-std::string hex(const gpupool::Digest& digest) {
-  static constexpr std::array digits = {'0', '1', '2', '3', '4', '5', '6', '7',
-                                        '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'};
-  std::string text;
-  for (const std::byte byte : digest) {
-    const auto value = std::to_integer<unsigned>(byte);
-    text += digits[value >> 4];
-    text += digits[value & 15];
-  }
-  return text;
-}
 
 void read_index(const fs::path& pack, Index& into) {
   std::ifstream file(pack / "index");
@@ -116,7 +103,7 @@ PackedImage find_packed(std::span<const std::byte> fatbin, const std::string& fo
   found.problem = "no kernel pack has PTX for it (gpupool kernel-packs build)";
   for (const FatbinEntry& entry : gpupool::image::fatbin_entries(fatbin)) {
     if (entry.kind != FatbinEntry::Kind::machine_code) continue;
-    const auto known = packs().find(folder, hex(gpupool::sha256(entry.payload)));
+    const auto known = packs().find(folder, gpupool::hex(gpupool::sha256(entry.payload)));
     if (!known) continue;
     if (known->file.empty()) {
       found.problem = missing(*known);

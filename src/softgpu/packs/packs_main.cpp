@@ -1,12 +1,28 @@
-// gpupool-kernel-packs describe LIBRARY, gpupool-kernel-packs write FILE: the part of `gpupool kernel-packs`
-// that knows formats.
+// gpupool-kernel-packs describe LIBRARY, gpupool-kernel-packs write FILE, gpupool-kernel-packs verify FILE:
+// the part of `gpupool kernel-packs` that knows formats.
 #include <cstdio>
 #include <iostream>
 #include <string>
 #include <string_view>
 
 #include "softgpu/packs/describe.h"
+#include "softgpu/packs/kernel_file.h"
 #include "softgpu/packs/write_kernels.h"
+
+namespace softgpu::packs {
+
+// Whether every frame can be read; says on stderr what cannot.
+static int verify_kernels(const char* path) {
+  std::string problem;
+  const auto file = KernelFile::open(path, problem);
+  for (std::size_t frame = 0; file && problem.empty() && frame < file->frames().size(); ++frame) {
+    if (file->ptx(frame).empty()) problem = "it is damaged";
+  }
+  if (!problem.empty()) std::fprintf(stderr, "%s: %s\n", path, problem.c_str());
+  return problem.empty() ? 0 : 1;
+}
+
+}  // namespace softgpu::packs
 
 int main(int count, char** arguments) {
   try {
@@ -17,7 +33,8 @@ int main(int count, char** arguments) {
       if (!problem.empty()) std::fprintf(stderr, "%s: %s\n", arguments[2], problem.c_str());
       return problem.empty() ? 0 : 1;
     }
-    std::fputs("usage: gpupool-kernel-packs describe LIBRARY | write FILE\n", stderr);
+    if (verb == "verify") return softgpu::packs::verify_kernels(arguments[2]);
+    std::fputs("usage: gpupool-kernel-packs describe LIBRARY | write FILE | verify FILE\n", stderr);
     return 2;
   } catch (...) {
     std::fputs("gpupool-kernel-packs: not enough memory\n", stderr);

@@ -53,13 +53,7 @@ std::string frame(const std::string& names, const std::string& text) {
 }
 
 std::string hex_digest(const std::string& bytes) {
-  std::string text;
-  for (const std::byte byte : gpupool::sha256(view(bytes))) {
-    char pair[3];
-    std::snprintf(pair, sizeof pair, "%02x", std::to_integer<unsigned>(byte));
-    text += pair;
-  }
-  return text;
+  return gpupool::hex(gpupool::sha256(view(bytes)));
 }
 
 std::string written(const Folder& folder, const std::string& frames) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "softgpu/driver/base/error.h"
+#include "softgpu/driver/base/fault_report.h"
 #include "softgpu/driver/described/identity.h"
 #include "softgpu/driver/device/driver.h"
 
@@ -75,9 +76,9 @@ LoadedProgram compile_packed(const softgpu::packs::PackedImage& image, int capab
 }
 
 void refuse_missing_kernel(std::string_view name) {
-  telling(JitOptions(),
-          [&] { fail(CUDA_ERROR_NO_BINARY_FOR_GPU, "no kernel pack has PTX for " + demangled(name)); });
-  std::abort();  // never: the error goes on
+  const std::string detail = "no kernel pack has PTX for " + demangled(name);
+  report_refused_image(CUDA_ERROR_NO_BINARY_FOR_GPU, detail);
+  fail(CUDA_ERROR_NO_BINARY_FOR_GPU, detail);
 }
 
 }  // namespace softgpu::driver

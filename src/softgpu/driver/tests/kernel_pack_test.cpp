@@ -43,12 +43,7 @@ std::string image_with_pack(const std::string& frames) {
   std::string code = TestCubin::make();
   code.resize((code.size() + 7) / 8 * 8 + 8);
   code.back() = static_cast<char>(++number);
-  std::string digest;
-  for (const std::byte byte : gpupool::sha256(view(code))) {
-    char pair[3];
-    std::snprintf(pair, sizeof pair, "%02x", std::to_integer<unsigned>(byte));
-    digest += pair;
-  }
+  const std::string digest = gpupool::hex(gpupool::sha256(view(code)));
   const fs::path pack =
       fs::path(std::getenv("GPUPOOL_SOFTGPU_KERNEL_PACKS")) / ("abcdef0" + std::to_string(number));
   fs::create_directories(pack);

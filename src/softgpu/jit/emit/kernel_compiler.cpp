@@ -38,16 +38,6 @@ void log(const std::string& text) {
   if (wanted) std::fprintf(stderr, "softgpu: jit: %s\n", text.c_str());
 }
 
-std::string hexadecimal(const gpupool::Digest& digest) {
-  std::string text;
-  for (const std::byte byte : digest) {
-    constexpr char hex_digits[] = "0123456789abcdef";
-    text += hex_digits[std::to_integer<int>(byte) >> 4];
-    text += hex_digits[std::to_integer<int>(byte) & 15];
-  }
-  return text;
-}
-
 class Compiler : public KernelCompiler {
  public:
   Compiler(const CompilerOptions& options, std::string& problem)
@@ -173,7 +163,7 @@ class Compiler : public KernelCompiler {
     gpupool::Sha256 digest;
     for (const std::string* const part : {static_cast<const std::string*>(&text), &identity})
       digest.update(std::as_bytes(std::span(*part)));
-    const std::string symbol = "k" + hexadecimal(digest.finish());
+    const std::string symbol = "k" + gpupool::hex(digest.finish());
     text.replace(text.find("@kernel("), 8, "@" + symbol + "(");
     const std::string after_text = milliseconds();
     if (const char* const folder = std::getenv("GPUPOOL_SOFTGPU_JIT_DUMP")) {
