@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
+import grpc
 import pytest
 from gpupool.pool.server import Serving
 from gpupool.proto import pool_pb2 as pb
@@ -63,15 +64,31 @@ async def resume_for_ann(stage: Stage, caller: Caller) -> None:
 
 
 async def connect_as(caller: Caller, hello: pb.NodeHello) -> None:
+    """Raises what the pool answers to `hello`; a pool that is pleased with it answers the first heartbeat."""
+    *several, last = (0.5, 5.0, 30.0)
+    for patience in several:
+        try:
+            return await connect_once(caller, hello, patience)
+        except grpc.aio.AioRpcError as error:
+            # A refusal comes by itself. Writing into it replaces its status by INTERNAL, here at the client.
+            if error.code() is not grpc.StatusCode.INTERNAL:
+                raise
+    await connect_once(caller, hello, last)
+
+
+async def connect_once(caller: Caller, hello: pb.NodeHello, patience: float) -> None:
+    """Waits `patience` seconds for a refusal before the heartbeat goes."""
     call = caller.nodes.Connect(metadata=caller.metadata)
     await call.write(pb.FromNode(hello=hello))
     answer = asyncio.ensure_future(call.read())
-    # A refusal comes by itself. Writing into it would replace its status by INTERNAL, here at the client.
-    await asyncio.wait({answer}, timeout=0.5)
-    if not answer.done():
-        await call.write(pb.FromNode(heartbeat=pb.Heartbeat(number=1)))
-    assert (await answer).HasField("heartbeat")
-    call.cancel()
+    await asyncio.wait({answer}, timeout=patience)
+    try:
+        if not answer.done():
+            await call.write(pb.FromNode(heartbeat=pb.Heartbeat(number=1)))
+        assert (await answer).HasField("heartbeat")
+    finally:
+        answer.cancel()
+        call.cancel()
 
 
 async def connect(stage: Stage, caller: Caller) -> None:
