@@ -10,7 +10,13 @@ from gpupool.client.types import Grant, GrantedShare, LeaseRequest, Usage
 from gpupool.shares import Share
 
 from jupyter_gpupool.server.session.quantities import duration_text, memory_text
-from jupyter_gpupool.server.session.released import Release, release_of, release_sentence, undo_seconds
+from jupyter_gpupool.server.session.released import (
+    Release,
+    release_of,
+    release_sentence,
+    undo_seconds,
+    with_later_report,
+)
 
 GRANT = Grant(
     lease_id="l1",
@@ -102,6 +108,15 @@ def test_memory_that_is_gone_is_not_promised() -> None:
     # Closed by the pool some time after the release.
     assert release_sentence(noted(), lost, "host").endswith("what was in its memory is gone.")
     assert undo_seconds(noted(), lost, 1_000.0) == 0
+
+
+def test_arrays_made_just_before_a_detach_are_kept_arrays_too() -> None:
+    """The last report of the worker was from before they were made."""
+    release = with_later_report(noted(memory=0), "s1", Usage(memory_used=(64 << 20,)))
+    assert "64 MiB of arrays are kept" in release_sentence(release, PARKED, "device")
+    # Out of device memory, but not out of the world.
+    assert with_later_report(release, "s1", Usage(memory_used=(0,))).memory_bytes == 64 << 20
+    assert with_later_report(noted(memory=0), "another", Usage(memory_used=(64 << 20,))).memory_bytes == 0
 
 
 def test_several_devices() -> None:

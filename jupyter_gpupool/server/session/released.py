@@ -95,6 +95,16 @@ def release_of(
     )
 
 
+def with_later_report(release: Release, session_id: str | None, usage: Usage) -> Release:
+    """``release`` after a report that came later: what was made in the last second before a Detach is memory that is kept too.
+
+    It never becomes less: a session that was moved out of device memory reports nothing there, and keeps all of it.
+    """
+    if release.session_id is None or release.session_id != session_id:
+        return release
+    return replace(release, memory_bytes=max(release.memory_bytes, sum(usage.memory_used)))
+
+
 def undo_seconds(release: Release, session: Session, now: float) -> float:
     """For how long it can still be undone at Unix time ``now``; 0: it cannot."""
     wanted = release.session_id is not None and release.session_id == session.session_id

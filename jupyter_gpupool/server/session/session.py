@@ -16,13 +16,13 @@ from gpupool.client.session import events as events
 from gpupool.client.session.renewed_lease import RenewedLease
 from gpupool.client.session.session import AttachRefusedError, HolderSession
 from gpupool.client.session.state import HOLDING, Session, State
-from gpupool.client.types import LeaseRequest, QueuePlace
+from gpupool.client.types import LeaseRequest, QueuePlace, Usage
 from gpupool.request.gpu_request import GpuRequest
 
 from jupyter_gpupool.server.pool.port import Pool
 from jupyter_gpupool.server.session.capability import Capability, successor
 from jupyter_gpupool.server.session.kernel_files import KernelFiles
-from jupyter_gpupool.server.session.released import Release, release_of
+from jupyter_gpupool.server.session.released import Release, release_of, with_later_report
 from jupyter_gpupool.server.session.shown import Lacking, Shown
 from jupyter_gpupool.server.session.usage_history import UsageHistory
 from jupyter_gpupool.server.session.words import KERNEL_WORDS
@@ -103,6 +103,12 @@ class KernelSession(HolderSession):
             self.draining = False
         if after.session_id != before.session_id:
             self.history.begin_anew()
+
+    def used(self, usage: Usage, now: float) -> None:
+        """Takes what its worker reported, read at ``now`` (Unix time, seconds)."""
+        self.history.add(usage, now)
+        if self.released is not None:
+            self.released = with_later_report(self.released, self.record.session_id, usage)
 
     # --- capability ---------------------------------------------------------------------
 

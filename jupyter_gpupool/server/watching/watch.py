@@ -210,7 +210,7 @@ class Watch:
             return
         if session.record.session_id != session_id:
             return  # it ended meanwhile
-        session.history.add(usage, time.time())
+        session.used(usage, time.time())
         try:
             session.files.usage.write(usage)
         except OSError as error:
