@@ -102,9 +102,9 @@ REAL_TIME := --reruns 2 --reruns-delay 3 -p tests.support.rerun_reasons
 
 # Each file in one process, in the order given: those first that take the longest.
 SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder
-# Tests of real processes wait far more than they compute: three at a time keep two processors busy. TEST_JOBS=1 is one
+# Tests of real processes wait far more than they compute: four at a time keep two processors busy. TEST_JOBS=1 is one
 # after the other. Tests marked `serial` measure, and have the machine for themselves.
-TEST_JOBS ?= 3
+TEST_JOBS ?= 4
 LONGEST_FIRST := $(addprefix tests/,integration/test_ways_to_die.py property/test_session_machine.py $(addprefix integration/,test_cli.py test_pool_node_client.py test_main_job.py test_jupyter_idle.py test_bad_input.py))
 # Each with a browser and a JupyterLab of its own.
 BROWSER_JOBS ?= 2
