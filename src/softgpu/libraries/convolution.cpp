@@ -44,25 +44,36 @@ void check_convolution(const Convolution& op, const Memory& memory) {
 template <class N>
 constexpr Element element_of = std::is_same_v<N, float> ? Element::f32 : Element::f64;
 
+/// Which filters a thread has packed. Its next part is most often one of other positions and of the same
+/// filters.
+struct PackedFilters {
+  std::uint64_t launch = 0;  // 0: none
+  std::int64_t group = 0, first_row = 0, phase = 0;
+  bool operator==(const PackedFilters&) const = default;
+};
+
 /// Memory that a thread keeps for its next part.
 template <class N>
 struct ConvolutionRooms {
   std::vector<Run> runs;
   Columns<N> columns;
+  PackedFilters packed;
   std::vector<N> filters, sums, gradients, added;
 };
 
 template <class N>
 class Convolved {
  public:
-  Convolved(const Convolution& op, ConvolutionRooms<N>& rooms)
+  Convolved(const Convolution& op, std::uint64_t launch, ConvolutionRooms<N>& rooms)
       : op_(op),
+        launch_(launch),
         target_(op.target()),
         blocks_(op.blocks()),
         forward_(op.direction == ConvolutionDirection::forward),
         source_(op.direction == ConvolutionDirection::backward_data ? op.output : op.input),
         runs_(rooms.runs),
         columns_(rooms.columns),
+        packed_(rooms.packed),
         filters_(rooms.filters),
         sums_(rooms.sums),
         gradients_(rooms.gradients),
@@ -80,6 +91,7 @@ class Convolved {
     group_ = rest;
     first_row_ = row * blocks_.block_rows;
     rows_ = std::min(blocks_.block_rows, blocks_.rows - first_row_);
+    phase_ = phase;
     axes_ = axes_of(op_, phase);
     if (op_.direction == ConvolutionDirection::backward_filter) {
       filter_block(column);
@@ -183,6 +195,9 @@ class Convolved {
       const View<const N> view{data, taps == 1 ? inner_distance() : 1, row_distance()};
       if (view.by_any(terms, rows_)) return view;
     }
+    const PackedFilters wanted{launch_, group_, first_row_, phase_};
+    if (wanted == packed_) return {filters_.data(), 1, terms};
+    packed_ = {};  // until all of it is there
     filters_.resize(static_cast<std::size_t>(terms * rows_));
     with_type(filter.type, [&](auto type) {
       using T = decltype(type);
@@ -211,6 +226,7 @@ class Convolved {
           for (std::int64_t row = 0; row < rows_; ++row) pack(row, inner);
       }
     });
+    packed_ = wanted;
     return {filters_.data(), 1, terms};
   }
 
@@ -298,21 +314,23 @@ class Convolved {
   }
 
   const Convolution& op_;
+  const std::uint64_t launch_;
   const Tensor& target_;
   const ConvolutionBlocks blocks_;
   const bool forward_;
   const Tensor& source_;
-  std::int64_t group_ = 0, first_row_ = 0, rows_ = 0;
+  std::int64_t group_ = 0, first_row_ = 0, rows_ = 0, phase_ = 0;
   Axes axes_;
   std::vector<Run>& runs_;
   Columns<N>& columns_;
+  PackedFilters& packed_;
   std::vector<N>&filters_, &sums_, &gradients_, &added_;
 };
 
 template <class N>
-void convolve(const Convolution& op, const Parts& parts) {
+void convolve(const Convolution& op, const Parts& parts, const Memory& memory) {
   static thread_local ConvolutionRooms<N> rooms;
-  Convolved<N> convolved(op, rooms);
+  Convolved<N> convolved(op, memory.launch(), rooms);
   parts.each(op.parts(), [&](std::uint64_t part) { convolved.part(part); });
 }
 
@@ -320,8 +338,8 @@ void convolve(const Convolution& op, const Parts& parts) {
 
 void run(const Convolution& op, const Parts& parts, const Memory& memory) {
   check_convolution(op, memory);
-  if (op.input.type == Element::f64) return convolve<double>(op, parts);
-  return convolve<float>(op, parts);
+  if (op.input.type == Element::f64) return convolve<double>(op, parts, memory);
+  return convolve<float>(op, parts, memory);
 }
 
 }  // namespace softgpu::libraries

@@ -2,6 +2,7 @@
 // ends the operation before anything is touched, as an illegal address of a kernel does.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <stdexcept>
@@ -21,10 +22,14 @@ class Failure : public std::runtime_error {
   softgpu::Fault fault_;
 };
 
+/// The memory as one launch sees it: each launch has an object of its own.
 class Memory {
  public:
   using Covers = std::function<bool(std::uint64_t address, std::size_t size)>;
-  explicit Memory(Covers covers) : covers_(std::move(covers)) {}
+  explicit Memory(Covers covers) : covers_(std::move(covers)), launch_(next_launch()) {}
+
+  /// No other launch has it: what one part of a launch has prepared from operands, later parts may use.
+  [[nodiscard]] std::uint64_t launch() const { return launch_; }
 
   /// `count` elements of T that lie together; `what` names the operand. Throws Failure(illegal_address).
   template <class T>
@@ -39,7 +44,12 @@ class Memory {
                   std::size_t bytes, const char* what) const;
 
  private:
+  static std::uint64_t next_launch() {
+    static std::atomic<std::uint64_t> last = 0;
+    return ++last;
+  }
   Covers covers_;
+  std::uint64_t launch_;
 };
 
 }  // namespace softgpu::libraries
