@@ -154,6 +154,7 @@ def test_a_nodes_log_is_read_from_afar_and_has_no_secret(gpupool: Any, lease: st
     [
         ("lease release nope", 1, "no lease 'nope'"),
         ("node logs n9", 1, "no node 'n9'; it knows n1"),
+        ("session close nope", 1, "gpupool session list"),
         ("node logs n1 --lines 0", 2, "0"),
         ("node logs n1 --session zzz", 1, "zzz"),
         ("node netperf n9", 1, "n9"),
