@@ -185,6 +185,11 @@ def mib(amount: int) -> str:
     return f"{amount} MiB"
 
 
+def device_name(device: Device) -> str:
+    """What a person calls it; CUDA's own name of the software GPU also says whose it is."""
+    return "software GPU" if device.software and "software gpu" in device.name.lower() else device.name
+
+
 def used(device: Device) -> str:
     """Memory in use and in all, MiB."""
     return f"{device.used_bytes // MIB} / {device.total_mib} MiB"
