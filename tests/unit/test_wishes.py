@@ -62,7 +62,7 @@ class TestFilters:
             self.POOL, Request("bob", 200, filters=(parse("name=H100"), parse("memory>=40GiB")))
         )
         assert (decision.outcome, decision.reason) == (Outcome.REFUSE, "bad-share")
-        assert "none of the pool's 3 device(s) is as asked" in decision.explanation
+        assert "no node has a GPU as asked" in decision.explanation
         assert "2 are not memory>=40GiB, 1 are not name=H100" in decision.explanation
 
     def test_a_session_goes_on_only_where_they_match(self):
@@ -86,7 +86,7 @@ class TestFilters:
         for more in ({"parked": parked}, {}):
             refused = decide(pool, Request("bob", 200, filters=(parse("name=*B200*"),), **more))
             assert (refused.outcome, refused.reason) == (Outcome.REFUSE, "bad-share")
-            assert "3 are not name=*B200*; there are: 2 H100, 1 A100" in refused.explanation
+            assert "3 are not name=*B200*; there are: 2 × H100, 1 × A100" in refused.explanation
 
 
 class TestNodePools:
