@@ -235,7 +235,19 @@ def test_a_reservation_whose_time_is_over_leaves_no_session(stack: PoolAndNode, 
     assert gpupool("lease", "release", name).stdout == ""
 
 
-@pytest.mark.parametrize("command", ["smi", "lease list", "session list", "gpu list", "pool queue"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "smi",
+        "lease list",
+        "session list",
+        "gpu list",
+        "pool queue",
+        "node list",
+        "project list",
+        "report history",
+    ],
+)
 def test_80_columns_are_enough_for_whole_ids(
     gpupool: Any, lease: str, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:

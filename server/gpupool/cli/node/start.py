@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpupool.cli.common import exits
-from gpupool.cli.common.options import TokenFile
+from gpupool.cli.common.options import TokenFile, endpoint
 from gpupool.names import is_label
 from gpupool.node.context_reserve import NVIDIA_CONTEXT_MIB
 
@@ -103,7 +103,10 @@ def start(
     pool: Annotated[
         str | None,
         typer.Option(
-            help="Where the pool is: host:port or unix:/path [default: the local socket].", show_default=False
+            parser=endpoint,
+            metavar="ADDRESS",
+            help="Where the pool is: host:port or unix:/path [default: the local socket].",
+            show_default=False,
         ),
     ] = None,
     token_file: TokenFile = None,
