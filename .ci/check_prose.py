@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent
 MOST_WORDS = 25
 
 # Pages that are records of a day, and pages that a program writes.
-RECORDS = ("docs/measurements/", "docs/changelog.md", "docs/reference/generated/", "docs/_build/")
-WRITTEN_BY_PROGRAMS = ("docs/reference/ptx.md", "docs/reference/math-libraries-coverage.md")
+RECORDS = ("docs/measurements/", "docs/changelog.md", "CHANGELOG.md")
+WRITTEN_BY_PROGRAMS = ("docs/reference/ptx.md", "docs/reference/generated/", "docs/_build/")
 
 HEADLESS = re.compile(r"^(?:who|whoever|whose|whom|what|whatever)\b(?!.*\?$)", re.IGNORECASE)
 HEADLESS_INSIDE = re.compile(r"[;:] (?:who|whoever|what|whatever|of what|of whom)\b(?!.*\?$)")
@@ -152,13 +152,13 @@ def mistakes(text: str) -> Iterator[str]:
 def is_checked(path: Path) -> bool:
     """Whether people write this page for other people to read today."""
     name = path.relative_to(ROOT).as_posix()
-    return not name.startswith(RECORDS) and name not in WRITTEN_BY_PROGRAMS
+    return not name.startswith((*RECORDS, *WRITTEN_BY_PROGRAMS))
 
 
 def documents() -> list[Path]:
     """The pages of the site, and those that a forge shows."""
     found = [*ROOT.glob("*.md"), *(ROOT / ".github").rglob("*.md"), *(ROOT / "docs").rglob("*.md")]
-    return sorted(path for path in found if is_checked(path) and path.name != "CHANGELOG.md")
+    return sorted(path for path in found if is_checked(path))
 
 
 def measure(paths: list[Path]) -> str:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parent.parent
+# The program's own modules, for the Python API. `make docs` has written reference/generated before.
+sys.path[:0] = [str(_ROOT / "server"), str(_ROOT)]
 
 project = "jupyter-gpupool"
 author = "jupyter-gpupool maintainers"
 copyright = "jupyter-gpupool maintainers, Apache-2.0"
 release = version = json.loads((_ROOT / "package.json").read_text())["version"]
 
-extensions = ["myst_parser", "sphinx_copybutton", "sphinxcontrib.mermaid"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "sphinxcontrib.mermaid",
+]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
 # The same pages are read on the forge: links to headings are spelled as it does.
@@ -20,6 +29,10 @@ myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
 myst_fence_as_directive = ["mermaid"]
 nitpicky = True
+# Signatures name types of other packages, and of modules that have no page.
+nitpick_ignore_regex = [("py:.*", ".*")]
+autodoc_typehints = "signature"
+autodoc_member_order = "bysource"
 
 html_theme = "pydata_sphinx_theme"
 html_title = "jupyter-gpupool"
