@@ -25,7 +25,7 @@ MOST_WORDS = 25
 RECORDS = ("docs/measurements/", "docs/changelog.md", "CHANGELOG.md")
 WRITTEN_BY_PROGRAMS = ("docs/reference/ptx.md", "docs/reference/generated/", "docs/_build/")
 
-HEADLESS = re.compile(r"^(?:who|whoever|whose|whom|what|whatever)\b(?!.*\?$)", re.IGNORECASE)
+HEADLESS = re.compile(r"^(?:who|whoever|whose|whom|what|whatever)\b(?!-)(?!.*\?$)", re.IGNORECASE)
 HEADLESS_INSIDE = re.compile(r"[;:] (?:who|whoever|what|whatever|of what|of whom)\b(?!.*\?$)")
 
 # Our own word, and the one that readers know.
