@@ -74,7 +74,7 @@ def check(wheel: Path, folder: Path) -> None:
     )
 
     said = run([f"{path}/gpupool", "--help"], env=variables)
-    require("list-gpus" in said, "`gpupool --help` does not list its commands")
+    require("kernel-packs" in said, "`gpupool --help` does not list its commands")
     said = run([f"{path}/python", "-c", _NATIVE], env=variables)
     print(said, end="")
 

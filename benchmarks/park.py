@@ -69,14 +69,14 @@ def _pool_and_node(home: Path) -> Iterator[str]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("GPUPOOL_")}
     environment |= {"GPUPOOL_HOME": str(home), "GPUPOOL_NATIVE_DIR": str(native_directory())} | python_path()
     command = [sys.executable, "-m", "gpupool.cli.main"]
-    node = ["node", "--name", "bench", "--driver", "software", "--software-gpus", "1"]
+    node = ["node", "start", "--name", "bench", "--driver", "software", "--software-gpus", "1"]
     with (home / "services.log").open("wb") as log, contextlib.ExitStack() as stack:
 
         def start(*arguments: str) -> None:
             process = subprocess.Popen([*command, *arguments], env=environment, stdout=log, stderr=log)
             stack.callback(_end, process)
 
-        start("serve")
+        start("pool", "serve")
         _wait((home / "pool.sock").exists, "the pool's socket", home)
         start(*node)
         yield f"unix:{home}/pool.sock"

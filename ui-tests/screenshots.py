@@ -32,7 +32,7 @@ expect.set_options(timeout=PATIENCE_MS)
 @contextlib.contextmanager
 def asking(lab: LabStack, user: str, label: str, *what: str) -> Iterator[None]:
     """Somebody else's request that waits."""
-    command = [sys.executable, "-m", "gpupool.cli.main", "request", *what, "--wait", "forever"]
+    command = [sys.executable, "-m", "gpupool.cli.main", "lease", "request", *what, "--wait", "forever"]
     waiting = subprocess.Popen(
         [*command, "--user", user, "--label", label],
         env=lab.stack.environment,
@@ -50,7 +50,7 @@ def asking(lab: LabStack, user: str, label: str, *what: str) -> Iterator[None]:
 def company(lab: LabStack) -> Iterator[None]:
     """A pool that others use as well: two reservations and a request that waits."""
     for user, label, share in (("maria", "train.ipynb", "0.3"), ("tom", "llm.ipynb", "0.75")):
-        lab.stack.gpupool("request", "-p", share, "--user", user, "--label", label, "--for", "1h")
+        lab.stack.gpupool("lease", "request", "-p", share, "--user", user, "--label", label, "--for", "1h")
     with asking(lab, "jo", "resnet.ipynb", "-p", "0.8"):
         yield
 

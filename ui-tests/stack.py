@@ -107,7 +107,7 @@ class LabStack:
         home = self.stack.home / name
         home.mkdir(mode=0o700)
         command = [
-            *(sys.executable, "-m", "gpupool.cli.main", "node", "--name", name),
+            *(sys.executable, "-m", "gpupool.cli.main", "node", "start", "--name", name),
             *("--driver", "software", "--memory-mib", str(memory_mib), "--heartbeat-seconds", "1"),
             *("--pool", f"unix:{self.stack.home / 'pool.sock'}"),
         ]

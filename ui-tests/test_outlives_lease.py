@@ -37,7 +37,9 @@ class OneGpuTwoNotebooks:
 
     def __init__(self, lab: LabStack, context: BrowserContext) -> None:
         self.lab = lab
-        self._taken: str | None = lab.stack.gpupool("request", "-p", "1", "--label", "full").stdout.strip()
+        self._taken: str | None = lab.stack.gpupool(
+            "lease", "request", "-p", "1", "--label", "full"
+        ).stdout.strip()
         write_notebook(lab.folder / FIRST, programs.ARRAYS.format(mib=MIB), programs.ARRAYS_AGAIN)
         write_notebook(lab.folder / SECOND, programs.WHOLE_DEVICE)
         self.first = LabPage(context, lab)
@@ -66,7 +68,7 @@ class OneGpuTwoNotebooks:
 
     def free_other_node(self) -> None:
         if self._taken is not None:
-            self.lab.stack.gpupool("release", self._taken)
+            self.lab.stack.gpupool("lease", "release", self._taken)
         self._taken = None
 
     # -- what the people do

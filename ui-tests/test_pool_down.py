@@ -50,7 +50,7 @@ def test_the_page_says_that_the_pool_is_down_and_recovers(fragile: LabStack, ope
 
     with (fragile.stack.home / "pool-again.log").open("w") as log:
         again = subprocess.Popen(
-            [sys.executable, "-m", "gpupool.cli.main", "serve"],
+            [sys.executable, "-m", "gpupool.cli.main", "pool", "serve"],
             env=fragile.stack.environment,
             stdout=log,
             stderr=log,

@@ -37,7 +37,7 @@ def test_it_is_said_for_whom_and_the_running_cell_goes_on_afterwards(
     page.run_and_wait(0, "sum 768.0")
     output = page.run_cell(1)
 
-    asked = ("request", "-n", "2", "-p", "1", "--project", "owner", "--wait", "60")
+    asked = ("lease", "request", "-n", "2", "-p", "1", "--project", "owner", "--wait", "60")
     owner = subprocess.Popen(
         [sys.executable, "-m", "gpupool.cli.main", *asked],
         env=shared.stack.environment,
@@ -61,7 +61,7 @@ def test_it_is_said_for_whom_and_the_running_cell_goes_on_afterwards(
     finally:
         owner.kill()
 
-    shared.stack.gpupool("release", lease)
+    shared.stack.gpupool("lease", "release", lease)
     expect(page.state("guest.ipynb")).to_have_text("attached")
     expect(waiting).to_have_count(0)
     expect(output).to_contain_text("used")

@@ -169,7 +169,7 @@ def services(options: argparse.Namespace, port: int, token: str) -> list[Service
 
     def listing() -> bool:
         listed = subprocess.run(
-            [*gpupool, "list-gpus", "--json"], env=environment, capture_output=True, text=True, check=False
+            [*gpupool, "gpu", "list", "--json"], env=environment, capture_output=True, text=True, check=False
         )
         if listed.returncode != 0:
             return False
@@ -179,7 +179,7 @@ def services(options: argparse.Namespace, port: int, token: str) -> list[Service
 
     pool = Service(
         "the pool",
-        [*gpupool, "serve", *_pool_options(options)],
+        [*gpupool, "pool", "serve", *_pool_options(options)],
         environment,
         logs / "pool.log",
         (home / "pool.sock").exists,
@@ -190,6 +190,7 @@ def services(options: argparse.Namespace, port: int, token: str) -> list[Service
         [
             *gpupool,
             "node",
+            "start",
             "--driver",
             options.driver,
             "--software-gpus",

@@ -34,7 +34,9 @@ def test_an_option_is_named_in_the_table_the_message_and_where_something_acts_on
 
 def test_whoever_passes_a_request_on_knows_no_option() -> None:
     # An example in the help of another command.
-    assert named_in("no_isolation|no-isolation|noIsolation", *PASSED_ON) == {"server/gpupool/cli/services.py"}
+    assert named_in("no_isolation|no-isolation|noIsolation", *PASSED_ON) == {
+        "server/gpupool/cli/node/start.py"
+    }
 
 
 @pytest.mark.parametrize("flag", ["--nodes", "--exclusive", "--kind", "--filter", "--no-isolation"])

@@ -95,10 +95,21 @@ ROOMS: Mapping[str, str] = {
         " gpupool.scheduler gpupool.scheduler.placement"
     ),
     "gpupool.kernel_packs": "gpupool.client",
+    "gpupool.cli.common": "gpupool gpupool.client gpupool.request",
+    "gpupool.cli.pool": (
+        "gpupool gpupool.cli.common gpupool.client gpupool.ledger gpupool.model gpupool.pool gpupool.pool.access"
+        " gpupool.pool.lifecycle gpupool.pool.model gpupool.scheduler.placement gpupool.simulation"
+    ),
+    "gpupool.cli.node": "gpupool gpupool.cli.common gpupool.client gpupool.node",
+    "gpupool.cli.report": "gpupool.cli.common gpupool.client",
+    "gpupool.cli.top": (
+        "gpupool gpupool.cli.common gpupool.cli.node gpupool.cli.pool gpupool.client gpupool.client.program"
+        " gpupool.client.session gpupool.node gpupool.request"
+    ),
     "gpupool.cli": (
-        "gpupool gpupool.client gpupool.client.program gpupool.client.session gpupool.kernel_packs"
-        " gpupool.ledger gpupool.model gpupool.node gpupool.pool gpupool.pool.access gpupool.pool.lifecycle"
-        " gpupool.pool.model gpupool.request gpupool.scheduler.placement gpupool.sentences gpupool.simulation"
+        "gpupool gpupool.cli.common gpupool.cli.node gpupool.cli.pool gpupool.cli.report gpupool.cli.top gpupool.client"
+        " gpupool.kernel_packs gpupool.ledger gpupool.model gpupool.pool gpupool.pool.access gpupool.pool.model gpupool.request"
+        " gpupool.scheduler.placement gpupool.sentences"
     ),
     # Jupyter: in kernels
     "jupyter_gpupool.kernel": "gpupool gpupool.client gpupool.request",

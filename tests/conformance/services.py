@@ -37,7 +37,7 @@ def pool_and_node(
     with (home / "services.log").open("w") as log:
         services = [
             subprocess.Popen([*gpupool, *arguments], env=environment, stdout=log, stderr=log)
-            for arguments in (["serve"], ["node", "--driver", "software", *size])
+            for arguments in (["pool", "serve"], ["node", "start", "--driver", "software", *size])
         ]
         try:
             _wait_for_pool(home / "pool.sock")

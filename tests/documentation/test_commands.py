@@ -70,7 +70,7 @@ def train(model):
 def pool() -> Iterator[PoolAndNode]:
     with PoolAndNode(real_worker=True, node_arguments=("--name", "gpu1")) as running:
         running.environment |= {
-            "PATH": os.pathsep.join(["/work/main/build/shim", str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
             "PYTHONPATH": os.pathsep.join([str(ROOT), running.environment["PYTHONPATH"]]),
             "HOME": str(running.home),
             "IPYTHONDIR": str(running.home / "ip"),

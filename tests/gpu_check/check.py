@@ -55,7 +55,7 @@ def through_pool(driver: str, home: Path, share: str, _libraries: MathLibraries)
     with (home / "services.log").open("w") as log:
         services = [
             subprocess.Popen([*gpupool, *arguments], env=environment, stdout=log, stderr=log)
-            for arguments in (["serve"], ["node", "--driver", driver])
+            for arguments in (["pool", "serve"], ["node", "start", "--driver", driver])
         ]
         try:
             wait_for_node(gpupool, environment)
@@ -71,7 +71,7 @@ def wait_for_node(gpupool: list[str], environment: dict[str, str], seconds: floa
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         nodes = subprocess.run(
-            [*gpupool, "nodes", "--json"], env=environment, capture_output=True, text=True, check=False
+            [*gpupool, "node", "list", "--json"], env=environment, capture_output=True, text=True, check=False
         )
         if nodes.returncode == 0 and any(json.loads(nodes.stdout)):
             return

@@ -133,7 +133,7 @@ def test_groups_of_the_hub_give_projects(ann: User, bob: User) -> None:
 
 
 def _leases(user: User) -> list[dict[str, str]]:
-    return list(json.loads(user.hub.pool.gpupool("leases", "--json").stdout)["leases"])
+    return list(json.loads(user.hub.pool.gpupool("lease", "list", "--json").stdout)["leases"])
 
 
 def test_the_pool_knows_users_by_the_hubs_word_and_not_by_theirs(hub: HubStack, ann: User, bob: User) -> None:
@@ -154,9 +154,11 @@ def test_the_pool_knows_users_by_the_hubs_word_and_not_by_theirs(hub: HubStack, 
 
 def test_the_command_line_in_a_users_terminal_is_that_user(hub: HubStack, bob: User) -> None:
     kernel_id = bob.notebook("terminal.ipynb")
-    said = bob.run(kernel_id, "!{__import__('sys').executable} -m gpupool.cli.main list-gpus --json")
+    said = bob.run(kernel_id, "!{__import__('sys').executable} -m gpupool.cli.main gpu list --json")
     assert '"free_milli"' in said, said
-    said = bob.run(kernel_id, "!{__import__('sys').executable} -m gpupool.cli.main drain n1 --reason mine")
+    said = bob.run(
+        kernel_id, "!{__import__('sys').executable} -m gpupool.cli.main node drain n1 --reason mine"
+    )
     assert "may not call Drain" in said, said
     bob.api("DELETE", f"api/kernels/{kernel_id}")
 

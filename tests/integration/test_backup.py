@@ -1,4 +1,4 @@
-"""`gpupool backup`, `restore` and `replay` against a real pool server on a socket."""
+"""`gpupool pool backup`, `restore` and `replay` against a real pool server on a socket."""
 
 from __future__ import annotations
 
@@ -80,20 +80,20 @@ async def test_a_pool_goes_on_from_its_backup(
     async with running(home) as stand:
         first = await stand.caller.grant("k1", 200)
         await stand.caller.call("Release", pb.ReleaseLease(lease_id=first.lease_id))
-        made = await gpupool("backup", file)
+        made = await gpupool("pool", "backup", file)
         assert made.exit_code == 0, made.output
         assert "1 session(s)" in made.stdout
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         # What comes now is not in it.
         resumed = await stand.caller.grant("k2", 300, session_id=first.session_id)
         unknown = await stand.caller.grant("k3", 400)
-        refused = await gpupool("restore", "--force", file)
+        refused = await gpupool("pool", "restore", "--force", file)
         assert (refused.exit_code, "stop it first" in refused.stderr) == (1, True)
         workers = dict(stand.node.workers)
 
-    refused = await gpupool("restore", file)
+    refused = await gpupool("pool", "restore", file)
     assert (refused.exit_code, "--force" in refused.stderr) == (1, True)
-    restored = await gpupool("restore", "--force", "--json", file)
+    restored = await gpupool("pool", "restore", "--force", "--json", file)
     assert restored.exit_code == 0, restored.output
     done = json.loads(restored.stdout)
     assert done["ended"] == 0
@@ -122,35 +122,35 @@ async def test_a_decision_is_made_again_from_a_backup(home: Path, tmp_path: Path
         first = await stand.caller.grant("k1", 1000, count=2)
         refused = await stand.caller.ask("k2", 500)
         assert refused.refused.reason == "full"
-        assert (await gpupool("backup", file)).exit_code == 0
+        assert (await gpupool("pool", "backup", file)).exit_code == 0
     numbers = {}
     with contextlib.closing(sqlite3.connect(file)) as database:
         for number, kind in database.execute("SELECT number, kind FROM journal"):
             numbers[kind] = number
     for kind in ("grant", "attached", "refuse"):
-        again = await gpupool("replay", str(numbers[kind]), "--ledger", file, "--json")
+        again = await gpupool("pool", "replay", str(numbers[kind]), "--ledger", file, "--json")
         assert again.exit_code == 0, again.output
         assert json.loads(again.stdout)["recorded"][0]["kind"] == kind
-    shown = await gpupool("replay", str(numbers["refuse"]), "--ledger", file)
+    shown = await gpupool("pool", "replay", str(numbers["refuse"]), "--ledger", file)
     assert str(from_message(refused.refused.details.said))[:40] in shown.stdout
     assert "the same decision" in shown.stdout
     what_if = await gpupool(
-        "replay", str(numbers["refuse"]), "--ledger", file, "--without-lease", first.lease_id
+        "pool", "replay", str(numbers["refuse"]), "--ledger", file, "--without-lease", first.lease_id
     )
     assert what_if.exit_code == 1
     assert "another decision" in what_if.stdout
-    nothing = await gpupool("replay", "999", "--ledger", file)
+    nothing = await gpupool("pool", "replay", "999", "--ledger", file)
     assert (nothing.exit_code, "no line 999" in nothing.stderr) == (1, True)
 
 
 async def test_a_file_that_is_there_or_damaged_is_named(home: Path, tmp_path: Path) -> None:
     file = tmp_path / "copy.sqlite"
     file.write_text("something else")
-    there = await gpupool("backup", file)
+    there = await gpupool("pool", "backup", file)
     assert (there.exit_code, "--force" in there.stderr) == (1, True)
-    damaged = await gpupool("backup", "--check", file)
+    damaged = await gpupool("pool", "backup", "--check", file)
     assert (damaged.exit_code, "no whole ledger" in damaged.stderr) == (1, True)
-    away = await gpupool("backup", tmp_path / "other")
+    away = await gpupool("pool", "backup", tmp_path / "other")
     assert away.exit_code == 69
     assert not (tmp_path / "other").exists()
     assert {path.name for path in tmp_path.iterdir()} == {"copy.sqlite", "home"}
@@ -199,6 +199,6 @@ async def test_what_arrives_otherwise_than_it_was_sent_is_not_kept(
     async with running(home) as stand, MaintenanceClient(f"unix:{stand.serving.socket}") as client:
         with pytest.raises(GpupoolError, match="broke off"):
             await client.backup(lambda _: None)
-        failed = await gpupool("backup", tmp_path / "copy", "--pool", f"unix:{stand.serving.socket}")
+        failed = await gpupool("pool", "backup", tmp_path / "copy", "--pool", f"unix:{stand.serving.socket}")
     assert failed.exit_code == 1
     assert not (tmp_path / "copy").exists()

@@ -88,7 +88,7 @@ def test_an_interrupt_ends_the_cell_and_the_lease(kernel: Kernel) -> None:
 def test_a_cell_that_waits_in_the_queue_says_so_and_can_be_interrupted(stack: Stack, kernel: Kernel) -> None:
     # Ten people with a fifth each: within everybody's quota, and nothing is left.
     for person in range(10):
-        stack.gpupool("request", "-p", "0.2", "--user", f"person{person}")
+        stack.gpupool("lease", "request", "-p", "0.2", "--user", f"person{person}")
     assert stack.free_milli() == 0
     try:
         running = kernel.start("%%gpu 0.2\nprint('the body ' + 'ran')")
@@ -112,7 +112,7 @@ def test_a_cell_that_waits_in_the_queue_says_so_and_can_be_interrupted(stack: St
 def release_all(stack: Stack) -> None:
     for device in stack.devices():
         for share in device["shares"]:
-            stack.gpupool("release", share["lease_id"])
+            stack.gpupool("lease", "release", share["lease_id"])
 
 
 def test_errors_of_the_http_interface_name_the_value(stack: Stack, kernel: Kernel) -> None:

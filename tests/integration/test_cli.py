@@ -49,49 +49,49 @@ def test_list_gpus_says_what_is_free(stack: PoolAndNode) -> None:
         "healthy": True,
         "shares": [],
     }.items() <= device.items()
-    assert "n1/0" in stack.gpupool("list-gpus").stdout
+    assert "n1/0" in stack.gpupool("gpu", "list").stdout
 
 
 def test_a_reservation_outlives_its_command_until_it_is_released(stack: PoolAndNode) -> None:
-    made = stack.gpupool("request", "-m", "2560", "--label", NOTES)
+    made = stack.gpupool("lease", "request", "-m", "2560", "--label", NOTES)
     lease = made.stdout.strip()
     assert made.returncode == 0
     assert "2560 MiB" in made.stderr
     (share,) = stack.devices()[0]["shares"] or stack.devices()[1]["shares"]
     assert (share["lease_id"], share["mib"], share["label"]) == (lease, 2560, NOTES)
-    for command in ("smi", "leases"):
-        assert NOTES in stack.gpupool(command).stdout
-    assert json.loads(stack.gpupool("leases", "--json").stdout)["leases"][0]["reservation"] is True
+    for command in (("smi",), ("lease", "list")):
+        assert NOTES in stack.gpupool(*command).stdout
+    assert json.loads(stack.gpupool("lease", "list", "--json").stdout)["leases"][0]["reservation"] is True
     for _ in range(2):
-        assert stack.gpupool("release", lease).returncode == 0
+        assert stack.gpupool("lease", "release", lease).returncode == 0
     assert stack.all_free()
-    assert json.loads(stack.gpupool("leases", "--json").stdout) == {"leases": []}
+    assert json.loads(stack.gpupool("lease", "list", "--json").stdout) == {"leases": []}
 
 
 def test_a_share_is_resized_and_its_session_listed(stack: PoolAndNode) -> None:
-    lease = stack.gpupool("request", "-p", "0.2", "--strict", "--label", NOTES).stdout.strip()
-    made = stack.gpupool("resize", lease, "-p", "0.35")
+    lease = stack.gpupool("lease", "request", "-p", "0.2", "--strict", "--label", NOTES).stdout.strip()
+    made = stack.gpupool("lease", "resize", lease, "-p", "0.35")
     assert (made.returncode, made.stdout.startswith(f"{lease} now holds 0.35 (")) == (0, True)
-    refused = stack.gpupool("resize", lease, "-m", "1")
+    refused = stack.gpupool("lease", "resize", lease, "-m", "1")
     assert (refused.returncode, "77 MiB are in use" in refused.stderr) == (1, True), refused.stderr
-    (listed,) = json.loads(stack.gpupool("sessions", "--json").stdout)["sessions"]
+    (listed,) = json.loads(stack.gpupool("session", "list", "--json").stdout)["sessions"]
     assert (listed["memory_place"], listed["park_obstacle"], listed["move_obstacle"]) == (
         "device",
         "",
         "other",
     )
     assert (listed["enforcement"], listed["strict"]) == ("soft", True)
-    shown = stack.gpupool("sessions")
+    shown = stack.gpupool("session", "list")
     assert "soft, strict" in shown.stdout
     assert "can only go on in the node where it is" in shown.stderr
-    assert stack.gpupool("release", lease).returncode == 0
+    assert stack.gpupool("lease", "release", lease).returncode == 0
 
 
 def test_request_json_shows_no_secret(stack: PoolAndNode) -> None:
-    made = json.loads(stack.gpupool("request", "-p", "20%", "-n", "2", "--json").stdout)
+    made = json.loads(stack.gpupool("lease", "request", "-p", "20%", "-n", "2", "--json").stdout)
     assert [share["milli"] for share in made["shares"]] == [200, 200]
     assert "worker_token" not in made
-    assert stack.gpupool("release", made["lease_id"], "--json").returncode == 0
+    assert stack.gpupool("lease", "release", made["lease_id"], "--json").returncode == 0
 
 
 def test_run_gives_a_share_for_as_long_as_the_command_runs(stack: PoolAndNode) -> None:
@@ -129,8 +129,8 @@ def test_run_ends_as_its_command_ended(stack: PoolAndNode, script: str, code: in
         (("run", "-p", "0.1", "-n", "0", "--", "true"), 2, "'0'"),
         (("run", "-p", "0.1", "-n", "many", "--", "true"), 2, "many"),
         (("run", "-p", "0.2", "-n", "3", "--", "true"), None, "3"),
-        (("request", "-p", "0.4", "--user", "limited"), 77, "quota"),
-        (("serve", "--quota", "nonsense"), 2, "nonsense"),
+        (("lease", "request", "-p", "0.4", "--user", "limited"), 77, "quota"),
+        (("pool", "serve", "--quota", "nonsense"), 2, "nonsense"),
         (("frobnicate",), 2, "frobnicate"),
     ],
 )
@@ -144,7 +144,7 @@ def test_wrong_requests_have_their_code_and_name_the_value(
 
 
 def test_a_full_pool_is_75_at_once_or_after_the_wait(stack: PoolAndNode) -> None:
-    lease = stack.gpupool("request", "-p", "1", "-n", "2").stdout.strip()
+    lease = stack.gpupool("lease", "request", "-p", "1", "-n", "2").stdout.strip()
     try:
         full = stack.gpupool("run", "-p", "0.5", "--", "true")
         assert full.returncode == 75
@@ -155,29 +155,29 @@ def test_a_full_pool_is_75_at_once_or_after_the_wait(stack: PoolAndNode) -> None
         assert time.monotonic() - started > 1
         assert "waiting at place 1" in waited.stderr
     finally:
-        stack.gpupool("release", lease)
+        stack.gpupool("lease", "release", lease)
 
 
 def test_a_command_that_waits_runs_when_a_share_is_free(stack: PoolAndNode) -> None:
-    lease = stack.gpupool("request", "-p", "1", "-n", "2").stdout.strip()
+    lease = stack.gpupool("lease", "request", "-p", "1", "-n", "2").stdout.strip()
     waiting = start(stack, "run", "-p", "0.5", "--wait", "30", "--", "echo", "ran")
     stack.wait(stack.queue_length, 10, "the queue")
     assert "echo ran" in stack.gpupool("smi").stdout
-    assert json.loads(stack.gpupool("queue", "--json").stdout)["queue"][0]["place"] == 1
-    stack.gpupool("release", lease)
+    assert json.loads(stack.gpupool("pool", "queue", "--json").stdout)["queue"][0]["place"] == 1
+    stack.gpupool("lease", "release", lease)
     output, _ = waiting.communicate(timeout=30)
     assert (waiting.returncode, output) == (0, "ran\n")
 
 
 def test_ctrl_c_in_the_queue_leaves_it(stack: PoolAndNode) -> None:
-    lease = stack.gpupool("request", "-p", "1", "-n", "2").stdout.strip()
+    lease = stack.gpupool("lease", "request", "-p", "1", "-n", "2").stdout.strip()
     for number in (signal.SIGINT, signal.SIGTERM):
         waiting = start(stack, "run", "-p", "0.5", "--wait", "forever", "--", "true")
         stack.wait(stack.queue_length, 10, "the queue")
         waiting.send_signal(number)
         assert waiting.wait(10) == 130
         stack.wait(lambda: stack.queue_length() == 0, 10, "the empty queue")
-    stack.gpupool("release", lease)
+    stack.gpupool("lease", "release", lease)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
@@ -241,7 +241,7 @@ def test_health_lists_checks(stack: PoolAndNode) -> None:
 def test_without_a_pool_every_command_says_so_with_69(tmp_path: Path, stack: PoolAndNode) -> None:
     nowhere = f"unix:{tmp_path}/none.sock"
     for command in (
-        ("list-gpus", "--json"), ("health",), ("release", "x"), ("request", "-p", "0.2"),
+        ("gpu", "list", "--json"), ("health",), ("lease", "release", "x"), ("lease", "request", "-p", "0.2"),
         ("run", "-p", "0.2", "--wait", "forever", "--pool", nowhere, "--", "true"),
     ):  # fmt: skip
         arguments = command if "--pool" in command else (*command, "--pool", nowhere)
@@ -259,19 +259,19 @@ def test_over_tcp_every_caller_needs_a_live_token(tmp_path: Path) -> None:
         made = json.loads(stack.gpupool("token", "create", "--user", "ann", "--json").stdout)
         token.write_text(made["token"])
         token.chmod(0o600)
-        remote = ("list-gpus", "--json", "--pool", address)
+        remote = ("gpu", "list", "--json", "--pool", address)
         refused = stack.gpupool(*remote)
         assert refused.returncode == 77
         assert "token" in refused.stderr
         assert stack.gpupool(*remote, "--token-file", str(token)).returncode == 0
-        mine = stack.gpupool("request", "-p", "0.2", "--pool", address, "--token-file", str(token))
+        mine = stack.gpupool("lease", "request", "-p", "0.2", "--pool", address, "--token-file", str(token))
         assert mine.returncode == 0, mine.stderr
         other = stack.gpupool(
-            "request", "-p", "0.2", "--user", "bob", "--pool", address, "--token-file", str(token)
+            "lease", "request", "-p", "0.2", "--user", "bob", "--pool", address, "--token-file", str(token)
         )
         assert other.returncode == 77
         node_arguments = (
-            "node", "--name", "n2", "--driver", "/dev/null", "--worker", str(SCRIPTED_WORKER), "--pool", address,
+            "node", "start", "--name", "n2", "--driver", "/dev/null", "--worker", str(SCRIPTED_WORKER), "--pool", address,
             "--heartbeat-seconds", str(5 * SCALE), "--token-file",
         )  # fmt: skip
         not_a_node = stack.gpupool(*node_arguments, str(token))
@@ -300,7 +300,7 @@ def test_over_tcp_every_caller_needs_a_live_token(tmp_path: Path) -> None:
             listed = stack.gpupool("token", "list", "--json", *where)
             assert made["id"] in [token["id"] for token in json.loads(listed.stdout)["tokens"]]
             assert made["token"] not in listed.stdout
-        assert stack.gpupool("token", "list", *remote[2:], "--token-file", str(token)).returncode == 77
+        assert stack.gpupool("token", "list", *remote[3:], "--token-file", str(token)).returncode == 77
         third = json.loads(stack.gpupool(*make_token).stdout)["id"]
         for code in (0, 1):
             assert stack.gpupool("token", "revoke", third, "--pool", stack.endpoint).returncode == code
@@ -311,12 +311,21 @@ def test_over_tcp_every_caller_needs_a_live_token(tmp_path: Path) -> None:
         assert "does not know this token" in unknown.stderr
         assert "does not know" not in refused.stderr
         assert made["token"] not in stack.log("pool")
-        assert stack.gpupool("release", mine.stdout.strip()).returncode == 0
+        assert stack.gpupool("lease", "release", mine.stdout.strip()).returncode == 0
 
 
 def test_help_has_examples_and_exit_codes() -> None:
-    for command in ("serve", "node", "run", "request", "release", "list-gpus", "smi", "health"):
-        text = CliRunner().invoke(app, [command, "--help"], prog_name="gpupool").stdout
+    for command in (
+        "pool serve",
+        "node start",
+        "run",
+        "lease request",
+        "lease release",
+        "gpu list",
+        "smi",
+        "health",
+    ):
+        text = CliRunner().invoke(app, [*command.split(), "--help"], prog_name="gpupool").stdout
         assert "69" in text, command
         if command != "health":
             assert f"Examples:\n    gpupool {command}" in text or "Examples:\n    watch" in text, command

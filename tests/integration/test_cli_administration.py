@@ -48,30 +48,33 @@ def gpupool(stack: PoolAndNode, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 def lease(stack: PoolAndNode, gpupool: Any) -> Iterator[str]:
     made = gpupool(
-        "request", "-p", "0.3", "--filter", "label.zone=a", "--node-pool", "fast", "--label", "mine"
+        "lease", "request", "-p", "0.3", "--filter", "label.zone=a", "--node-pool", "fast", "--label", "mine"
     )
     name = made.stdout.strip()
     yield name
-    gpupool("release", name)
+    gpupool("lease", "release", name)
 
 
 KEYS = {
     (
-        "list-gpus",
+        "gpu list",
         "devices",
     ): "busy drained driver free_mib free_milli health_reason healthy id labels movable_mib name node "
     "node_pool ordinal parked_mib shares sharing software total_mib usable_mib used_bytes uuid",
     (
-        "leases",
+        "lease list",
         "leases",
     ): "ends_unix epoch granted_unix holder id kernel kind label notice priority project protected reason "
     "reservation session_id shares state user work work_seconds",
     (
-        "sessions",
+        "session list",
         "sessions",
     ): "device_ids enforcement holder id isolated label lease_id memory_activity memory_place "
     "move_obstacle node nodes notice park_obstacle project reason state strict usage user",
-    ("nodes", "nodes"): "address connected devices drain_reason drained labels leases lost name node_pool "
+    (
+        "node list",
+        "nodes",
+    ): "address connected devices drain_reason drained labels leases lost name node_pool "
     "park_memory_free_mib park_memory_mib sharing silent_seconds",
     (
         "project list",
@@ -79,32 +82,32 @@ KEYS = {
     ): "alerts allocated_milli decayed_gpu_seconds deserved_milli fair_share_milli limit_milli "
     "members min_run_seconds path priority protected_milli real_deserved_milli waiting_milli weight",
     (
-        "report --from 1h",
+        "report usage --from 1h",
         "rows",
     ): "capacity_milli_gpu_ms deserved_milli_gpu_ms from_unix leases mib_ms milli_gpu_ms project to_unix user "
     "waiting_milli_gpu_ms",
     ("health --no-network", "checks"): "detail hint name status",
-    ("logs n1", "lines"): "at_unix level text",
-    ("netperf --seconds 0.05", "nodes"): "address measured node problem",
+    ("node logs n1", "lines"): "at_unix level text",
+    ("node netperf --seconds 0.05", "nodes"): "address measured node problem",
 }
 SHAPES = {
-    "list-gpus": "devices",
+    "gpu list": "devices",
     "smi": "devices leases queue sessions",
-    "leases": "leases",
-    "sessions": "sessions",
-    "queue": "queue",
-    "nodes": "nodes",
+    "lease list": "leases",
+    "session list": "sessions",
+    "pool queue": "queue",
+    "node list": "nodes",
     "health --no-network": "checks ok version",
     "project list": "capacity_milli projects warnings",
     "quota list": "limits",
     "explain": "answers",
-    "logs n1": "lines node",
-    "netperf --seconds 0.05": "advised nodes",
+    "node logs n1": "lines node",
+    "node netperf --seconds 0.05": "advised nodes",
     "version": "version",
-    "stats": "cancelled capacity_milli capacity_milli_ms ended free_milli from_unix granted held_mean_seconds "
+    "pool stats": "cancelled capacity_milli capacity_milli_ms ended free_milli from_unix granted held_mean_seconds "
     "held_milli leases milli_ms oldest_wait_seconds parked_sessions queued refused to_unix wait_longest_seconds "
     "wait_p50_seconds wait_p99_seconds waiting_milli waiting_milli_ms waiting_requests",
-    "report --from 1h": "by from_unix pool rows to_unix",
+    "report usage --from 1h": "by from_unix pool rows to_unix",
 }
 
 
@@ -119,12 +122,12 @@ def test_json_keeps_its_shape(gpupool: Any, lease: str, command: str) -> None:
 
 
 def test_a_nodes_label_pool_and_driver_are_shown(gpupool: Any) -> None:
-    (node,) = json.loads(gpupool("nodes", "--json").stdout)["nodes"]
+    (node,) = json.loads(gpupool("node", "list", "--json").stdout)["nodes"]
     assert (node["labels"], node["node_pool"], node["sharing"]) == ({"zone": "a"}, "fast", "isolated")
-    device = json.loads(gpupool("list-gpus", "--json").stdout)["devices"][0]
+    device = json.loads(gpupool("gpu", "list", "--json").stdout)["devices"][0]
     assert (device["labels"], device["node_pool"]) == ({"zone": "a"}, "fast")
     for text in ("zone=a", "fast", "ready"):
-        assert text in gpupool("nodes").stdout
+        assert text in gpupool("node", "list").stdout
 
 
 def test_health_asks_the_nodes_and_measures_the_network(gpupool: Any) -> None:
@@ -137,10 +140,10 @@ def test_health_asks_the_nodes_and_measures_the_network(gpupool: Any) -> None:
 
 
 def test_a_nodes_log_is_read_from_afar_and_has_no_secret(gpupool: Any, lease: str) -> None:
-    text = gpupool("logs", "n1").stdout
+    text = gpupool("node", "logs", "n1").stdout
     assert "started a worker" in text
-    (session,) = [s["id"] for s in json.loads(gpupool("sessions", "--json").stdout)["sessions"]]
-    ours = gpupool("logs", "n1", "--session", session[:8]).stdout
+    (session,) = [s["id"] for s in json.loads(gpupool("session", "list", "--json").stdout)["sessions"]]
+    ours = gpupool("node", "logs", "n1", "--session", session[:8]).stdout
     assert "started a worker" in ours
     assert "room for parked sessions" not in ours
     assert not re.search(r"\b[0-9a-f]{64}\b", text)
@@ -149,13 +152,13 @@ def test_a_nodes_log_is_read_from_afar_and_has_no_secret(gpupool: Any, lease: st
 @pytest.mark.parametrize(
     ("command", "code", "says"),
     [
-        ("release nope", 1, "no lease 'nope'"),
-        ("logs n9", 1, "no node 'n9'; it knows n1"),
-        ("logs n1 --lines 0", 2, "0"),
-        ("logs n1 --session zzz", 1, "zzz"),
-        ("netperf n9", 1, "n9"),
-        ("drain n9", 1, "n9"),
-        ("drain n1 --undo --evict", 2, "--undo"),
+        ("lease release nope", 1, "no lease 'nope'"),
+        ("node logs n9", 1, "no node 'n9'; it knows n1"),
+        ("node logs n1 --lines 0", 2, "0"),
+        ("node logs n1 --session zzz", 1, "zzz"),
+        ("node netperf n9", 1, "n9"),
+        ("node drain n9", 1, "n9"),
+        ("node drain n1 --undo --evict", 2, "--undo"),
         ("explain nothing", 1, "nothing"),
         ("explain l1 -p 0.2", 2, "either"),
         ("explain --project research", 2, "need its size"),
@@ -164,13 +167,13 @@ def test_a_nodes_log_is_read_from_afar_and_has_no_secret(gpupool: Any, lease: st
         ("project set x --deserved 1.0001", 2, "1.0001"),
         ("quota set ann", 2, "nothing to set"),
         ("quota set ann --gpu-hours x", 2, "x"),
-        ("request -p 0.1 --filter colour=red", 2, "colour=red"),
-        ("request -p 0.1 --priority 0", 2, "0"),
-        ("request -p 0.1 --kind urgent", 2, "urgent"),
+        ("lease request -p 0.1 --filter colour=red", 2, "colour=red"),
+        ("lease request -p 0.1 --priority 0", 2, "0"),
+        ("lease request -p 0.1 --kind urgent", 2, "urgent"),
         ("smi --watch 0.001", 2, "0.001"),
         ("completion tcsh", 2, "tcsh"),
-        ("node --label zone", 2, "zone"),
-        ("node --sharing some", 2, "some"),
+        ("node start --label zone", 2, "zone"),
+        ("node start --sharing some", 2, "some"),
     ],
 )
 def test_what_is_wrong_is_named(gpupool: Any, command: str, code: int, says: str) -> None:
@@ -225,27 +228,27 @@ def test_limits_of_the_pools_options_are_listed_and_marked(stack: PoolAndNode, g
 
 
 def test_a_reservation_whose_time_is_over_leaves_no_session(stack: PoolAndNode, gpupool: Any) -> None:
-    name = gpupool("request", "-p", "0.2", "--for", "1").stdout.strip()
+    name = gpupool("lease", "request", "-p", "0.2", "--for", "1").stdout.strip()
     stack.wait(stack.all_free, 20, "the deadline")
-    assert json.loads(gpupool("sessions", "--json").stdout)["sessions"] == []
-    assert gpupool("release", name).stdout == ""
+    assert json.loads(gpupool("session", "list", "--json").stdout)["sessions"] == []
+    assert gpupool("lease", "release", name).stdout == ""
 
 
-@pytest.mark.parametrize("command", ["smi", "leases", "sessions", "list-gpus", "queue"])
+@pytest.mark.parametrize("command", ["smi", "lease list", "session list", "gpu list", "pool queue"])
 def test_80_columns_are_enough_for_whole_ids(
     gpupool: Any, lease: str, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr("rich.console.Console.is_terminal", True)
-    (session,) = [s["id"][:12] for s in json.loads(gpupool("sessions", "--json").stdout)["sessions"]]
-    shown = re.sub(r"\x1b\[[0-9;]*m", "", gpupool(command).stdout)
+    (session,) = [s["id"][:12] for s in json.loads(gpupool("session", "list", "--json").stdout)["sessions"]]
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", gpupool(*command.split()).stdout)
     assert max(len(line) for line in shown.splitlines()) <= 80
     assert "…" not in shown
-    if command in ("smi", "sessions"):
+    if command in ("smi", "session list"):
         (row,) = [line for line in shown.splitlines() if line.startswith(session)]
         assert "n1/0" in row or "n1/1" in row
         assert "root" in row
-    if command == "leases":
+    if command == "lease list":
         assert any(line.startswith(lease) for line in shown.splitlines())
 
 
@@ -253,10 +256,10 @@ def test_a_user_is_limited_and_told_so(gpupool: Any) -> None:
     gpupool("quota", "set", "*", "--gpus", "1.5", "--gpu-hours", "20", "--window", "12h")
     made = json.loads(gpupool("quota", "set", "ann", "--gpus", "0.2", "--largest", "0.1", "--json").stdout)
     assert (made["milli"], made["largest_milli"], made["gpu_seconds"]) == (200, 100, None)
-    refused = gpupool("request", "-p", "0.15", "--user", "ann", code=77)
+    refused = gpupool("lease", "request", "-p", "0.15", "--user", "ann", code=77)
     assert "0.1" in refused.output
     gpupool("quota", "set", "ann", "--largest", "none")
-    assert "0.2" in gpupool("request", "-p", "0.3", "--user", "ann", code=77).output
+    assert "0.2" in gpupool("lease", "request", "-p", "0.3", "--user", "ann", code=77).output
     (everybody, ann) = json.loads(gpupool("quota", "list", "--json").stdout)["limits"]
     assert (everybody["user"], everybody["milli"], everybody["gpu_seconds"]) == ("*", 1500, 72_000)
     assert (ann["user"], ann["largest_milli"]) == ("ann", None)
@@ -269,23 +272,26 @@ def test_a_drained_node_takes_nothing_keeps_what_it_has_and_gives_it_up_when_tol
     stack: PoolAndNode, gpupool: Any, lease: str
 ) -> None:
     try:
-        assert "takes no new leases; its 1 go on" in gpupool("drain", "n1", "--reason", "new fans").stdout
-        assert "new fans" in gpupool("request", "-p", "0.1", code=75).output
-        (node,) = json.loads(gpupool("nodes", "--json").stdout)["nodes"]
+        assert (
+            "takes no new leases; its 1 go on"
+            in gpupool("node", "drain", "n1", "--reason", "new fans").stdout
+        )
+        assert "new fans" in gpupool("lease", "request", "-p", "0.1", code=75).output
+        (node,) = json.loads(gpupool("node", "list", "--json").stdout)["nodes"]
         assert (node["drained"], node["drain_reason"], node["leases"]) == (True, "new fans", 1)
-        device = json.loads(gpupool("list-gpus", "--json").stdout)["devices"][0]
+        device = json.loads(gpupool("gpu", "list", "--json").stdout)["devices"][0]
         assert (device["drained"], device["healthy"]) == (True, False)
         assert "n1 (new fans)" in gpupool("health", "--no-network", code=1).stdout
-        gpupool("drain", "n1", "--evict")
-        (warned,) = json.loads(gpupool("sessions", "--json").stdout)["sessions"]
+        gpupool("node", "drain", "n1", "--evict")
+        (warned,) = json.loads(gpupool("session", "list", "--json").stdout)["sessions"]
         assert (warned["state"], warned["notice"]["reason"]) == ("warned", "admin")
         assert "asked back in" in gpupool("smi").stdout
         stack.wait(stack.all_free, 20, "the lease to be taken back")
-        assert "drained (new fans)" in gpupool("nodes").stdout
+        assert "drained (new fans)" in gpupool("node", "list").stdout
     finally:
-        gpupool("drain", "n1", "--undo")
+        gpupool("node", "drain", "n1", "--undo")
     stack.close_sessions()
-    assert gpupool("request", "-p", "0.1", "--for", "1").exit_code == 0
+    assert gpupool("lease", "request", "-p", "0.1", "--for", "1").exit_code == 0
     stack.wait(stack.all_free, 20, "the deadline")
 
 
@@ -306,13 +312,15 @@ def test_what_explain_advises_is_a_command_that_works(stack: PoolAndNode, gpupoo
     assert (answer["about"], answer["granted"], answer["explanation"]["reason"]) == ("wish", False, "full")
     advice = [help_["arguments"] for help_ in answer["explanation"]["helps"] if help_["arguments"]]
     assert advice, answer
-    assert f"gpupool request {advice[0]}" in gpupool("explain", *asked).stdout
-    assert f"this would be granted now: {advice[0]}" in gpupool("request", *asked, code=75).output
+    assert f"gpupool lease request {advice[0]}" in gpupool("explain", *asked).stdout
+    assert f"this would be granted now: {advice[0]}" in gpupool("lease", "request", *asked, code=75).output
     for arguments in advice:
-        followed = gpupool("request", *shlex.split(arguments)).stdout.strip()
-        gpupool("release", followed)
+        followed = gpupool("lease", "request", *shlex.split(arguments)).stdout.strip()
+        gpupool("lease", "release", followed)
         stack.wait(
-            lambda: len(json.loads(gpupool("leases", "--json").stdout)["leases"]) == 1, 10, "the release"
+            lambda: len(json.loads(gpupool("lease", "list", "--json").stdout)["leases"]) == 1,
+            10,
+            "the release",
         )
     assert "it would be granted now" in gpupool("explain", "-p", "0.1").stdout
     assert f"lease {lease}" in gpupool("explain", lease[:6]).stdout
@@ -338,7 +346,10 @@ def test_watch_on_a_terminal_draws_in_place_and_ends_cleanly_at_ctrl_c(stack: Po
 
 def test_watch_in_a_pipe_is_one_line_of_json_each_time(stack: PoolAndNode) -> None:
     watching = subprocess.Popen(
-        stack.command("nodes", "--watch", "0.2"), env=stack.environment, stdout=subprocess.PIPE, text=True
+        stack.command("node", "list", "--watch", "0.2"),
+        env=stack.environment,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert watching.stdout is not None
     for _ in range(3):
@@ -350,13 +361,13 @@ def test_watch_in_a_pipe_is_one_line_of_json_each_time(stack: PoolAndNode) -> No
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("gpupool drai", "drain"),
-        ("gpupool drain n", "n1"),
-        ("gpupool request --filter lab", "label.zone=a"),
-        ("gpupool request --filter mem", "memory>="),
-        ("gpupool request --node-pool f", "fast"),
-        ("gpupool request --project d", "default"),
-        ("gpupool request --kind g", "guaranteed"),
+        ("gpupool node drai", "drain"),
+        ("gpupool node drain n", "n1"),
+        ("gpupool lease request --filter lab", "label.zone=a"),
+        ("gpupool lease request --filter mem", "memory>="),
+        ("gpupool lease request --node-pool f", "fast"),
+        ("gpupool lease request --project d", "default"),
+        ("gpupool lease request --kind g", "guaranteed"),
     ],
 )
 def test_the_shell_completes_names_of_the_pool(gpupool: Any, line: str, offered: str) -> None:
@@ -370,7 +381,7 @@ def test_the_shell_completes_names_of_the_pool(gpupool: Any, line: str, offered:
 
 def test_completion_says_nothing_when_there_is_no_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUPOOL_ENDPOINT", "unix:/nonexistent/pool.sock")
-    line = {"_GPUPOOL_COMPLETE": "complete_bash", "COMP_WORDS": "gpupool drain n", "COMP_CWORD": "2"}
+    line = {"_GPUPOOL_COMPLETE": "complete_bash", "COMP_WORDS": "gpupool node drain n", "COMP_CWORD": "3"}
     done = CliRunner(env=line).invoke(app, [], prog_name="gpupool")
     assert done.stdout.strip() == ""
 
@@ -401,7 +412,7 @@ def test_every_command_explains_itself(command: tuple[str, ...]) -> None:
     for line in text.splitlines():
         assert len(line) <= 130, line
     # A service, a program of the user's, and a script for a shell have no results of their own.
-    assert ("--json" in text) == (command[0] not in ("serve", "node", "run", "completion"))
+    assert ("--json" in text) == (" ".join(command) not in ("pool serve", "node start", "run", "completion"))
     if " ".join(command) in SHAPES and command != ("version",):
         assert "--watch" in text
 

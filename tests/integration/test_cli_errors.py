@@ -34,13 +34,13 @@ def test_a_socket_in_a_directory_of_others_is_refused_and_the_directory_stays_as
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o1777)
-    done = gpupool(tmp_path / "home", "serve", "--socket", str(shared / "x.sock"))
+    done = gpupool(tmp_path / "home", "pool", "serve", "--socket", str(shared / "x.sock"))
     one_sentence(done, 1, f"The directory {shared} is open to others (mode 1777)")
     assert stat.S_IMODE(shared.stat().st_mode) == 0o1777
     assert list(shared.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", [("serve",), ("token", "list")])
+@pytest.mark.parametrize("command", [("pool", "serve"), ("token", "list")])
 def test_a_home_that_is_open_to_others_is_refused_and_stays_as_it_is(
     tmp_path: Path, command: tuple[str, ...]
 ) -> None:
@@ -64,7 +64,7 @@ def test_more_gpus_than_the_pool_grants_to_one_request_are_wrong_arguments(
     tmp_path: Path, number: str
 ) -> None:
     nowhere = f"unix:{tmp_path}/none.sock"
-    done = gpupool(tmp_path, "request", "-p", "0.2", "-n", number, "--pool", nowhere)
+    done = gpupool(tmp_path, "lease", "request", "-p", "0.2", "-n", number, "--pool", nowhere)
     assert done.returncode == 2
     assert "from 1 to 8" in done.stderr and f"'{number}'" in done.stderr
 
@@ -72,17 +72,19 @@ def test_more_gpus_than_the_pool_grants_to_one_request_are_wrong_arguments(
 @pytest.mark.parametrize("option", ["--metrics", "--listen"])
 @pytest.mark.parametrize("address", ["127.0.0.1:99999", "127.0.0.1:" + "9" * 5000, "127.0.0.1:x", "nonsense"])
 def test_an_address_that_cannot_be_is_named(tmp_path: Path, option: str, address: str) -> None:
-    one_sentence(gpupool(tmp_path, "serve", option, address), 2, address, "is not host:port")
+    one_sentence(gpupool(tmp_path, "pool", "serve", option, address), 2, address, "is not host:port")
 
 
 @pytest.mark.parametrize("drain", ["0s", "9s", "1h"])
 def test_a_drain_that_no_agent_would_wait_for_is_refused(tmp_path: Path, drain: str) -> None:
-    done = gpupool(tmp_path, "serve", "--drain", drain)
+    done = gpupool(tmp_path, "pool", "serve", "--drain", drain)
     assert done.returncode == 2
     assert "--drain" in done.stderr and "is not between 0 and 8s" in done.stderr
 
 
-@pytest.mark.parametrize("command", [("serve",), ("node", "--driver", "software"), ("token", "list")])
+@pytest.mark.parametrize(
+    "command", [("pool", "serve"), ("node", "start", "--driver", "software"), ("token", "list")]
+)
 @pytest.mark.parametrize("below", ["file", "file/home", "taken"])
 def test_a_home_that_cannot_be_used_is_named(tmp_path: Path, command: tuple[str, ...], below: str) -> None:
     (tmp_path / "file").touch()
@@ -100,7 +102,7 @@ def test_a_home_that_cannot_be_used_is_named(tmp_path: Path, command: tuple[str,
 def test_a_node_of_a_pool_elsewhere_does_not_send_kernels_to_themselves(
     tmp_path: Path, arguments: tuple[str, ...], option: str
 ) -> None:
-    done = gpupool(tmp_path, "node", "--pool", "192.0.2.1:7460", *arguments)
+    done = gpupool(tmp_path, "node", "start", "--pool", "192.0.2.1:7460", *arguments)
     assert done.returncode == 2
     assert "192.0.2.1" in done.stderr
     assert option in done.stderr
@@ -109,6 +111,6 @@ def test_a_node_of_a_pool_elsewhere_does_not_send_kernels_to_themselves(
 def test_a_loopback_address_that_was_asked_for_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     loopback = ("--listen-host", "127.0.0.1")
-    done = gpupool(tmp_path / "file", "node", "--pool", "192.0.2.1:7460", *loopback)
+    done = gpupool(tmp_path / "file", "node", "start", "--pool", "192.0.2.1:7460", *loopback)
     assert "warning: the pool is on another machine (192.0.2.1)" in done.stderr
     assert done.returncode == 1, "it went on, to a home that cannot be used"

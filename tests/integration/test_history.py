@@ -211,7 +211,7 @@ async def test_a_pool_that_starts_again_goes_on_with_what_was_written(tmp_path: 
 async def test_the_command_prints_points_members_and_json(stand: Stand) -> None:
     async def run(*words: str) -> str:
         where = {"GPUPOOL_ENDPOINT": f"unix:{stand.serving.socket}"}
-        done = await asyncio.to_thread(CliRunner().invoke, app, ["history", *words], env=where)
+        done = await asyncio.to_thread(CliRunner().invoke, app, ["report", "history", *words], env=where)
         assert done.exit_code == 0, done.output
         return done.stdout
 

@@ -116,7 +116,8 @@ async def test_the_queue_of_the_real_pool(
     stack: PoolAndNode, jupyter: JupyterInProcess, kernel: Cells
 ) -> None:
     leases = [
-        (await asyncio.to_thread(stack.gpupool, "request", "-p", "0.9", "--json")).stdout for _ in range(2)
+        (await asyncio.to_thread(stack.gpupool, "lease", "request", "-p", "0.9", "--json")).stdout
+        for _ in range(2)
     ]
     waiting = kernel.start("%%gpu 0.2 --wait 30\nprint('the body ' + 'ran')")
     view = await jupyter.until(kernel.kernel_id, "queued")
@@ -124,7 +125,7 @@ async def test_the_queue_of_the_real_pool(
     assert any(character.isdigit() for character in view["queue"]["reason"])
     for device in await asyncio.to_thread(stack.devices):
         for share in device["shares"]:
-            await asyncio.to_thread(stack.gpupool, "release", share["lease_id"])
+            await asyncio.to_thread(stack.gpupool, "lease", "release", share["lease_id"])
     reply = await kernel.finish(waiting)
     assert reply.status == "ok", (reply.text, leases)
     assert "the body ran" in reply.text
@@ -176,7 +177,7 @@ async def test_a_lease_that_an_admin_ends_is_noticed(
 ) -> None:
     assert (await kernel.run("%gpu attach 0.5")).status == "ok"
     [share] = [share for device in await asyncio.to_thread(stack.devices) for share in device["shares"]]
-    await asyncio.to_thread(stack.gpupool, "release", share["lease_id"])
+    await asyncio.to_thread(stack.gpupool, "lease", "release", share["lease_id"])
     # The command ends the session too when it likes; either way the kernel is told.
     view = await jupyter.until(kernel.kernel_id, "parked", "lost", seconds=5)
     assert view["held"] is False

@@ -160,7 +160,7 @@ class TestRequest:
         async with pool_server() as serving, Caller(f"unix:{serving.socket}") as caller:
             refused = (await caller.ask("k1", 200)).refused
             assert refused.reason == "no-node"
-            assert "`gpupool node`" in words(refused)
+            assert "`gpupool node start`" in words(refused)
 
 
 # The fields of a bad request, and what the refusal must name: the field and the value.
@@ -515,7 +515,11 @@ class TestServer:
         async with pool_server() as serving, Caller(f"unix:{serving.socket}") as caller:
             health = await caller.call("Health", pb.HealthRequest())
             nodes = next(check for check in health.checks if check.name == "nodes")
-            assert (health.ok, nodes.status, nodes.hint) == (False, "fail", "start one with `gpupool node`")
+            assert (health.ok, nodes.status, nodes.hint) == (
+                False,
+                "fail",
+                "start one with `gpupool node start`",
+            )
 
     async def test_the_standard_health_protocol_is_served(self, stand):
         from grpc_health.v1 import health_pb2, health_pb2_grpc

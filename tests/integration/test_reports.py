@@ -156,6 +156,7 @@ class TestReportCommand:
         await stand.admin.call("Release", pb.ReleaseLease(lease_id=stand.held))
         done = await stand.command(
             "report",
+            "usage",
             "--from",
             "today",
             "--by",
@@ -180,7 +181,9 @@ class TestReportCommand:
 
     async def test_json_holds_the_exact_integers(self, stand: Stand) -> None:
         await stand.admin.call("Release", pb.ReleaseLease(lease_id=stand.held))
-        done = await stand.command("report", "--from", "1h", "--by", "user", "--json", "--price", "1.80")
+        done = await stand.command(
+            "report", "usage", "--from", "1h", "--by", "user", "--json", "--price", "1.80"
+        )
         data = json.loads(done.stdout)
         assert sum(row["milli_gpu_ms"] for row in data["rows"]) == stand.in_ledger(time.time())
         assert data["pool"]["milli_gpu_ms"] == stand.in_ledger(time.time())
@@ -188,21 +191,21 @@ class TestReportCommand:
         assert data["cost"] == "0.00"
 
     async def test_people_get_a_table(self, stand: Stand) -> None:
-        done = await stand.command("report", "--from", "1h", "--by", "user,hour")
+        done = await stand.command("report", "usage", "--from", "1h", "--by", "user,hour")
         assert done.exit_code == 0, done.output
         assert "ann" in done.stdout and "FROM (UTC)" in done.stdout and "total" in done.stdout
         assert "GPU hours" in done.stderr
 
 
 async def test_stats_are_of_the_pool_now_and_of_the_time(stand: Stand) -> None:
-    done = await stand.command("stats", "--last", "1h", "--json", user="ann")
+    done = await stand.command("pool", "stats", "--last", "1h", "--json", user="ann")
     found = json.loads(done.stdout)
     assert (found["capacity_milli"], found["held_milli"], found["free_milli"]) == (2000, 500, 1500)
     assert (found["leases"], found["parked_sessions"], found["waiting_requests"]) == (1, 1, 0)
     assert (found["granted"], found["refused"], found["ended"]) == (2, {"full": 1}, {"release": 1})
     assert found["wait_p50_seconds"] == found["wait_p99_seconds"] == 0.0
     assert 0.1 <= found["held_mean_seconds"] < 5
-    assert "refused" in (await stand.command("stats")).stdout
+    assert "refused" in (await stand.command("pool", "stats")).stdout
 
 
 class TestAudit:
@@ -251,18 +254,18 @@ class TestAudit:
         assert await lines(stand.client(), limit=5) == everything[-5:]
 
     async def test_the_command_prints_lines_for_people_and_for_programs(self, stand: Stand) -> None:
-        done = await stand.command("audit", "--lease", stand.ended)
+        done = await stand.command("pool", "audit", "--lease", stand.ended)
         assert [row.split()[3] for row in done.stdout.splitlines()] == [
             "grant",
             "attached",
             "release",
             "ended",
         ]
-        done = await stand.command("audit", "--lease", stand.ended, "--json")
+        done = await stand.command("pool", "audit", "--lease", stand.ended, "--json")
         assert [json.loads(row)["kind"] for row in done.stdout.splitlines()] == [
             "grant", "attached", "release", "ended",
         ]  # fmt: skip
-        done = await stand.command("audit", "--user", "nobody")
+        done = await stand.command("pool", "audit", "--user", "nobody")
         assert (done.exit_code, done.stdout) == (0, "")
         assert "no such line" in done.stderr
 
@@ -279,5 +282,5 @@ class TestAudit:
     ],
 )
 def test_wrong_arguments_are_named(words: tuple[str, ...], said: str) -> None:
-    done = CliRunner().invoke(app, ["report", *words])
+    done = CliRunner().invoke(app, ["report", "usage", *words])
     assert (done.exit_code, said in " ".join(done.output.split())) == (2, True), done.output

@@ -109,11 +109,11 @@ def test_programs_alternate_results_are_right_and_an_interrupt_ends_the_waiting(
 def test_who_will_not_wait_again_is_told_why_and_fails(stack: PoolAndNode, tmp_path: Path) -> None:
     guest = Running(stack, tmp_path, "guest", "--project", "guest", "--wait-again", "0")
     guest.await_text("counting")
-    asked = ("request", "-p", "1", "--project", "owner", "--wait", "60")
+    asked = ("lease", "request", "-p", "1", "--project", "owner", "--wait", "60")
     lease = stack.gpupool(*asked).stdout.strip()
     guest.process.wait(20)
     assert guest.process.returncode == 1
     assert "a project that is entitled to it needs it" in guest.said
     assert "CUDA_ERROR_DEVICE_UNAVAILABLE" in guest.said
-    stack.gpupool("release", lease)
+    stack.gpupool("lease", "release", lease)
     stack.wait_free()

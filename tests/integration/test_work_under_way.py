@@ -105,10 +105,10 @@ async def test_a_session_that_keeps_memory_of_its_device_is_ended_by_its_id(stac
         grant = await attached(pool)
         await pool.release(grant.lease_id)
         shown = grant.session_id[:12]
-        for refused in (("release", shown), ("release", "--close-session", shown[:-1])):
+        for refused in (("lease", "release", shown), ("lease", "release", "--close-session", shown[:-1])):
             assert stack.gpupool(*refused).returncode == 1
             assert (await session_of(pool, grant)).state == "parked"
-        assert stack.gpupool("release", "--close-session", shown).returncode == 0
+        assert stack.gpupool("lease", "release", "--close-session", shown).returncode == 0
         assert (await session_of(pool, grant)).state == "closed"
         stack.wait(lambda: not stack.worker_pids(), 10, "the worker's end")
 
@@ -141,7 +141,7 @@ async def test_what_a_device_cannot_stop_ends_with_its_session() -> None:
             assert (lease.state, lease.reason) == ("ended", "idle")
             assert (session.usage.kernel, session.usage.work) == ("forever", "")
             assert session.usage.device_seconds >= 1.5 + GRACE_SECONDS
-            said = stack.gpupool("audit", "--json", "--session", grant.session_id).stdout
+            said = stack.gpupool("pool", "audit", "--json", "--session", grant.session_id).stdout
         lines = [json.loads(line) for line in said.splitlines()]
         (ended,) = [line for line in lines if line["kind"] == "closed"]
         assert "kernel forever ran on" in ended["explanation"]

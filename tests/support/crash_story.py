@@ -1,4 +1,4 @@
-"""A real `gpupool serve` that is killed while it decides, again and again on one ledger, and what must be true each time.
+"""A real `gpupool pool serve` that is killed while it decides, again and again on one ledger, and what must be true each time.
 
 Nodes are scripted: they remember across the pool's deaths what it told them, as agents do. Callers ask, resume, resize and
 release, each remembers what it was answered; what was not answered it asks again with the same key.
@@ -120,7 +120,7 @@ class CrashStory:
         self.check()
 
     def _start(self, point: Point) -> subprocess.Popen[bytes]:
-        serve = [sys.executable, "-m", "gpupool.cli.main", "serve"]
+        serve = [sys.executable, "-m", "gpupool.cli.main", "pool", "serve"]
         if self.url:
             serve += ["--ledger", self.url]
         if point.call:

@@ -1,4 +1,4 @@
-"""A real `gpupool serve` in a process of its own, with a node whose agent answers at once and devices that are all taken."""
+"""A real `gpupool pool serve` in a process of its own, with a node whose agent answers at once and devices that are all taken."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class FullPool:
     async def start(self) -> None:
         with (self.home / "pool.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "gpupool.cli.main", "serve", *self._serve_arguments],
+                [sys.executable, "-m", "gpupool.cli.main", "pool", "serve", *self._serve_arguments],
                 env={**os.environ, "GPUPOOL_HOME": str(self.home), "PYTHONPATH": str(ROOT / "server")},
                 stdout=log,
                 stderr=log,

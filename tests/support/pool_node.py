@@ -94,7 +94,7 @@ class PoolAndNode:
         return f"unix:{self.home}/pool.sock"
 
     def start_pool(self) -> None:
-        self._start("pool", "serve", "--timers-scale", str(self.scale), *self._serve_arguments)
+        self._start("pool", "pool", "serve", "--timers-scale", str(self.scale), *self._serve_arguments)
         self.wait((self.home / "pool.sock").exists, 15, "the pool's socket")
 
     def start_node(self, *arguments: str, script: str = "", name: str = "n1") -> None:
@@ -105,7 +105,7 @@ class PoolAndNode:
             else ("--driver", "/dev/null", "--worker", str(SCRIPTED_WORKER))
         )
         self._start(
-            "node" if name == "n1" else name, "node", "--name", name, *worker, "--software-gpus", str(self.gpus),
+            "node" if name == "n1" else name, "node", "start", "--name", name, *worker, "--software-gpus", str(self.gpus),
             "--heartbeat-seconds", str(5 * self.scale), *arguments, script=script,
         )  # fmt: skip
 
@@ -136,8 +136,8 @@ class PoolAndNode:
     # -- what there is
 
     def listed(self) -> list[dict[str, Any]]:
-        """What `gpupool list-gpus --json` prints."""
-        return list(json.loads(self.gpupool("list-gpus", "--json").stdout)["devices"])
+        """What `gpupool gpu list --json` prints."""
+        return list(json.loads(self.gpupool("gpu", "list", "--json").stdout)["devices"])
 
     def devices(self) -> list[dict[str, Any]]:
         """The same without starting a program, for loops; empty when the pool does not answer."""

@@ -277,7 +277,7 @@ class Stack:
         )
 
     def devices(self) -> list[dict[str, Any]]:
-        """What `gpupool list-gpus --json` lists, without starting a program each time.
+        """What `gpupool gpu list --json` lists, without starting a program each time.
 
         Raises grpc.RpcError when the pool does not answer.
         """

@@ -54,13 +54,13 @@ class PoolAndTwoNodes(PoolAndNode):
         """Returns at once; `wait_lending` waits for its hello."""
         self.expect_hello(name)
         self._start(
-            name, "node", "--name", name, "--driver", "software", "--software-gpus", str(self.nodes[name]),
+            name, "node", "start", "--name", name, "--driver", "software", "--software-gpus", str(self.nodes[name]),
             "--memory-mib", str(MEMORY_MIB), "--heartbeat-seconds", str(5 * self.scale),
         )  # fmt: skip
 
     def restart_pool(self) -> None:
         """After its death; returns at once."""
-        self._start("pool", "serve", "--timers-scale", str(self.scale), *self._serve_arguments)
+        self._start("pool", "pool", "serve", "--timers-scale", str(self.scale), *self._serve_arguments)
 
     def expect_hello(self, name: str) -> None:
         """`wait_lending` waits for a hello of this node that is yet to come."""

@@ -8,7 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import pytest
-from gpupool.cli.chargeback import GPU_HOUR, Price, gpu_hours, thousandths, total_cost, write
+from gpupool.cli.report.chargeback import GPU_HOUR, Price, gpu_hours, thousandths, total_cost, write
 from gpupool.client.reports import UsageReport, UsageRow
 from hypothesis import given
 from hypothesis import strategies as st

@@ -63,7 +63,7 @@ def test_brackets_in_code_are_no_links(docs: ModuleType, tmp_path: Path) -> None
     "line",
     [
         "gpupool run -p 0.2 -- python train.py --any-option",
-        "sudo gpupool serve --notice 2m | tee log",
+        "sudo gpupool pool serve --notice 2m | tee log",
         "GPUPOOL_HOME=/x gpupool project set research/vision --deserved 4",
         "`gpupool` is a command",
         "make lab",

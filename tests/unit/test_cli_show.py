@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from gpupool.cli import exits, show
+from gpupool.cli.common import exits, show
 from gpupool.client.types import SessionInfo, Usage
 from gpupool.pool.access import validate
 from gpupool.proto import pool_pb2 as pb

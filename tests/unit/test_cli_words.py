@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import typer
-from gpupool.cli import quantities
-from gpupool.cli.options import whole
-from gpupool.cli.show import state
-from gpupool.cli.watch import with_seconds
+from gpupool.cli.common import quantities
+from gpupool.cli.common.options import whole
+from gpupool.cli.common.show import state
+from gpupool.cli.common.watch import with_seconds
 from gpupool.client.types import Notice
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import gpupool
 import pytest
 import typer
-from gpupool.cli.request_options import takes_request
+from gpupool.cli.common.request_options import takes_request
 from gpupool.client import convert
 from gpupool.client.types import LeaseRequest
 from gpupool.pool.access import validate

@@ -36,7 +36,7 @@ def world(path: Path) -> PoolWorld:
 
 
 def take(ledger: Path, target: Path) -> backup.BackupInfo:
-    """A backup as `gpupool backup` leaves it."""
+    """A backup as `gpupool pool backup` leaves it."""
     with backup.copy_of(ledger) as copy:
         file = backup.PrivateFile(target)
         for piece in backup.pieces(copy):

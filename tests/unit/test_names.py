@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from gpupool.cli import simulate
+from gpupool.cli.pool import simulate
 from gpupool.names import is_label, is_name, is_project
 from gpupool.node.agent import AgentError, AgentSettings
 from gpupool.node.service import NodeOptions, run_node

@@ -1,4 +1,4 @@
-"""`gpupool node --port-range`: what is a range, and which port of it is taken."""
+"""`gpupool node start --port-range`: what is a range, and which port of it is taken."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_what_is_no_range_is_refused_with_the_value(text: str) -> None:
     with pytest.raises(PortsError) as error:
         PortRange.parse(text)
     assert repr(text) in str(error.value)
-    refused = CliRunner().invoke(app, ["node", f"--port-range={text}"])
+    refused = CliRunner().invoke(app, ["node", "start", f"--port-range={text}"])
     assert refused.exit_code == 2
     assert "--port-range" in refused.output
 

@@ -1,4 +1,4 @@
-"""``gpupool simulate``: other devices, quotas and projects change what happens as they would in the pool itself."""
+"""``gpupool pool simulate``: other devices, quotas and projects change what happens as they would in the pool itself."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def requests(tmp_path: Path) -> Path:
 
 
 def simulated(*arguments: str) -> dict[str, Any]:
-    done = CliRunner().invoke(app, ["simulate", *arguments, "--json"])
+    done = CliRunner().invoke(app, ["pool", "simulate", *arguments, "--json"])
     assert done.exit_code == 0, done.output
     return dict(json.loads(done.stdout))
 
@@ -102,7 +102,7 @@ def test_patience_ends_a_wait(requests: Path) -> None:
 
 
 def test_the_report_names_every_project(requests: Path) -> None:
-    done = CliRunner().invoke(app, ["simulate", str(requests), "--devices", "2"])
+    done = CliRunner().invoke(app, ["pool", "simulate", str(requests), "--devices", "2"])
     assert done.exit_code == 0
     assert "3 requests within 20 s on 2 devices of 1 nodes" in done.stdout
     assert "projects made for this: research, teaching" in done.stdout
@@ -124,16 +124,16 @@ def test_the_report_names_every_project(requests: Path) -> None:
     ],
 )
 def test_wrong_options_are_named(requests: Path, option: str, value: str) -> None:
-    done = CliRunner().invoke(app, ["simulate", str(requests), option, value])
+    done = CliRunner().invoke(app, ["pool", "simulate", str(requests), option, value])
     assert done.exit_code == 2, done.output
 
 
 def test_a_file_that_is_missing_or_no_trace_is_one_sentence(tmp_path: Path) -> None:
-    missing = CliRunner().invoke(app, ["simulate", str(tmp_path / "none.csv")])
+    missing = CliRunner().invoke(app, ["pool", "simulate", str(tmp_path / "none.csv")])
     assert missing.exit_code == 1
     empty = tmp_path / "empty.csv"
     empty.write_text("")
-    done = CliRunner().invoke(app, ["simulate", str(empty)])
+    done = CliRunner().invoke(app, ["pool", "simulate", str(empty)])
     assert done.exit_code == 1
     assert isinstance(done.exception, SystemExit)
 

@@ -38,7 +38,7 @@ _MEANS: Final = {
 
 
 class HistoryHandler(GpupoolHandler):
-    """``view``, ``name``, ``from``, ``to`` (Unix seconds), ``points``, ``by``: as in ``gpupool history``."""
+    """``view``, ``name``, ``from``, ``to`` (Unix seconds), ``points``, ``by``: as in ``gpupool report history``."""
 
     _track_activity = False
 

@@ -118,7 +118,7 @@ ROUTES: Final = (
         "What was held and used over time.",
         dashboard.History,
         query=(
-            Query("view", "`cluster` by default; the views are those of `gpupool history`."),
+            Query("view", "`cluster` by default; the views are those of `gpupool report history`."),
             Query("name", "Of what is looked at."),
             Query("from", "Unix seconds; by default an hour ago.", "number"),
             Query("to", "Unix seconds; by default now.", "number"),

@@ -103,7 +103,7 @@ function Demand(props: {
 
 function emptyText(state: IGpuPool.IState, { trans }: IContext): string {
   if (state.pool?.ok) {
-    return trans.__('The pool has no device. Start a node: gpupool node');
+    return trans.__('The pool has no device. Start a node: gpupool node start');
   }
   return state.ready
     ? trans.__('The devices are shown when the pool answers.')

@@ -10,9 +10,9 @@ from typing import Final
 
 import typer
 
-from gpupool.cli import exits
+from gpupool.cli.common import exits
+from gpupool.cli.common.options import Json
 from gpupool.cli.measurements import measurement
-from gpupool.cli.options import Json
 from gpupool.pool.model.consolidation import Consolidation
 
 #: Written down here too: to list them must not cost the import of what computes.

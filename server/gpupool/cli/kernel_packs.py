@@ -12,8 +12,8 @@ from typing import Annotated, Final
 
 import typer
 
-from gpupool.cli import exits, show
-from gpupool.cli.options import Json, whole
+from gpupool.cli.common import exits, show
+from gpupool.cli.common.options import Json, whole
 from gpupool.kernel_packs import build as building
 from gpupool.kernel_packs import torch
 from gpupool.kernel_packs.build import Outcome, Recipe

@@ -1,39 +1,37 @@
-"""Entry point of the command line."""
+"""Entry point of the command line: the table of all its commands."""
 
 from __future__ import annotations
 
+from typing import Final
+
 import typer
 
-from gpupool.cli import (
-    audit,
-    backup,
-    bench,
-    completion,
-    exits,
-    explain,
-    health,
-    history,
-    kernel_packs,
-    leases,
-    lists,
-    netperf,
-    nodes,
-    projects,
-    quotas,
-    replay,
-    report,
-    run,
-    services,
-    simulate,
-    smi,
-    softgpu,
-    tokens,
-)
-from gpupool.cli.options import Json
-from gpupool.cli.watch import WatchCommand
+from gpupool.cli import bench, gpu, kernel_packs, lease, project, quota, session, token
+from gpupool.cli.common import exits
+from gpupool.cli.common.groups import Group
+from gpupool.cli.common.watch import WatchCommand
+from gpupool.cli.node.app import app as node
+from gpupool.cli.pool.app import app as pool
+from gpupool.cli.report.app import app as report
+from gpupool.cli.top import completion, explain, health, run, smi, softgpu, version
+
+#: Headings of `gpupool --help`, in the order in which a newcomer needs them.
+USE: Final = "Use a GPU"
+LOOK: Final = "Look"
+LEND: Final = "Run a pool"
+ADMINISTER: Final = "Administer"
+MORE: Final = "More"
+
+
+class Program(Group):
+    """All of it."""
+
+    order = (USE, LOOK, LEND, ADMINISTER, MORE)
+
 
 app = typer.Typer(
     name="gpupool",
+    cls=Program,
     help="Shares of GPUs that are somewhere else.",
     epilog=exits.HELP,
     no_args_is_help=True,
@@ -41,71 +39,43 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-app.command("serve", epilog=exits.HELP)(services.serve)
-app.command("node", epilog=exits.HELP)(services.node)
-# What follows the command's name is the command's own, with or without `--`.
-app.command("run", epilog=exits.HELP, context_settings={"allow_interspersed_args": False})(run.run)
-app.command("softgpu", epilog=softgpu.HELP, context_settings={"allow_interspersed_args": False})(
-    softgpu.softgpu
-)
-app.command("request", epilog=exits.HELP)(leases.request)
-app.command("release", epilog=exits.HELP)(leases.release)
-app.command("resize", epilog=exits.HELP)(leases.resize)
-app.command("list-gpus", cls=WatchCommand, epilog=exits.HELP)(lists.list_gpus)
-app.command("smi", cls=WatchCommand, epilog=exits.HELP)(smi.smi)
-app.command("leases", cls=WatchCommand, epilog=exits.HELP)(lists.leases)
-app.command("sessions", cls=WatchCommand, epilog=exits.HELP)(lists.sessions)
-app.command("queue", cls=WatchCommand, epilog=exits.HELP)(lists.queue)
-app.command("explain", cls=WatchCommand, epilog=exits.HELP)(explain.explain)
-app.command("health", cls=WatchCommand, epilog=exits.HELP)(health.health)
-app.command("nodes", cls=WatchCommand, epilog=exits.HELP)(nodes.nodes)
-app.command("drain", epilog=exits.HELP)(nodes.drain)
-app.command("logs", cls=WatchCommand, epilog=exits.HELP)(nodes.logs)
-app.command("netperf", epilog=exits.HELP)(netperf.netperf)
-app.command("completion", epilog=exits.HELP)(completion.completion)
-app.command("stats", cls=WatchCommand, epilog=exits.HELP)(report.stats)
-app.command("history", epilog=exits.HELP)(history.history)
-app.command("report", epilog=exits.HELP)(report.report)
-app.command("audit", epilog=exits.HELP)(audit.audit)
-app.command("backup", epilog=exits.HELP)(backup.backup)
-app.command("restore", epilog=exits.HELP)(backup.restore)
-app.command("replay", epilog=exits.HELP)(replay.replay)
-app.command("simulate", epilog=exits.HELP)(simulate.simulate)
-app.add_typer(projects.app, name="project")
-app.add_typer(quotas.app, name="quota")
-app.add_typer(tokens.app, name="token")
-app.add_typer(kernel_packs.app, name="kernel-packs")
-app.add_typer(bench.app, name="bench")
+# What follows the name of these two is the command's own, with or without `--`.
+_WHOLE = {"allow_interspersed_args": False}
+app.command("run", rich_help_panel=USE, context_settings=_WHOLE)(run.run)
+app.command("softgpu", rich_help_panel=USE, epilog=softgpu.HELP, context_settings=_WHOLE)(softgpu.softgpu)
+app.add_typer(lease.app, name="lease", rich_help_panel=USE)
+
+app.command("smi", cls=WatchCommand, rich_help_panel=LOOK)(smi.smi)
+app.command("explain", cls=WatchCommand, rich_help_panel=LOOK)(explain.explain)
+app.command("health", cls=WatchCommand, rich_help_panel=LOOK)(health.health)
+app.add_typer(gpu.app, name="gpu", rich_help_panel=LOOK)
+app.add_typer(session.app, name="session", rich_help_panel=LOOK)
+app.add_typer(report, name="report", rich_help_panel=LOOK)
+
+app.add_typer(pool, name="pool", rich_help_panel=LEND)
+app.add_typer(node, name="node", rich_help_panel=LEND)
+
+app.add_typer(project.app, name="project", rich_help_panel=ADMINISTER)
+app.add_typer(quota.app, name="quota", rich_help_panel=ADMINISTER)
+app.add_typer(token.app, name="token", rich_help_panel=ADMINISTER)
+
+app.add_typer(kernel_packs.app, name="kernel-packs", rich_help_panel=MORE)
+app.add_typer(bench.app, name="bench", rich_help_panel=MORE)
+app.command("completion", rich_help_panel=MORE)(completion.completion)
+app.command("version", rich_help_panel=MORE)(version.version)
 
 
-@app.command(epilog=exits.HELP)
-def version(json: Json = False) -> None:
-    """Print the version.
-
-    \b
-    Examples:
-      gpupool version --json
-    """
-    from gpupool.cli import show
-    from gpupool.client.agreement import own_version
-
-    number = own_version()
-    if json:
-        show.as_json({"version": number})
-    else:
-        print(number)
-
-
-def _with_exit_codes(group: typer.Typer) -> None:
-    """Every command's help ends with what its exit code means."""
+def _alike(group: typer.Typer) -> None:
+    """Every command's help ends with what its exit code means, and every group says what was meant by a wrong word."""
     for command in group.registered_commands:
         command.epilog = command.epilog or exits.HELP
     for below in group.registered_groups:
         if below.typer_instance is not None:
-            _with_exit_codes(below.typer_instance)
+            below.typer_instance.info.cls = Group
+            _alike(below.typer_instance)
 
 
-_with_exit_codes(app)
+_alike(app)
 
 if __name__ == "__main__":
     app(prog_name="gpupool")

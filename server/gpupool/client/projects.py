@@ -93,7 +93,7 @@ class LimitSettings:
 class LimitStatus:
     """A limit and how much of it is used. `resets_in_seconds` None: nothing is, of the window.
 
-    `alerts`: what is nearly used up. `configured`: it is of ``gpupool serve --quota``.
+    `alerts`: what is nearly used up. `configured`: it is of ``gpupool pool serve --quota``.
     """
 
     settings: LimitSettings

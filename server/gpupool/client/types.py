@@ -67,7 +67,7 @@ class Help:
     """What would help a request.
 
     Attributes:
-        arguments: of ``gpupool request``, for what would be granted now; empty: it is not a matter of asking otherwise.
+        arguments: of ``gpupool lease request``, for what would be granted now; empty: it is not a matter of asking otherwise.
         request: the same as a request.
     """
 

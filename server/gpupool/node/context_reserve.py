@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 #: What a CUDA context takes by itself differs with card and driver: 200 to 500 MiB on present ones. Nobody is
-#: told beforehand, so a round figure stands for it; `gpupool node --context-reserve-mib` says a measured one.
+#: told beforehand, so a round figure stands for it; `gpupool node start --context-reserve-mib` says a measured one.
 NVIDIA_CONTEXT_MIB: Final = 300
 
 

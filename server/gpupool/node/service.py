@@ -38,7 +38,7 @@ logger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class NodeOptions:
-    """What ``gpupool node`` is told.
+    """What ``gpupool node start`` is told.
 
     Attributes:
         driver: ``auto``, ``software``, ``nvidia`` or a path.
@@ -54,7 +54,7 @@ class NodeOptions:
             :mod:`gpupool.node.context_reserve` says.
         mps: ``off``, ``auto`` or ``require``: whether workers are clients of NVIDIA's Multi-Process Service.
         math_libraries: folders with NVIDIA's; empty: wheels beside this program, else the system's.
-        log: sees what the agent logs, for ``gpupool logs``; None: nothing is kept.
+        log: sees what the agent logs, for ``gpupool node logs``; None: nothing is kept.
     """
 
     agent: AgentSettings

@@ -73,7 +73,7 @@ _GRPC_OPTIONS = [
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """What `gpupool serve` is told.
+    """What `gpupool pool serve` is told.
 
     Attributes:
         home: directory of ledger and socket, made 0700; None: `GPUPOOL_HOME` or its default.

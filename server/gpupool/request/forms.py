@@ -62,7 +62,7 @@ def of_words(row: Option, said: Any) -> Any:
 
 
 def command_line(request: GpuRequest, record: type[GpuRequest] = GpuRequest) -> str:
-    """The options of ``gpupool request`` for the same."""
+    """The options of ``gpupool lease request`` for the same."""
     words: list[str] = []
     if request.share is not None:
         words += ["-m" if request.share.milli is None else "-p", str(request.share)]

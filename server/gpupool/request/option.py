@@ -20,7 +20,7 @@ class Place(StrEnum):
     LINE = auto()  # %gpu attach
     AUTO = auto()  # %gpu auto on
     CODE = auto()  # gpupool.attach
-    COMMAND = auto()  # gpupool request, run, explain
+    COMMAND = auto()  # gpupool lease request, run, explain
     BODY = auto()  # POST attach
     PAGE = auto()  # commands of JupyterLab
 

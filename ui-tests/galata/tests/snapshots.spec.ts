@@ -51,7 +51,7 @@ test('sidebar and menu', async ({ gpu, page, stack }, testInfo) => {
   await gpu.start(NOTEBOOK, ADD);
   await skipElsewhere(page, testInfo);
   const lease = await stack.gpupool(
-    ...['request', '-p', '0.3', '--user', 'maria', '--label', 'train']
+    ...['lease', 'request', '-p', '0.3', '--user', 'maria', '--label', 'train']
   );
   await gpu.attach(NOTEBOOK, '0.25');
   await expect(gpu.toggle('Pool')).toHaveAccessibleName('Pool 1.45 of 2 free');
@@ -85,7 +85,7 @@ test('sidebar and menu', async ({ gpu, page, stack }, testInfo) => {
       .soft(gpu.sidebar)
       .toHaveScreenshot('sidebar-zoomed.png', { mask });
   });
-  await stack.gpupool('release', lease);
+  await stack.gpupool('lease', 'release', lease);
 });
 
 test('dashboard', async ({ gpu, page }, testInfo) => {

@@ -226,9 +226,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
     async def _from_hub(self, context: Any, token: str) -> Identity | None:
         """The owner of a JupyterHub token, who gets a short-lived one for it."""
         if self._hub is None:
-            text = (
-                "this pool knows no JupyterHub; its administrator names it with `gpupool serve --hub-api-url`"
-            )
+            text = "this pool knows no JupyterHub; its administrator names it with `gpupool pool serve --hub-api-url`"
             await refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "no-hub", text)
         if not token:
             text = "a token of JupyterHub is exchanged; none was shown"

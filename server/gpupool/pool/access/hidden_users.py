@@ -1,4 +1,4 @@
-"""Answers without other users' names, for pools whose users are not to know of each other (`gpupool serve --hide-users`).
+"""Answers without other users' names, for pools whose users are not to know of each other (`gpupool pool serve --hide-users`).
 
 All answers to such a caller pass here (`auth`), whatever service made them. Users are named in fields called ``user``, in
 the ids of requests, and in the data of lines of the journal; in sentences each is a parameter of its own kind, so nothing is

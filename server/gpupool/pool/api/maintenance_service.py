@@ -31,7 +31,7 @@ class MaintenanceService(pool_pb2_grpc.MaintenanceServicer):
         if path is None:
             text = (
                 f"the ledger is in {self._pool.ledger.name}; make backups of it with pg_dump, "
-                "and after a restore run `gpupool restore --ledger URL`"
+                "and after a restore run `gpupool pool restore --ledger URL`"
             )
             await refuse(context, grpc.StatusCode.UNIMPLEMENTED, "not-a-file", text)
         if self._one_at_a_time.locked():

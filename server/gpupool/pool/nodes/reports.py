@@ -48,7 +48,7 @@ def _merge(name: str, said: Sequence[tuple[str, pb.HealthCheck]]) -> pb.HealthCh
 def _answers(reports: Sequence[NodeReport]) -> pb.HealthCheck:
     silent = [report.silence for report in reports if report.silence]
     if silent:
-        hint = "look at their logs with `gpupool logs NODE`"
+        hint = "look at their logs with `gpupool node logs NODE`"
         return pb.HealthCheck(name="node checks", status="warn", detail=_some(silent), hint=hint)
     return pb.HealthCheck(
         name="node checks", status="ok", detail=f"{len(reports)} node(s) looked at themselves"

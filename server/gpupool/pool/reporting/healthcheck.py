@@ -80,7 +80,7 @@ def _nodes(pool: PoolShell) -> pb.HealthCheck:
         if node.connection is not None and now - node.last_answered > pool.timers.suspect
     ]
     if not nodes:
-        return _check("nodes", "fail", "no node has ever connected", "start one with `gpupool node`")
+        return _check("nodes", "fail", "no node has ever connected", "start one with `gpupool node start`")
     if len(away) == len(nodes):
         return _check(
             "nodes", "fail", f"0 of {len(nodes)} nodes are connected", "look at the node agents' logs"
@@ -102,13 +102,15 @@ def _drained(pool: PoolShell) -> pb.HealthCheck:
     if not drained:
         return _check("drained nodes", "ok", "there are none")
     detail = _some(f"{name} ({reason})" if reason else name for name, reason in drained)
-    return _check("drained nodes", "warn", detail, "`gpupool drain NODE --undo` lets one take leases again")
+    return _check(
+        "drained nodes", "warn", detail, "`gpupool node drain NODE --undo` lets one take leases again"
+    )
 
 
 def _consolidation(pool: PoolShell) -> pb.HealthCheck:
     choice = pool.machine.consolidate
     detail = f"{choice.value}: {choice.sentence(pool.timers.min_run)}"
-    return _check("consolidation", "ok", detail, "`gpupool serve --consolidate idle|any|off` chooses")
+    return _check("consolidation", "ok", detail, "`gpupool pool serve --consolidate idle|any|off` chooses")
 
 
 def _devices(pool: PoolShell) -> pb.HealthCheck:
@@ -156,7 +158,7 @@ def _parked(pool: PoolShell) -> pb.HealthCheck:
         f"{lie['device']} on devices ({stay} cannot be moved), {lie['host']} in host memory, "
         f"{lie['image']} on disk; host memory takes {rooms}"
     )
-    return _check("parked sessions", "ok", detail, "`gpupool sessions` shows each")
+    return _check("parked sessions", "ok", detail, "`gpupool session list` shows each")
 
 
 def _queue(pool: PoolShell) -> pb.HealthCheck:
@@ -165,7 +167,7 @@ def _queue(pool: PoolShell) -> pb.HealthCheck:
         return _check("queue", "ok", "nobody waits")
     longest = pool.clock.now() - min(request.since for request in requests)
     detail = f"{len(requests)} request(s) wait, the first for {longest:.0f} s"
-    return _check("queue", "ok", detail, "`gpupool queue` shows why, `gpupool explain` what would help")
+    return _check("queue", "ok", detail, "`gpupool pool queue` shows why, `gpupool explain` what would help")
 
 
 def _some(items: Iterable[str], most: int = 8) -> str:
@@ -184,5 +186,5 @@ def _quotas(pool: PoolShell) -> pb.HealthCheck:
     users = len({alert.name for alert in near if alert.subject == "user"})
     if users:
         said.append(f"{users} user(s) have nearly used up a limit")
-    hint = "`gpupool project list`, `gpupool quota list` and `gpupool audit --kind alert` say more"
+    hint = "`gpupool project list`, `gpupool quota list` and `gpupool pool audit --kind alert` say more"
     return _check("quotas", "warn", "; ".join(said), hint)

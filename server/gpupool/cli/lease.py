@@ -1,0 +1,218 @@
+"""`gpupool lease`: shares that are held; request, resize and release one of one's own."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from typing import Annotated, Final
+
+import typer
+from rich.console import RenderableType
+
+from gpupool.cli.common import completing, exits, show, watch
+from gpupool.cli.common.options import Endpoint, Json, Memory, OnBehalfOf, Part, TokenFile, client
+from gpupool.cli.common.request_options import named_share, share, takes_request
+from gpupool.cli.common.words import say_queued
+from gpupool.client import at_work
+from gpupool.client.reports import Reports
+from gpupool.client.types import Grant, Lease, LeaseRequest
+from gpupool.request.gpu_request import GpuRequest
+
+#: Digits of a session's id in lists.
+_SHORTENED: Final = 12
+
+
+app = typer.Typer(no_args_is_help=True, help="Leases: shares of GPUs that are held.")
+
+
+@app.command("list", cls=watch.WatchCommand, epilog=exits.HELP)
+def list_(
+    pool: Endpoint = None, token_file: TokenFile = None, json: Json = False, every: watch.Watch = None
+) -> None:
+    """List the leases that are held now.
+
+    KEPT says whether a lease may be taken back for others as things stand.
+
+    \b
+    Examples:
+      gpupool lease list
+      gpupool lease list --watch 5
+    """
+
+    async def work() -> watch.Shown:
+        async with client(pool, token_file) as connection:
+            found = [lease for lease in await connection.leases() if lease.state != "ended"]
+        return watch.Shown(_lease_table(found), {"leases": found})
+
+    watch.look(work, as_json=json, every=every)
+
+
+def _lease_table(found: list[Lease]) -> RenderableType:
+    lines = show.table(
+        *("LEASE", "USER", "PROJECT", "WHAT", "SHARE", "STATE", "KIND", "KEPT", "ENDS IN"),
+        wrapped=("WHAT", "SHARE", "STATE"),
+        less_wanted=("PROJECT", "KEPT", "KIND", "ENDS IN", "WHAT"),
+    )
+    for lease in found:
+        lines.add(
+            lease.id,
+            lease.user,
+            lease.project or "-",
+            lease.label or lease.holder or "-",
+            show.shares(lease.shares),
+            show.state(lease.state, lease.notice, at_work.in_words(lease)),
+            f"{lease.kind}{', reserved' if lease.reservation else ''}",
+            "protected" if lease.protected else "may be asked back",
+            show.until(lease.ends_unix),
+        )
+    return lines if lines.count else "No lease is held."
+
+
+@app.command("request", epilog=exits.HELP)
+@takes_request(wait="0")
+def request(
+    asked: GpuRequest,
+    label: Annotated[str, typer.Option(help="Shown to others beside the share.")] = "reservation",
+    user: OnBehalfOf = "",
+    pool: Endpoint = None,
+    token_file: TokenFile = None,
+    json: Json = False,
+) -> None:
+    """Reserve shares until they are released or --for has passed, and print the lease's id.
+
+    \b
+    Examples:
+      gpupool lease request -p 0.5 --for 2h
+      gpupool lease request -n 2 -p 1 --filter 'name=*H100*' --project research/vision --wait 10m
+      gpupool lease release $(gpupool lease request -m 4096)
+    """
+    wanted = LeaseRequest.of(
+        named_share(asked),
+        label=label,
+        on_behalf_of=user,
+        holder=f"{getpass.getuser()}:request:{os.getpid()}",
+        reservation=True,
+    )
+
+    async def work() -> Grant:
+        async with client(pool, token_file) as connection:
+            return await connection.request(wanted, on_queued=say_queued, wait_seconds=asked.patience)
+
+    grant = exits.run_async(work())
+    if json:
+        show.as_json(grant)
+    else:
+        print(grant.lease_id)
+        exits.say(
+            f"reserved {show.shares(grant.shares)}; give it back: gpupool lease release {grant.lease_id}"
+        )
+
+
+@app.command("release", epilog=exits.HELP)
+def release(
+    leases: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="LEASE...",
+            help="Ids of leases; with --close-session also of sessions, as `gpupool session list` shows them.",
+            autocompletion=completing.leases,
+        ),
+    ],
+    close_session: Annotated[
+        bool | None,
+        typer.Option(
+            "--close-session/--keep-session",
+            help="End the session and its GPU memory, or park it [default: end that of a reservation, else park].",
+            show_default=False,
+        ),
+    ] = None,
+    pool: Endpoint = None,
+    token_file: TokenFile = None,
+    json: Json = False,
+) -> None:
+    """Give shares back. Releasing what is not held any more is no error; an id that was never a lease's is one.
+
+    \b
+    Examples:
+      gpupool lease release l3fa94c0be1d2
+      gpupool lease release --close-session l3fa94c0be1d2
+      gpupool lease release --close-session 094f2ade0d6f
+    """
+
+    async def work() -> tuple[list[str], list[str]]:
+        async with client(pool, token_file) as connection:
+            known = {lease.id: lease for lease in await connection.leases()}
+            open_sessions = [
+                session.id for session in await connection.sessions() if session.state != "closed"
+            ]
+            sessions: list[str] = []
+            for lease in leases:
+                found = [] if lease in known else [one for one in open_sessions if _names(lease, one)]
+                if len(found) == 1:
+                    sessions.append(lease)
+                    if close_session:
+                        await connection.close_session(found[0], "release")
+                    continue
+                close = (
+                    lease in known and known[lease].reservation if close_session is None else close_session
+                )
+                await connection.release(lease, close_session=close)
+            # The pool lists leases for an hour after their end; the journal knows them for longer.
+            reports = Reports(connection)
+            rest = [lease for lease in leases if lease not in known and lease not in sessions]
+            unknown = [lease for lease in rest if not await reports.ever_leased(lease)]
+            return unknown, [] if close_session else sessions
+
+    unknown, kept = exits.run_async(work())
+    if json:
+        refused = {*unknown, *kept}
+        show.as_json(
+            {"released": [one for one in leases if one not in refused], "unknown": unknown, "kept": kept}
+        )
+    for session in kept:
+        exits.say(
+            f"{session} is a session, which --close-session ends, and with it what it has in GPU memory; leases that are "
+            "held: gpupool lease list"
+        )
+    for lease in unknown:
+        exits.say(f"the pool knows no lease {lease[:64]!r}; those that are held: gpupool lease list")
+    if unknown or kept:
+        raise typer.Exit(exits.FAILED)
+
+
+def _names(said: str, session: str) -> bool:
+    """A session's id, whole or as lists shorten it."""
+    return len(said) >= _SHORTENED and session.startswith(said)
+
+
+@app.command("resize", epilog=exits.HELP)
+def resize(
+    lease: Annotated[
+        str,
+        typer.Argument(metavar="LEASE", help="Id of a lease that is held.", autocompletion=completing.leases),
+    ],
+    partial: Part = None,
+    memory: Memory = None,
+    pool: Endpoint = None,
+    token_file: TokenFile = None,
+    json: Json = False,
+) -> None:
+    """Change the size of a share while it is in use, where it is. Neighbours notice nothing.
+
+    Refused with the numbers when there is no room, or when more memory is in use than would be left.
+
+    \b
+    Examples:
+      gpupool lease resize l3fa94c0be1d2 -p 0.35
+      gpupool lease resize l3fa94c0be1d2 -m 4096
+    """
+
+    async def work() -> Grant:
+        async with client(pool, token_file) as connection:
+            return await connection.resize(lease, share(partial, memory))
+
+    grant = exits.run_async(work())
+    if json:
+        show.as_json(grant)
+    else:
+        print(f"{grant.lease_id} now holds {show.shares(grant.shares)}")

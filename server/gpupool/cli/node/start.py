@@ -1,0 +1,263 @@
+"""`gpupool node start`: lends this machine's GPUs to a pool."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpupool.cli.common import exits
+from gpupool.cli.common.options import TokenFile
+from gpupool.names import is_label
+from gpupool.node.context_reserve import NVIDIA_CONTEXT_MIB
+
+if TYPE_CHECKING:
+    from gpupool.node.ports import PortRange
+
+
+class Tls(enum.Enum):
+    """Whether the data plane is encrypted."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
+
+class Mps(enum.Enum):
+    """Whether workers are clients of NVIDIA's Multi-Process Service."""
+
+    OFF = "off"
+    AUTO = "auto"
+    REQUIRE = "require"
+
+
+class Sharing(enum.Enum):
+    """What may be placed on a node's devices."""
+
+    ISOLATED = "isolated"
+    WHOLE = "whole"
+    OPEN = "open"
+
+
+def _ports(text: str | None) -> PortRange:
+    from gpupool.node.ports import PortRange, PortsError
+
+    try:
+        return PortRange() if text is None else PortRange.parse(text)
+    except PortsError as error:
+        raise typer.BadParameter(str(error), param_hint="--port-range") from None
+
+
+def _labels(values: list[str]) -> dict[str, str]:
+    labels = {}
+    for value in values:
+        name, equals, said = value.partition("=")
+        if not equals or not is_label(name) or len(said) > 256 or "\n" in said:
+            raise typer.BadParameter(f"{value[:80]!r} is no label; write NAME=VALUE, for example zone=a")
+        labels[name] = said
+    return labels
+
+
+def _check_advertised(pool: str | None, listen_host: str | None, advertise_host: str | None) -> None:
+    """A pool elsewhere means kernels elsewhere; they would dial themselves instead of this machine.
+
+    A loopback address that was asked for stands, with a warning: a tunnel may end there.
+    """
+    from gpupool.node.address import DEFAULT_HOST, pool_host, reaches_only_here
+
+    told = advertise_host or listen_host or DEFAULT_HOST
+    elsewhere = pool_host(pool)
+    if elsewhere is None or not reaches_only_here(told):
+        return
+    why = f"the pool is on another machine ({elsewhere}), and kernels there cannot reach this node at {told}"
+    if advertise_host is None and listen_host in (None, "0.0.0.0", "::"):  # noqa: S104 (compared, not bound)
+        option = "--listen-host" if listen_host is None else "--advertise-host"
+        raise typer.BadParameter(f"{why}; give this machine's address with {option}")
+    exits.say(f"warning: {why}, unless they run here too")
+
+
+def start(
+    driver: Annotated[
+        str, typer.Option(help="auto, software, nvidia, or the path of a libcuda.so.1.")
+    ] = "auto",
+    software_gpus: Annotated[int, typer.Option(min=1, max=64, help="How many software GPUs to lend.")] = 1,
+    memory_mib: Annotated[int, typer.Option(min=512, help="Memory of each software GPU.")] = 8192,
+    pool: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the pool is: host:port or unix:/path [default: the local socket].", show_default=False
+        ),
+    ] = None,
+    token_file: TokenFile = None,
+    name: Annotated[
+        str | None, typer.Option(help="This node's name [default: the host's].", show_default=False)
+    ] = None,
+    listen_host: Annotated[
+        str | None,
+        typer.Option(
+            help="Address of this machine that workers listen on; needed when kernels run on other machines "
+            "[default: 127.0.0.1].",
+            show_default=False,
+        ),
+    ] = None,
+    advertise_host: Annotated[
+        str | None,
+        typer.Option(
+            help="Address or name that kernels dial to reach it [default: the listen address].",
+            show_default=False,
+        ),
+    ] = None,
+    port_range: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIRST-LAST",
+            help="TCP ports that workers listen on, for a firewall: one per session, one per worker that is started "
+            "ahead, and one for gpupool node netperf [default: what the system picks].",
+            show_default=False,
+        ),
+    ] = None,
+    tls: Annotated[
+        Tls,
+        typer.Option(help="Encrypt what kernels and workers say; auto: unless workers listen on loopback."),
+    ] = Tls.AUTO,
+    worker: Annotated[
+        Path | None,
+        typer.Option(help="Program that serves a session [default: the installed one].", show_default=False),
+    ] = None,
+    leave_workers: Annotated[
+        bool,
+        typer.Option("--leave-workers", help="Let workers run on at the end, for the next agent to adopt."),
+    ] = False,
+    image_cache_mib: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Module images kept on this node for each user, so that they are sent once; 0 keeps none.",
+        ),
+    ] = 4096,
+    warm_workers: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=64,
+            help="Workers started ahead, with the driver initialised [default: 1, on software GPUs 0].",
+            show_default=False,
+        ),
+    ] = None,
+    park_memory_mib: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Host memory for parked sessions whose GPU memory somebody else needs "
+            "[default: a quarter of the machine's].",
+            show_default=False,
+        ),
+    ] = None,
+    park_disk_mib: Annotated[
+        int,
+        typer.Option(min=0, help="Disk for parked sessions that host memory has no room for; 0 is none."),
+    ] = 0,
+    context_reserve_mib: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Of each share, what the driver takes for a context itself "
+            f"[default: {NVIDIA_CONTEXT_MIB}, software GPUs 0].",
+            show_default=False,
+        ),
+    ] = None,
+    mps: Annotated[
+        Mps,
+        typer.Option(
+            help="Make workers clients of NVIDIA's Multi-Process Service, whose control daemon runs already: --strict "
+            "shares are then parts of the multiprocessors. Parked memory cannot leave its device."
+        ),
+    ] = Mps.OFF,
+    math_libraries: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Where NVIDIA's cuBLAS, cuDNN, cuFFT, cuRAND and cuSOLVER are. Several times "
+            "[default: wheels of the extras cuda12 and cuda13, else where the system's loader looks].",
+            show_default=False,
+        ),
+    ] = None,
+    node_pool: Annotated[
+        str, typer.Option(metavar="NAME", help="Node pool that this machine belongs to.")
+    ] = "default",
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Something about this machine that requests can filter by: --filter label.NAME=VALUE. Several times.",
+            show_default=False,
+        ),
+    ] = None,
+    sharing: Annotated[
+        Sharing,
+        typer.Option(
+            help="What is lent: isolated, shares with memory of their own and whole GPUs; whole, whole GPUs only; "
+            "open, shares without walls between their memory (asked with --no-isolation)."
+        ),
+    ] = Sharing.ISOLATED,
+    heartbeat_seconds: Annotated[float, typer.Option(min=0.01, help="Time between heartbeats.")] = 5.0,
+) -> None:
+    """Lend this machine's GPUs to a pool until told to end.
+
+    Takes NVIDIA GPUs when there are some, else software GPUs.
+
+    \b
+    Examples:
+      gpupool node start
+      gpupool node start --driver software --software-gpus 2 --memory-mib 8192
+      gpupool node start --node-pool training --label zone=a --sharing whole
+      gpupool node start --pool 10.0.0.5:7460 --token-file node.token --listen-host 10.0.0.6
+    """
+    from gpupool.node.address import DEFAULT_HOST
+    from gpupool.node.agent import AgentError, AgentSettings
+    from gpupool.node.driver import SoftwareGpuSettings
+    from gpupool.node.recent_log import RecentLog
+    from gpupool.node.service import NodeOptions, run_node
+
+    log = RecentLog()
+    _check_advertised(pool, listen_host, advertise_host)
+    listen_host = listen_host or DEFAULT_HOST
+    settings = AgentSettings(
+        node=name or socket.gethostname().split(".")[0] or "node",
+        endpoint=pool,
+        token_file=token_file,
+        advertise_host=advertise_host or listen_host,
+        heartbeat_seconds=heartbeat_seconds,
+        leave_workers=leave_workers,
+        node_pool=node_pool,
+        sharing=sharing.value,
+        labels=_labels(label or []),
+    )
+    options = NodeOptions(
+        agent=settings,
+        driver=driver,
+        software=SoftwareGpuSettings(software_gpus, memory_mib),
+        listen_host=listen_host,
+        listen_ports=_ports(port_range),
+        tls=tls.value,
+        worker_command=(str(worker.absolute()),) if worker else (),
+        image_cache_mib=image_cache_mib,
+        warm_workers=warm_workers,
+        park_memory_mib=park_memory_mib,
+        park_disk_mib=park_disk_mib,
+        context_reserve_mib=context_reserve_mib,
+        mps=mps.value,
+        math_libraries=tuple(math_libraries or ()),
+        log=log,
+    )
+    exits.log_to_stderr(seen_by=log)
+    with exits.clear_errors():
+        try:
+            asyncio.run(run_node(options))
+        except AgentError as error:
+            exits.say(str(error))
+            raise typer.Exit(exits.FAILED) from None

@@ -1,0 +1,87 @@
+"""`gpupool pool restore`: puts a copy of the ledger in its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpupool.cli.common import exits, show
+from gpupool.cli.common.options import Json
+from gpupool.client.endpoint import private_home
+
+if TYPE_CHECKING:
+    from gpupool.pool.lifecycle.restore import Restored
+
+
+def restore(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="The backup.", show_default=False)
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Move a ledger that is there aside, and go on from the backup.")
+    ] = False,
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Instead of FILE: a PostgreSQL database into which you have restored a dump; makes it fit to go on.",
+            show_default=False,
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Put a backup in the place of the ledger. The pool server must be stopped.
+
+    What was granted after the backup was taken is not in it: leases end, sessions are parked and go on, and the pool
+    waits for 30 seconds at its next start until workers of before have ended their leases.
+
+    \b
+    Examples:
+      gpupool pool restore --force /backup/pool-monday.sqlite
+    """
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from gpupool.ledger.backup import BackupError
+    from gpupool.ledger.ledger import LedgerError
+    from gpupool.pool.access.listening import ServeError
+    from gpupool.pool.server import only_server
+
+    if (file is None) == (ledger is None):
+        raise typer.BadParameter("name either the backup, or --ledger")
+    with exits.clear_errors():
+        try:
+            with only_server(private_home()):
+                done = _restore_file(file, force) if file is not None else _restored_database(str(ledger))
+        except ServeError as error:
+            exits.say(f"a pool server runs; stop it first ({error})")
+            raise typer.Exit(exits.FAILED) from None
+        except (BackupError, LedgerError, SQLAlchemyError) as error:
+            exits.say(str(error).splitlines()[0])
+            raise typer.Exit(exits.FAILED) from None
+    if json:
+        show.as_json(show.fields(done) | {"aside": None if done.aside is None else str(done.aside)})
+        return
+    print(
+        f"restored: {done.sessions} session(s), {done.ended} lease(s) end, new epochs are above {done.epoch}"
+    )
+    if done.aside is not None:
+        print(f"the ledger of before is {done.aside}")
+    exits.say("tokens that were revoked after the backup are valid again: see `gpupool token list`")
+
+
+def _restore_file(file: Path, force: bool) -> Restored:
+    from gpupool.pool.lifecycle.restore import restore as put_back
+    from gpupool.pool.server import LEDGER_NAME
+
+    return put_back(file, private_home() / LEDGER_NAME, force=force)
+
+
+def _restored_database(url: str) -> Restored:
+    from gpupool.ledger.ledger import Ledger
+    from gpupool.model.clock import Clock
+    from gpupool.pool.lifecycle.restore import begin_anew
+
+    with Ledger(url, Clock.start(), exclusive=True) as opened:
+        return begin_anew(opened)

@@ -1,0 +1,175 @@
+"""`gpupool pool serve`: the pool server."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpupool.cli.common import exits, quantities
+from gpupool.cli.common.options import duration
+from gpupool.cli.pool import serve_options
+from gpupool.pool.model.consolidation import Consolidation
+
+
+def serve(
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Also listen on TCP; every caller there needs a token.",
+            show_default=False,
+        ),
+    ] = None,
+    socket_path: Annotated[
+        Path | None,
+        typer.Option(
+            "--socket",
+            help="Unix socket [default: $GPUPOOL_HOME/pool.sock]. Its directory is made if it is missing; "
+            "one that exists must be yours and closed to others (mode 0700), for its callers are admins.",
+            show_default=False,
+        ),
+    ] = None,
+    quota: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="USER=GPUS",
+            help="Most GPUs that a user holds at a time, such as ann=2 or ann=0.5; '*' is everybody else.",
+        ),
+    ] = None,
+    metrics: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Prometheus /metrics here.", show_default=False)
+    ] = None,
+    notice: Annotated[
+        float,
+        typer.Option(
+            parser=duration,
+            metavar="TIME",
+            help="Between the word that a share is taken back for others and its end.",
+        ),
+    ] = "30s",  # type: ignore[assignment]
+    drain: Annotated[
+        float,
+        typer.Option(
+            parser=duration,
+            metavar="TIME",
+            help="How long work that still runs when its lease ends may go on. After that it is stopped; where the driver "
+            "cannot stop it, its GPU session ends.",
+        ),
+    ] = "4s",  # type: ignore[assignment]
+    min_run: Annotated[
+        float,
+        typer.Option(
+            parser=duration,
+            metavar="TIME",
+            help="No share is taken back earlier; a project may have a time of its own.",
+        ),
+    ] = "60s",  # type: ignore[assignment]
+    half_life: Annotated[
+        float,
+        typer.Option(
+            parser=duration,
+            metavar="TIME",
+            help="After this time what a project has used weighs half against it.",
+        ),
+    ] = "7d",  # type: ignore[assignment]
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Keep the ledger in PostgreSQL: postgresql+psycopg://user@host/database, the password in ~/.pgpass "
+            "[default: the file $GPUPOOL_HOME/pool.sqlite].",
+            show_default=False,
+        ),
+    ] = None,
+    journal_kept: Annotated[
+        float | None,
+        typer.Option(
+            metavar="DAYS",
+            min=0,
+            help="For so long past moments can be rebuilt and decisions replayed [default: for ever]. The journal's "
+            "lines stay.",
+            show_default=False,
+        ),
+    ] = None,
+    alert_percent: Annotated[
+        int,
+        typer.Option(
+            metavar="PERCENT",
+            min=1,
+            max=100,
+            help="Say so when a project or user has used so much of a quota.",
+        ),
+    ] = 95,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Where shares are placed: shadow_price (the default), best_fit, binpack, fgd, gpu_packing, dot_product, "
+            "spread or random.",
+            show_default=False,
+        ),
+    ] = None,
+    consolidate: Annotated[
+        Consolidation,
+        typer.Option(
+            help="Who goes on elsewhere, with notice, for a request that fits nowhere: idle, whose session computes nothing or "
+            "who is above what is deserved; any, also who computes; off, nobody. Guaranteed shares never do."
+        ),
+    ] = Consolidation.IDLE,
+    tls_certificate: serve_options.TlsCertificate = None,
+    tls_key: serve_options.TlsKey = None,
+    hub_api_url: serve_options.HubApiUrl = None,
+    hub_believed: serve_options.HubBelieved = "5m",  # type: ignore[assignment]
+    hub_grace: serve_options.HubGrace = "30m",  # type: ignore[assignment]
+    show_users: serve_options.ShowUsers = True,
+    timers_scale: Annotated[float, typer.Option(hidden=True, help="All timers times this (tests).")] = 1.0,
+) -> None:
+    """Run the pool server until it is told to end; leases and sessions survive its restart.
+
+    \b
+    Examples:
+      gpupool pool serve
+      gpupool pool serve --listen 10.0.0.5:7460 --quota '*=1'
+      gpupool pool serve --notice 2m --min-run 10m
+      gpupool pool serve --listen 10.0.0.5:7460 --tls-certificate pool.pem --tls-key pool.key \\
+        --hub-api-url https://hub.example.org/hub/api
+    """
+    from gpupool.pool.access.listening import AddressError, ServeError
+    from gpupool.pool.model.timers import MOST_DRAIN, Timers
+    from gpupool.pool.server import ServeOptions
+    from gpupool.pool.server import serve as serve_pool
+
+    if not 0 < drain <= MOST_DRAIN:
+        raise typer.BadParameter(f"--drain {drain:g}s is not between 0 and {MOST_DRAIN:g}s")
+    if half_life <= 0:
+        raise typer.BadParameter("the half-life is 0 s; it must be longer, for example 7d")
+    from gpupool.scheduler.placement import DEFAULT_POLICY, POLICIES
+
+    if policy is not None and policy not in POLICIES:
+        raise typer.BadParameter(f"{policy[:40]!r} is not one of {', '.join(POLICIES)}")
+    options = ServeOptions(
+        socket=socket_path,
+        listen=listen,
+        quotas=dict(map(quantities.quota, quota or [])),
+        metrics_listen=metrics,
+        timers=Timers(notice=notice, min_run=min_run, half_life=half_life).draining(drain),
+        timers_scale=timers_scale,
+        ledger=ledger,
+        journal_kept=journal_kept,
+        alert_percent=alert_percent,
+        policy=policy or DEFAULT_POLICY,
+        consolidate=consolidate,
+        tls=serve_options.tls_files(tls_certificate, tls_key),
+        hub=serve_options.hub_options(hub_api_url, hub_believed, hub_grace),
+        show_users=show_users,
+    )
+    exits.log_to_stderr()
+    with exits.clear_errors():
+        try:
+            asyncio.run(serve_pool(options))
+        except ServeError as error:
+            exits.say(str(error))
+            raise typer.Exit(exits.USAGE if isinstance(error, AddressError) else exits.FAILED) from None

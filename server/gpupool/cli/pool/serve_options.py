@@ -1,0 +1,88 @@
+"""Options of `gpupool pool serve` that say who may call, and over what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpupool.cli.common.options import duration
+
+if TYPE_CHECKING:
+    from gpupool.pool.access.hub import HubOptions
+    from gpupool.pool.access.tls_files import TlsFiles
+
+TlsCertificate = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Speak TLS on the TCP port, with this certificate (PEM, with its chain); callers name the pool "
+        "tls:HOST:PORT.",
+        show_default=False,
+    ),
+]
+TlsKey = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Its key (PEM, mode 0600).", show_default=False)
+]
+HubApiUrl = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Let the users of this JupyterHub call, with the tokens of their servers: "
+        "https://hub.example.org/hub/api. Its admins are admins here, its groups may be members of projects (@group).",
+        show_default=False,
+    ),
+]
+HubBelieved = Annotated[
+    float,
+    typer.Option(
+        parser=duration,
+        metavar="TIME",
+        help="What the Hub said of a user counts for so long: a token that is revoked there ends here no later.",
+    ),
+]
+HubGrace = Annotated[
+    float,
+    typer.Option(
+        parser=duration, metavar="TIME", help="And for so much longer while the Hub does not answer."
+    ),
+]
+ShowUsers = Annotated[
+    bool,
+    typer.Option(
+        "--show-users/--hide-users",
+        help="Whether users see whose the other shares and requests are. What others call their notebooks they never see.",
+    ),
+]
+
+
+def tls_files(certificate: Path | None, key: Path | None) -> TlsFiles | None:
+    """Both files, or None without TLS.
+
+    Raises:
+        typer.BadParameter: only one of them is given.
+    """
+    from gpupool.pool.access.tls_files import TlsFiles
+
+    if certificate is not None and key is not None:
+        return TlsFiles(certificate, key)
+    if certificate is not None or key is not None:
+        raise typer.BadParameter("--tls-certificate and --tls-key go together; give both")
+    return None
+
+
+def hub_options(api_url: str | None, believed: float, grace: float) -> HubOptions | None:
+    """What the pool is told of the Hub; None without one. Times are seconds.
+
+    Raises:
+        typer.BadParameter: `believed` is below one second.
+    """
+    from gpupool.pool.access.hub import HubOptions
+    from gpupool.pool.access.hub_cache import HubTimes
+
+    if api_url is None:
+        return None
+    if believed < 1:
+        raise typer.BadParameter(f"--hub-believed is {believed:g} s; it must be at least 1 s")
+    return HubOptions(api_url, HubTimes(believed, grace))

@@ -1,0 +1,162 @@
+"""`gpupool pool simulate`: what would happen with more devices, another policy, or other quotas."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from gpupool.cli.common import exits, quantities, show
+from gpupool.cli.common.options import Json, duration
+from gpupool.names import is_project
+from gpupool.pool.model.consolidation import Consolidation
+
+if TYPE_CHECKING:
+    from gpupool.model.state import LimitRecord, ProjectRecord
+
+#: Without a ledger to take them from: devices, devices of a node, GiB of a device.
+_DEVICES: Final = 8
+_PER_NODE: Final = 8
+_GIB: Final = 80
+_SETTINGS: Final = ("limit", "weight", "priority", "min-run")
+
+
+def simulate(
+    trace: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="A list of requests (CSV), or a ledger or a backup, whose past is the list."
+        ),
+    ],
+    devices: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=4096, help="Devices of the pool [default: the ledger's, else 8].", show_default=False
+        ),
+    ] = None,
+    per_node: Annotated[int, typer.Option(min=1, max=64, help="Devices of a node.")] = _PER_NODE,
+    device_memory: Annotated[int, typer.Option(min=1, max=4096, help="GiB of a device.")] = _GIB,
+    policy: Annotated[
+        str | None,
+        typer.Option(help="Placement policy, see `gpupool bench openb --help`.", show_default=False),
+    ] = None,
+    project: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="PATH=GPUS[,limit=GPUS][,weight=N][,priority=N][,min-run=TIME]: what a project deserves; may be repeated. "
+            "Instead of the ledger's projects.",
+            show_default=False,
+        ),
+    ] = None,
+    consolidate: Annotated[
+        Consolidation,
+        typer.Option(
+            help="Who goes on elsewhere for a request that fits nowhere, as of `gpupool pool serve`."
+        ),
+    ] = Consolidation.IDLE,
+    quota: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="USER=GPUS",
+            help="The most that a user holds at a time, such as ann=0.5, * for all others; may be repeated. Instead of the "
+            "ledger's limits.",
+            show_default=False,
+        ),
+    ] = None,
+    patience: Annotated[
+        str | None,
+        typer.Option(help="Who has waited that long gives up [default: nobody].", show_default=False),
+    ] = None,
+    hints: Annotated[
+        bool, typer.Option("--hints", help="Everybody says how long it will take, as with --for.")
+    ] = False,
+    whole: Annotated[bool, typer.Option("--whole", help="A whole device for every share.")] = False,
+    json: Json = False,
+) -> None:
+    """Show what would have happened: the requests of a file, or of this pool's past, on a pool of your choice.
+
+    The pool is the real one; its nodes and its time are simulated, so a month takes minutes. A list has the columns
+    at,share,seconds and, if wanted, user,project,count,kind,priority: who asks when for how much, and works how long.
+
+    \b
+    Examples:
+      gpupool pool simulate requests.csv --devices 16
+      gpupool pool simulate requests.csv --project research=6,weight=3 --project teaching=2,limit=4
+      gpupool pool simulate ~/.local/state/gpupool/pool.sqlite --devices 12 --quota '*=2'
+    """
+    projects = tuple(_project(text) for text in project or ())
+    limits = tuple(_limit(text) for text in quota or ())
+    seconds = None if patience is None else duration(patience)
+    with exits.clear_errors():
+        from gpupool.scheduler.placement import DEFAULT_POLICY, POLICIES
+        from gpupool.simulation import replay_trace, simulation
+        from gpupool.simulation.replay_history import is_ledger, read_history
+        from gpupool.simulation.replay_nodes import nodes_of
+        from gpupool.simulation.replay_run import Rules
+
+        if policy is not None and policy not in POLICIES:
+            raise typer.BadParameter(f"{policy!r} is not one of {', '.join(POLICIES)}")
+        shapes = nodes_of(devices or _DEVICES, per_node, device_memory * 1024)
+        if is_ledger(trace):
+            past = read_history(trace)
+            requests = past.trace
+            if devices is None and past.nodes:
+                shapes = past.nodes
+            projects = projects or past.projects
+            limits = limits or past.limits
+        else:
+            requests = replay_trace.read(trace)
+        rules = Rules(
+            policy=policy or DEFAULT_POLICY,
+            consolidate=consolidate,
+            projects=projects,
+            limits=limits,
+            hints=hints,
+            patience=seconds,
+        )
+        figures = simulation.simulate(requests, shapes, rules, whole=whole)
+    if json:
+        show.as_json(figures)
+    else:
+        print(simulation.report(figures), end="")
+
+
+def _project(text: str) -> ProjectRecord:
+    from gpupool.model.state import ProjectRecord
+
+    first, *rest = text.split(",")
+    path, equals, deserved = first.partition("=")
+    if not equals or not is_project(path):
+        raise typer.BadParameter(
+            f"{text!r} is no project; write for example research/vision=2,limit=4,weight=3"
+        )
+    values: dict[str, str] = {}
+    for setting in rest:
+        name, equals, value = setting.partition("=")
+        if not equals or name not in _SETTINGS or name in values:
+            raise typer.BadParameter(
+                f"{setting!r} is not one of {', '.join(f'{n}=…' for n in _SETTINGS)}, each once"
+            )
+        values[name] = value
+    return ProjectRecord(
+        path,
+        quantities.milli_or(quantities.REST, deserved),
+        quantities.milli(values["limit"]) if "limit" in values else None,
+        _whole(values.get("weight", "1")),
+        _whole(values.get("priority", "0")),
+        duration(values["min-run"]) if "min-run" in values else None,
+    )
+
+
+def _limit(text: str) -> LimitRecord:
+    from gpupool.model.state import LimitRecord
+
+    user, milli = quantities.quota(text)
+    return LimitRecord(user, milli=milli)
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or len(text) > 6:
+        raise typer.BadParameter(f"{text!r} is not a whole number")
+    return int(text)

@@ -1,0 +1,12 @@
+"""`gpupool report usage`: what was used in the past."""
+
+from __future__ import annotations
+
+import typer
+
+from gpupool.cli.report import history, usage
+
+app = typer.Typer(no_args_is_help=True, help="What was used: sums for a bill, and figures over time.")
+
+app.command("usage")(usage.usage)
+app.command("history")(history.history)

@@ -1,0 +1,133 @@
+"""`gpupool token`: who may call the pool over TCP. Works on the ledger of this machine, or on the pool that is named."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpupool.cli.common import exits, show
+from gpupool.cli.common.options import Json, TokenFile, client
+from gpupool.client.admin import AdminClient
+from gpupool.client.endpoint import private_home
+from gpupool.client.types import Token
+
+if TYPE_CHECKING:
+    from gpupool.ledger.ledger import Ledger
+
+OtherPool = Annotated[
+    str | None,
+    typer.Option(
+        "--pool",
+        help="Of the pool that runs at host:port or unix:/path, as an admin [default: the ledger of this machine].",
+        show_default=False,
+    ),
+]
+
+app = typer.Typer(no_args_is_help=True, help="Make, list and revoke tokens for callers over TCP.")
+
+
+@contextlib.contextmanager
+def _ledger() -> Iterator[Ledger]:
+    from gpupool.ledger.ledger import Ledger, LedgerError
+    from gpupool.model.clock import Clock
+    from gpupool.pool.server import LEDGER_NAME
+
+    try:
+        with exits.clear_errors(), Ledger(private_home() / LEDGER_NAME, Clock.start()) as ledger:
+            yield ledger
+    except LedgerError as error:
+        exits.say(str(error))
+        raise typer.Exit(exits.FAILED) from None
+
+
+@app.command()
+def create(
+    user: Annotated[str, typer.Option(help="The user, or the node's name, that the token stands for.")],
+    role: Annotated[str, typer.Option(help="user, node or admin.")] = "user",
+    json: Json = False,
+) -> None:
+    """Make a token. It is shown once and stored as a hash.
+
+    \b
+    Examples:
+      (umask 077; gpupool token create --user ann > ann.token)
+    """
+    from gpupool.pool.access import tokens
+
+    with _ledger() as ledger:
+        try:
+            made = tokens.create(ledger, user, role)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+    if json:
+        info = made.info
+        show.as_json({"id": info.id, "subject": info.subject, "role": info.role, "token": made.secret})
+    else:
+        print(made.secret)
+        exits.say(f"token {made.info.id} for {made.info.role} {made.info.subject}; it is not shown again")
+
+
+@app.command("list", epilog=exits.HELP)
+def list_(pool: OtherPool = None, token_file: TokenFile = None, json: Json = False) -> None:
+    """List tokens, revoked ones too; never their text.
+
+    \b
+    Examples:
+      gpupool token list --json | jq '.tokens[] | select(.revoked_unix == null)'
+      gpupool token list --pool gpu-pool.example.org:7460 --token-file admin.token
+    """
+    from gpupool.pool.access import tokens
+
+    async def ask() -> list[Token]:
+        async with client(pool, token_file) as connection:
+            return await AdminClient(connection).tokens()
+
+    found: Sequence[Token | tokens.TokenInfo]
+    if pool is not None:
+        found = exits.run_async(ask())
+    else:
+        with _ledger() as ledger:
+            found = tokens.list_tokens(ledger)
+    if json:
+        show.as_json({"tokens": found})
+        return
+    lines = show.table("ID", "FOR", "ROLE", "MADE", "STATE")
+    for token in found:
+        made = time.strftime("%Y-%m-%d %H:%M", time.localtime(token.created_unix))
+        lines.add(token.id, token.subject, token.role, made, "revoked" if token.revoked_unix else "live")
+    show.console().print(lines)
+
+
+@app.command(epilog=exits.HELP)
+def revoke(
+    token: Annotated[str, typer.Argument(metavar="ID", help="Id of the token, not its text.")],
+    pool: OtherPool = None,
+    token_file: TokenFile = None,
+    json: Json = False,
+) -> None:
+    """End a token at once.
+
+    \b
+    Examples:
+      gpupool token revoke 3f2a9c0b1d7e
+    """
+    from gpupool.pool.access import tokens
+
+    async def ask() -> bool:
+        async with client(pool, token_file) as connection:
+            return await AdminClient(connection).revoke_token(token)
+
+    if pool is not None:
+        ended = exits.run_async(ask())
+    else:
+        with _ledger() as ledger:
+            ended = tokens.revoke(ledger, token)
+    if json:
+        show.as_json({"id": token[:12], "revoked": ended})
+    if not ended:
+        exits.say(f"there is no live token {token[:12]!r}")
+        raise typer.Exit(exits.FAILED)
