@@ -80,7 +80,9 @@ def _plain(text: str) -> str:
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
     text = re.sub(r"\{[a-z-]+\}", "", text)
     text = re.sub(r"<[^>]+>", " ", text)
-    return _ABBREVIATIONS.sub(lambda found: found[0].replace(".", ""), text.replace("**", "").replace("*", ""))
+    return _ABBREVIATIONS.sub(
+        lambda found: found[0].replace(".", ""), text.replace("**", "").replace("*", "")
+    )
 
 
 def blocks(text: str) -> Iterator[tuple[int, str]]:
@@ -169,9 +171,7 @@ def measure(paths: list[Path]) -> str:
     total = len(found) or 1
     words = sum(sentence.words for sentence in found)
     long = sum(sentence.words > MOST_WORDS for sentence in found)
-    headless = sum(
-        bool(HEADLESS.match(one.text) or HEADLESS_INSIDE.search(one.text)) for one in found
-    )
+    headless = sum(bool(HEADLESS.match(one.text) or HEADLESS_INSIDE.search(one.text)) for one in found)
     passive = sum(bool(_PASSIVE.search(one.text)) for one in found)
     own = sum(any(re.search(pattern, one.text) for pattern, _ in WORDS) for one in found)
     return (

@@ -143,16 +143,15 @@ def settings_page() -> str:
         "",
         "## The Jupyter server",
         "",
-        "Set these in `jupyter_server_config.py`. [Configure the Jupyter server](../../how-to/jupyter-settings.md) explains them.",
+        "Set these in `jupyter_server_config.py`. "
+        "[Configure the Jupyter server](../../how-to/jupyter-settings.md) explains them.",
         "",
         "| setting | default | meaning |",
         "|---|---|---|",
     ]
     for name, trait in sorted(GpuPoolExtension.class_own_traits(config=True).items()):
         default = "" if trait.default_value in ("", None) else repr(trait.default_value)
-        lines.append(
-            f"| `c.GpuPoolExtension.{name}` | {cell(literal(default))} | {cell(trait.help or '')} |"
-        )
+        lines.append(f"| `c.GpuPoolExtension.{name}` | {cell(literal(default))} | {cell(trait.help or '')} |")
     schema = json.loads((ROOT / "labextension" / "schema" / "plugin.json").read_text())
     lines += [
         "",
@@ -300,9 +299,7 @@ def grpc_page() -> str:
         for at, field in enumerate(message.field):
             kind = field.type_name.rsplit(".", 1)[-1] or kinds.Type.Name(field.type)[5:].lower()
             many = "repeated " if field.label == kinds.LABEL_REPEATED else ""
-            lines.append(
-                f"| `{field.name}` | `{many}{kind}` | {cell(said.get((4, number, 2, at), ''))} |"
-            )
+            lines.append(f"| `{field.name}` | `{many}{kind}` | {cell(said.get((4, number, 2, at), ''))} |")
         lines.append("")
     for number, kind in enumerate(file.enum_type):
         lines += [f"### {kind.name}", "", said.get((5, number), ""), "", "| value | meaning |", "|---|---|"]

@@ -99,7 +99,11 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "program.py").write_text(f"{PROGRAM}\nrun()\n")
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_double.py").write_text(f"{PROGRAM}\n\ndef test_double():\n    run()\n")
-    cells = ["%load_ext jupyter_gpupool", NAMES.replace("%load_ext jupyter_gpupool\n", ""), "%%gpu 0.2\ntrain(model)"]
+    cells = [
+        "%load_ext jupyter_gpupool",
+        NAMES.replace("%load_ext jupyter_gpupool\n", ""),
+        "%%gpu 0.2\ntrain(model)",
+    ]
     write_notebook(tmp_path / "in.ipynb", cells)
     return tmp_path
 
@@ -112,7 +116,13 @@ def write_notebook(path: Path, cells: list[str]) -> None:
 
 def run(pool: PoolAndNode, folder: Path, *command: str) -> str:
     done = subprocess.run(
-        command, cwd=folder, env=pool.environment, capture_output=True, text=True, timeout=120 * BUSY, check=False
+        command,
+        cwd=folder,
+        env=pool.environment,
+        capture_output=True,
+        text=True,
+        timeout=120 * BUSY,
+        check=False,
     )
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
     return done.stdout
