@@ -10,7 +10,8 @@ import generate_library
 HEAD = """# Math libraries: functions
 
 `src/libraries/*/table.toml` has a row for each function that NVIDIA's libraries export.
-A *carried* function works. The others exist so that programs load, and refuse with the reason below. [Math libraries](../math-libraries.md) explains the words.
+A *carried* function works. The others exist so that programs load, and refuse with the reason below.
+[Math libraries](../math-libraries.md) explains the words.
 
 | library | exported | carried | refused |
 |---|---|---|---|
