@@ -27,11 +27,15 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
     "how-to/math-libraries.md": {"pip install": "installs NVIDIA's libraries of some gigabytes"},
     "how-to/monitoring.md": {"gpupool pool serve": "tests/integration/test_metrics.py serves and reads them"},
     "how-to/nodes.md": {"gpupool node start": _SERVICE},
+    "how-to/one-machine.md": {
+        "pip install": _RELEASE,
+        "gpupool up": "runs until it is told to end; the tests of `gpupool up` start it",
+    },
     "how-to/run-as-services.md": {"sudo -u gpupool": "needs the user gpupool"},
     "how-to/several-machines.md": {
         "gpupool pool serve": _MACHINES,
         _NODE: _MACHINES,
-        "gpupool node start --driver software": _SERVICE,
+        "gpupool node start --software-gpus": _SERVICE,
         "gpupool gpu list": _MACHINES,
     },
     "how-to/simulate.md": {
@@ -52,6 +56,7 @@ NOTHING_TO_RUN: Final[dict[str, str]] = {
     "how-to/jupyter-settings.md": "settings; test_blocks.py checks their names and values",
     "how-to/jupyterhub.md": "see the block above",
     "how-to/monitoring.md": "see the block above",
+    "how-to/one-machine.md": "see the blocks above",
     "how-to/run-as-services.md": "units of systemd",
     "how-to/stop-or-reset.md": "what a person does at a hanging cell; "
     "ui-tests and tests/integration/test_jupyter_stop.py do it",
