@@ -24,8 +24,6 @@ pytestmark = [
 
 #: A CUDA program that ends by itself: the `train.py` and `program.py` of the pages.
 PROGRAM = """
-import gpupool
-gpupool.prepare()
 import numpy as np
 from numba import cuda
 
