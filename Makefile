@@ -340,6 +340,8 @@ examples: build-tests ## runs the notebooks in examples/ and saves what they sho
 	$(BIN)/python -m tests.support.examples
 
 DOCS := build/docs-venv/bin/python
+# What people write for people; dated records and generated pages are left as they are.
+PROSE := $(wildcard *.md) .github $(wildcard docs/*.md) $(addprefix docs/,tutorial how-to explanation reference contributing)
 # Autodoc imports the program, whose own packages are in .venv.
 $(STAMPS)/docs-venv: docs/requirements.txt $(STAMPS)/venv
 	$(call say,Virtual environment for the documentation)
@@ -351,6 +353,7 @@ $(STAMPS)/docs-venv: docs/requirements.txt $(STAMPS)/venv
 
 .PHONY: docs
 docs: $(STAMPS)/docs-venv $(STAMPS)/proto ## the documentation site, in build/docs; warnings are errors
+	$(DOCS) -m codespell_lib $(PROSE)
 	$(BIN)/python docs/generate_reference.py
 	$(DOCS) -m sphinx -q -W --keep-going -b html docs build/docs
 	@echo "build/docs/index.html"
