@@ -126,6 +126,7 @@ lint: build ## ruff, mypy, clang-format, documentation
 	$(BIN)/mypy
 	$(BIN)/python .ci/check_clang_format.py
 	$(BIN)/python .ci/check_docs.py
+	$(BIN)/python .ci/check_prose.py
 
 .PHONY: format
 format: ## rewrite sources in the project's formats
@@ -216,7 +217,7 @@ test-python: build-tests ## unit, property, integration tests
 	$(call say,Python tests: unit and property and architecture)
 	$(BIN)/python -m pytest tests/property tests/unit tests/architecture --ignore tests/property/test_session_machine.py -n 2 $(SIDE_BY_SIDE) $(PYTEST_ARGS)
 	$(call say,Python tests: real processes and sockets)
-	$(BIN)/python -m pytest $(LONGEST_FIRST) tests/softgpu_values tests/libraries tests/integration -m "not serial" -n $(TEST_JOBS) $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(LONGEST_FIRST) tests/softgpu_values tests/libraries tests/integration tests/documentation -m "not serial" -n $(TEST_JOBS) $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
 	$(call say,Python tests: measurements)
 	$(BIN)/python -m pytest tests/integration -m serial $(REAL_TIME) $(PYTEST_ARGS)
 
@@ -339,20 +340,27 @@ examples: build-tests ## runs the notebooks in examples/ and saves what they sho
 	$(BIN)/python -m tests.support.examples
 
 DOCS := build/docs-venv/bin/python
-$(STAMPS)/docs-venv: docs/requirements.txt
+# What people write for people; dated records and generated pages are left as they are.
+PROSE := $(wildcard *.md) .github $(wildcard docs/*.md) $(addprefix docs/,tutorial how-to explanation reference contributing)
+# Autodoc imports the program, whose own packages are in .venv.
+$(STAMPS)/docs-venv: docs/requirements.txt $(STAMPS)/venv
 	$(call say,Virtual environment for the documentation)
 	@mkdir -p $(STAMPS)
-	@test -x $(DOCS) || $(PYTHON) -m venv build/docs-venv
+	@test -x $(DOCS) || $(BIN)/python -m venv build/docs-venv
 	$(DOCS) -m pip install --quiet -r docs/requirements.txt
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' > "$$($(DOCS) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/build_environment.pth"
 	@touch $@
 
 .PHONY: docs
-docs: $(STAMPS)/docs-venv ## the documentation site, in build/docs; warnings are errors
+docs: $(STAMPS)/docs-venv $(STAMPS)/proto ## the documentation site, in build/docs; warnings are errors
+	$(DOCS) -m codespell_lib $(PROSE)
+	$(BIN)/python docs/generate_reference.py
 	$(DOCS) -m sphinx -q -W --keep-going -b html docs build/docs
 	@echo "build/docs/index.html"
 
 .PHONY: docs-links
-docs-links: $(STAMPS)/docs-venv ## follows the links of the documentation to other sites; needs a network
+docs-links: $(STAMPS)/docs-venv $(STAMPS)/proto ## follows the links of the documentation to other sites; needs a network
+	$(BIN)/python docs/generate_reference.py
 	$(DOCS) -m sphinx -q -b linkcheck docs build/docs-links
 
 .PHONY: lock

@@ -1,4 +1,4 @@
-"""Print the page that counts what of each math library is carried: ``library_coverage.py > docs/math-libraries-coverage.md``."""
+"""The page that counts what of each math library is carried; the documentation makes it (docs/generate_reference.py)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import generate_library
 
-HEAD = """# Math libraries: what is carried
+HEAD = """# Math libraries: functions
 
-What `src/libraries/*/table.toml` say of each function that NVIDIA's libraries export: it is carried, or it is there so that
-programs load, and refuses with its reason. This page is made by `src/libraries/library_coverage.py`. What the words mean stands
-under [math libraries](math-libraries.md).
+`src/libraries/*/table.toml` has a row for each function that NVIDIA's libraries export.
+A *carried* function works. The others exist so that programs load, and refuse with the reason below.
+[Math libraries](../math-libraries.md) explains the words.
 
 | library | exported | carried | refused |
 |---|---|---|---|

@@ -1,4 +1,4 @@
-"""Dependencies point one way (docs/architecture.md): jupyter_gpupool → gpupool.client → gRPC, native libraries."""
+"""Dependencies point one way (docs/contributing/architecture.md): jupyter_gpupool → gpupool.client → gRPC, native libraries."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ import pytest
 from gpupool.cli.main import app
 from typer.testing import CliRunner
 
-from tests.support.pool_node import ROOT, PoolAndNode
+from tests.support.pool_node import PoolAndNode
 
 NODE = ("--label", "zone=a", "--node-pool", "fast")
 
@@ -340,22 +340,6 @@ def test_what_explain_advises_is_a_command_that_works(stack: PoolAndNode, gpupoo
     assert "2 devices" in gpupool("explain", "-n", "3", "-p", "1", "--nodes", "one").stdout.replace(
         "(s)", "s"
     )
-
-
-def test_the_administrators_guide_works_as_written(stack: PoolAndNode, gpupool: Any) -> None:
-    guide = (ROOT / "docs" / "admin-guide.md").read_text()
-    blocks = re.findall(r"^```sh\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
-    lines = [line for block in blocks for line in block.splitlines()]
-    assert len(lines) > 15
-    for line in lines:
-        program, *arguments = shlex.split(line.replace("gpu1", "n1"), comments=True)
-        assert program == "gpupool", line
-        gpupool(*arguments)
-    listed = json.loads(gpupool("project", "list", "--json").stdout)
-    assert len(listed["warnings"]) > 0
-    for path in ("research/vision", "research/speech", "research", "teaching"):
-        gpupool("project", "remove", path)
-    gpupool("quota", "remove", "*")
 
 
 def test_watch_on_a_terminal_draws_in_place_and_ends_cleanly_at_ctrl_c(stack: PoolAndNode) -> None:

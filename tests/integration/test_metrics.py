@@ -23,7 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.support.pool_server import Caller, ScriptedNode, pool_server
 
 MONITORING = Path(__file__).resolve().parents[2] / "docs" / "monitoring"
-ADMIN_GUIDE = MONITORING.parent / "admin-guide.md"
+REFERENCE = MONITORING.parent / "reference" / "metrics.md"
 
 
 @dataclass
@@ -200,7 +200,7 @@ async def test_what_is_shown_and_alerted_on_is_there(stand: Stand, file: str) ->
 
 async def test_the_guide_names_what_there_is(stand: Stand) -> None:
     families = await stand.families()
-    named = set(re.findall(r"`(gpupool_[a-z0-9_]+)`", ADMIN_GUIDE.read_text()))
+    named = set(re.findall(r"`(gpupool_[a-z0-9_]+)`", REFERENCE.read_text()))
     assert named
     samples = {sample.name for family in families.values() for sample in family.samples}
     assert named <= families.keys() | samples | {f"{name}_total" for name in families}

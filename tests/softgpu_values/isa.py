@@ -1,4 +1,4 @@
-"""The page docs/software-gpu-ptx.md: which instructions of PTX (`isa.toml`) the engine takes.
+"""The page docs/reference/ptx.md: which instructions of PTX (`isa.toml`) the engine takes.
 
 `make_page` tries every statement on the software GPU; `test_isa_page.py` keeps the page true.
 """
@@ -14,7 +14,7 @@ from typing import Final
 from tests.softgpu_values.device import Device, DriverError
 from tests.softgpu_values.forms import HEADER
 
-PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "software-gpu-ptx.md"
+PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "reference" / "ptx.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def make_page(device: Device) -> str:
     lines = [
         "# PTX on the software GPU",
         "",
-        "Which instructions of PTX ISA 6.0 to 9.4 the [software GPU](software-gpu.md) runs. This page is made by",
+        "Which instructions of PTX ISA 6.0 to 9.4 the [software GPU](../explanation/software-gpu.md) runs. This page is made by",
         "`python -m tests.softgpu_values.isa`, which tries each on the engine, and a test keeps it true.",
         f"Regular instructions have {forms:,} full forms (opcode, types, modifiers); every one of them is tested by",
         "value, against exact arithmetic or the manual's bounds, with NaN, infinities, subnormals and ties. Loads,",

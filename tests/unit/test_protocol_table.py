@@ -161,7 +161,7 @@ def test_what_is_unsupported_says_why_and_the_pages_count_it(header: cuda_header
     percent = 100 * (1 - len(unsupported) / len(resolved.exports))
     counts = f"{len(resolved.exports)} exports, {len(resolved.exports) - len(unsupported)} supported ({percent:.1f}%)"
     assert counts in coverage_page.page(resolved)
-    limits = (Path(__file__).resolve().parents[2] / "docs" / "limits.md").read_text()
+    limits = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "limits" / "cuda.md").read_text()
     assert f"{len(unsupported)} of {len(resolved.exports)} exports are unsupported" in " ".join(
         limits.split()
     )

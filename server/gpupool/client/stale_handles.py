@@ -2,7 +2,8 @@
 
 A program that goes on after its session was reset would use them by accident, and an address of before may be somebody
 else's array now. numba's are forgotten here: its kernels load themselves again, and an array of before raises
-:class:`GpuMemoryLostError` when it is used. Other libraries keep theirs (docs/limits.md says what needs a new process).
+:class:`GpuMemoryLostError` when it is used. Other libraries keep theirs: docs/reference/limits/notebooks.md says what
+needs a new process.
 Only the standard library is needed here, and numba is touched only where it is loaded.
 """
 

@@ -1,0 +1,64 @@
+"""Blocks of `console` that tests do not run, each with the reason; `sh` blocks are run, every one of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_SERVICE: Final = "runs until it is told to end; the test's own pool and node stand in its place"
+_MACHINES: Final = "needs machines with the addresses of the example"
+_RELEASE: Final = "needs the package on an index, or a build; `make wheel-check` installs and uses the wheel"
+_NODE: Final = (
+    "gpupool node start --name gpu1 --pool 10.0.0.5:7460 --token-file gpu1.token --listen-host 10.0.0.6"
+)
+
+#: By page: how the block begins, and why it is not run.
+NOT_RUN: Final[dict[str, dict[str, str]]] = {
+    "how-to/backups.md": {
+        "systemctl stop gpupool": "needs systemd; tests/integration/test_backup.py restores",
+        "pip install": "needs a PostgreSQL server; tests/integration/test_crash_points.py uses one where it is installed",
+    },
+    "how-to/firewall.md": {f"{_NODE} --port-range": _MACHINES},
+    "how-to/install.md": {"pip install": _RELEASE, "make build": _RELEASE},
+    "how-to/jupyterhub.md": {"gpupool pool serve": "needs a JupyterHub; `make hub-check` starts one"},
+    "how-to/kernel-packs.md": {
+        "gpupool kernel-packs build": "needs PyTorch's sources and nvcc; "
+        "tests/integration/test_kernel_packs.py builds a small one",
+    },
+    "how-to/math-libraries.md": {"pip install": "installs NVIDIA's libraries of some gigabytes"},
+    "how-to/monitoring.md": {"gpupool pool serve": "tests/integration/test_metrics.py serves and reads them"},
+    "how-to/nodes.md": {"gpupool node start": _SERVICE},
+    "how-to/one-machine.md": {
+        "pip install": _RELEASE,
+        "gpupool up": "runs until it is told to end; the tests of `gpupool up` start it",
+    },
+    "how-to/run-as-services.md": {"sudo -u gpupool": "needs the user gpupool"},
+    "how-to/several-machines.md": {
+        "gpupool pool serve": _MACHINES,
+        _NODE: _MACHINES,
+        "gpupool node start --software-gpus": _SERVICE,
+        "gpupool gpu list": _MACHINES,
+    },
+    "how-to/simulate.md": {
+        "gpupool pool simulate": "its list has no projects; tests/unit/test_simulate.py has one that does"
+    },
+    "how-to/tls.md": {"gpupool pool serve": _MACHINES},
+    "tutorial/first-gpu-cell.md": {"pip install": _RELEASE},
+    "tutorial/first-pool.md": {
+        "gpupool pool serve": _MACHINES,
+        "gpupool node start": _MACHINES,
+        "export GPUPOOL_ENDPOINT": _MACHINES,
+    },
+}
+
+#: Guides without a command or a cell of their own to run.
+NOTHING_TO_RUN: Final[dict[str, str]] = {
+    "how-to/install.md": "see the blocks above",
+    "how-to/jupyter-settings.md": "settings; test_blocks.py checks their names and values",
+    "how-to/jupyterhub.md": "see the block above",
+    "how-to/monitoring.md": "see the block above",
+    "how-to/one-machine.md": "see the blocks above",
+    "how-to/run-as-services.md": "units of systemd",
+    "how-to/stop-or-reset.md": "what a person does at a hanging cell; "
+    "ui-tests and tests/integration/test_jupyter_stop.py do it",
+    "how-to/tls.md": "see the block above",
+}
