@@ -128,7 +128,8 @@ def queue_view(session: KernelSession, reader: Reader) -> KernelQueuePlace | Non
     record = session.record
     if record.state is not State.QUEUED or record.queue is None:
         return None
-    return {**place_view(record.queue, reader), "takes": may_take(record)}
+    cell = record.asking is not None and record.asking.scope is not None
+    return {**place_view(record.queue, reader), "takes": may_take(record), "cell": cell}
 
 
 def may_take(record: Session) -> bool:

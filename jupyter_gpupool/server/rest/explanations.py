@@ -51,4 +51,6 @@ class KernelQueuePlace(QueuePlace):
     """Where the request of a kernel waits."""
 
     takes: bool
-    """Something else may be taken in its place, by a cell too."""
+    """Something else may be taken in its place."""
+    cell: bool
+    """A cell waits for it, and gets what is taken."""

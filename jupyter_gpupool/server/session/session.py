@@ -163,7 +163,11 @@ class KernelSession(HolderSession):
             except AttachRefusedError:
                 if self._instead is None:
                     raise
+                patience = request.wait_seconds
                 request, self._instead = self._instead, None
+                if scope is not None:
+                    # A cell must not fail because somebody else was quicker: it waits as long as it wanted to.
+                    request = replace(request, wait_seconds=patience)
                 continue
             self._instead = None
             self.shown.out_of_memory = None

@@ -107,8 +107,12 @@ export function addCommands(
       actions.act(args, async kernelId => {
         const terms = { share: textOf(args.share, ''), ...termsOf(args) };
         refuseBadShare(terms.share, trans);
+        // What a cell asks for stands in its first line, and is not the notebook's.
+        const cell = actions.stateOf(args)?.queue?.cell === true;
         await model.take(kernelId, { ...terms, wait: 0 });
-        notebooks?.remember(kernelId, terms);
+        if (!cell) {
+          notebooks?.remember(kernelId, terms);
+        }
       })
   });
 

@@ -1,9 +1,11 @@
 import { REASONS } from '../api/reasons';
 import type { GpuPool } from '../api/types';
+import { noteOf } from '../figures/rows';
 import { holds } from '../figures/session';
+import { deviceNames } from '../text/devices';
 import { formatGuess } from '../text/format';
 import { withoutHelps } from '../text/sentence';
-import { reasonSentence, shareSentence } from '../text/words';
+import { enforcementText, reasonSentence, shareText } from '../text/words';
 import { h } from '../ui/jsx';
 import type { IContext } from './context';
 
@@ -25,8 +27,11 @@ export function KernelDetail(props: {
 }): JSX.Element | null {
   const { kernel, context } = props;
   const text = detailText(kernel, context);
+  const title = [text, enforcementText(kernel, context.trans)]
+    .filter(Boolean)
+    .join('\n');
   return text === '' ? null : (
-    <div className="jp-GpuPool-detail" title={text}>
+    <div className="jp-GpuPool-detail" title={title}>
       {text}
     </div>
   );
@@ -34,15 +39,17 @@ export function KernelDetail(props: {
 
 function detailText(kernel: GpuPool.IKernel, { trans }: IContext): string {
   if (holds(kernel)) {
+    const places = deviceNames(kernel.devices, trans);
     return [
-      kernel.share ? shareSentence(kernel.share, trans) : null,
-      kernel.devices?.join(', ') || kernel.device,
+      // How much one share is stands in the field below, its memory in the chart.
+      kernel.share && kernel.share.count > 1
+        ? trans.__('%1 GPU on %2', shareText(kernel.share), places)
+        : places,
+      kernel.software ? trans.__('software GPU') : null,
       kernel.project ? trans.__('project %1', kernel.project) : null,
-      kernel.by === 'magic' ? trans.__('by %1', '%%gpu') : null,
-      kernel.by === 'attach' ? trans.__('by %1', '%gpu attach') : null,
-      kernel.by === 'auto' ? trans.__('by %1', '%gpu auto') : null
+      heldBy(kernel, trans)
     ]
-      .filter(part => part !== null)
+      .filter(Boolean)
       .join(' · ');
   }
   if (kernel.state === 'queued' && kernel.queue) {
@@ -63,7 +70,7 @@ function detailText(kernel: GpuPool.IKernel, { trans }: IContext): string {
       .join(' · ');
   }
   // A note of its own says why the last share went back.
-  if (lateRefusal(kernel) === null && !kernel.released) {
+  if (lateRefusal(kernel) === null && noteOf(kernel) === null) {
     if (kernel.message !== null) {
       return kernel.message;
     }
@@ -75,4 +82,21 @@ function detailText(kernel: GpuPool.IKernel, { trans }: IContext): string {
   return kernel.path
     ? kernel.name
     : trans.__('kernel %1', kernel.kernel_id.slice(0, 8));
+}
+
+/** Until when a share is held, where no person holds it by a button. */
+function heldBy(
+  kernel: GpuPool.IKernel,
+  trans: IContext['trans']
+): string | null {
+  switch (kernel.by) {
+    case 'magic':
+      return trans.__('for a cell (%1)', '%%gpu');
+    case 'attach':
+      return trans.__('held by %1', '%gpu attach');
+    case 'auto':
+      return trans.__('held by %1', '%gpu auto');
+    default:
+      return null;
+  }
 }
