@@ -26,7 +26,7 @@ async def test_a_cell_has_the_share_while_it_runs_and_says_what_it_used(
     assert "21" in reply.text
     [line] = [output["data"] for output in reply.outputs if "text/html" in output["data"]]
     for part in (
-        "0.2 software GPU (1587 MiB), GPU 0 on node1",
+        "0.2 GPU (1587 MiB), GPU 0 on node1",
         "device time 1.00 s",
         "calls 100",
         "waits for the GPU 7 (1.00 s)",

@@ -189,7 +189,10 @@ export function addCommands(
     caption: trans.__('Open the sidebar with devices, kernels and queue'),
     icon: gpuIcon,
     describedBy: plainSchema(),
-    execute: () => shell.activateById(SIDEBAR_ID)
+    execute: () => {
+      shell.activateById(SIDEBAR_ID);
+      return focusFront();
+    }
   });
 
   addReleaseCommands(actions);
@@ -204,6 +207,25 @@ export function addCommands(
   };
   model.changed.connect(notify);
   model.preferencesChanged.connect(notify);
+}
+
+/** As often the page is drawn until the sidebar is there, at most. */
+const MOST_FRAMES = 10;
+
+/** The keyboard goes on in the sidebar: at the notebook in front, or else at the top. */
+async function focusFront(): Promise<void> {
+  for (let frame = 0; frame < MOST_FRAMES; frame += 1) {
+    await new Promise(resolve => requestAnimationFrame(resolve));
+    const sidebar = document.getElementById(SIDEBAR_ID);
+    const home =
+      sidebar?.querySelector<HTMLElement>(
+        '[data-front=true] [data-focus-home]'
+      ) ?? sidebar?.querySelector<HTMLElement>('[data-focus-home]');
+    if (home) {
+      home.focus();
+      return;
+    }
+  }
 }
 
 /** Throws the sentence that says what is wrong with a share. */

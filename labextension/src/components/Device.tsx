@@ -69,9 +69,9 @@ export function Device(props: IProps): JSX.Element {
         {open && device.software ? (
           <span
             className="jp-GpuPool-tag"
-            title={trans.__('Runs GPU programs on the processor')}
+            title={trans.__('Software GPU: runs GPU programs on the processor')}
           >
-            {trans.__('software GPU')}
+            {trans.__('software')}
           </span>
         ) : null}
         {device.healthy ? null : (
@@ -155,7 +155,7 @@ function Details(props: {
         )}
       >
         {trans.__(
-          'Memory: %1 of %2 reserved, %3 used',
+          '%1 of %2 reserved, %3 used',
           formatMib(heldMib),
           formatMib(device.usable_mib),
           formatBytes(device.used_bytes)

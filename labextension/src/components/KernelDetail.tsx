@@ -23,16 +23,28 @@ export function lateRefusal(kernel: GpuPool.IKernel): string | null {
 /** One line below the name: what is held, waited for, or why nothing is. */
 export function KernelDetail(props: {
   kernel: GpuPool.IKernel;
+  /** It is the one of the notebook that one works in. */
+  front: boolean;
   context: IContext;
 }): JSX.Element | null {
-  const { kernel, context } = props;
+  const { kernel, front, context } = props;
+  const { trans } = context;
   const text = detailText(kernel, context);
-  const title = [text, enforcementText(kernel, context.trans)]
+  const title = [text, enforcementText(kernel, trans)]
     .filter(Boolean)
     .join('\n');
-  return text === '' ? null : (
+  return text === '' && !front ? null : (
     <div className="jp-GpuPool-detail" title={title}>
-      {text}
+      {front ? (
+        <span
+          className="jp-GpuPool-tag"
+          data-kind="front"
+          title={trans.__('The notebook that you work in')}
+        >
+          {trans.__('in front')}
+        </span>
+      ) : null}
+      {text === '' ? null : <span>{text}</span>}
     </div>
   );
 }
@@ -43,7 +55,7 @@ function detailText(kernel: GpuPool.IKernel, { trans }: IContext): string {
     return [
       // How much one share is stands in the field below, its memory in the chart.
       kernel.share && kernel.share.count > 1
-        ? trans.__('%1 GPU on %2', shareText(kernel.share), places)
+        ? trans.__('%1 of %2', shareText(kernel.share), places)
         : places,
       kernel.software ? trans.__('software GPU') : null,
       kernel.project ? trans.__('project %1', kernel.project) : null,
@@ -71,7 +83,8 @@ function detailText(kernel: GpuPool.IKernel, { trans }: IContext): string {
   }
   // A note of its own says why the last share went back.
   if (lateRefusal(kernel) === null && noteOf(kernel) === null) {
-    if (kernel.message !== null) {
+    // A release that is no news any more is said in few words.
+    if (kernel.message !== null && kernel.released === null) {
       return kernel.message;
     }
     if (kernel.state !== 'none' && kernel.reason !== null) {
@@ -80,7 +93,7 @@ function detailText(kernel: GpuPool.IKernel, { trans }: IContext): string {
   }
   // Kernels without a document are all called alike.
   return kernel.path
-    ? kernel.name
+    ? ''
     : trans.__('kernel %1', kernel.kernel_id.slice(0, 8));
 }
 

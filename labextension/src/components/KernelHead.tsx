@@ -44,13 +44,11 @@ export function KernelName(props: {
 export function KernelHead(props: {
   kernel: GpuPool.IKernel;
   pending: boolean;
-  /** It is the one of the notebook that one works in. */
-  front: boolean;
   /** Makes one line of it again; absent: it has to be seen. */
   onFold?: () => void;
   context: IContext;
 }): JSX.Element {
-  const { kernel, pending, front, onFold, context } = props;
+  const { kernel, pending, onFold, context } = props;
   const { trans } = context;
   const shown = shownState(kernel);
   return (
@@ -67,15 +65,6 @@ export function KernelHead(props: {
         </button>
       ) : null}
       <KernelName kernel={kernel} context={context} />
-      {front ? (
-        <span
-          className="jp-GpuPool-tag"
-          data-kind="front"
-          title={trans.__('The notebook that you work in')}
-        >
-          {trans.__('in front')}
-        </span>
-      ) : null}
       {kernel.auto ? (
         <span
           className="jp-GpuPool-tag"

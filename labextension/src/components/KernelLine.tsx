@@ -47,8 +47,9 @@ export function KernelLine(props: {
         </button>
         <KernelName kernel={kernel} context={context} />
         <span
-          className="jp-GpuPool-lineState jp-GpuPool-ellipsis"
+          className="jp-GpuPool-lineState"
           role="status"
+          title={holding ? busyText(kernel, trans) : undefined}
           data-state={kernel.state}
           data-pending={pending}
         >
@@ -72,11 +73,21 @@ export function KernelLine(props: {
   );
 }
 
-/** `0.25 · 40 % busy`. */
+/** How busy the GPU is, which the line has no room to say in words. */
+function busyText(
+  kernel: GpuPool.IKernel,
+  trans: IContext['trans']
+): string | undefined {
+  return kernel.usage
+    ? trans.__('%1 busy', formatPercent(kernel.usage.utilization))
+    : undefined;
+}
+
+/** `0.25 · 40 %`. */
 function heldText(kernel: GpuPool.IKernel, trans: IContext['trans']): string {
   const share = kernel.share ? shareText(kernel.share) : trans.__('attached');
   return kernel.usage
-    ? trans.__('%1 · %2 busy', share, formatPercent(kernel.usage.utilization))
+    ? `${share} · ${formatPercent(kernel.usage.utilization)}`
     : share;
 }
 

@@ -54,11 +54,10 @@ export function KernelRow(props: IProps): JSX.Element {
       <KernelHead
         kernel={kernel}
         pending={pending}
-        front={front}
         onFold={onFold}
         context={context}
       />
-      <KernelDetail kernel={kernel} context={context} />
+      <KernelDetail kernel={kernel} front={front} context={context} />
       <SessionNotes kernel={kernel} context={context} />
       {kernel.state === 'queued' && kernel.queue?.explanation ? (
         <Helps

@@ -46,19 +46,6 @@ export class GpuSidebar extends ReactWidget {
     this._onChange();
   }
 
-  /** The keyboard goes on at the notebook in front, or else at the top. */
-  protected override onActivateRequest(message: Message): void {
-    super.onActivateRequest(message);
-    this.update();
-    void this.renderPromise?.then(() => {
-      const home =
-        this.node.querySelector<HTMLElement>(
-          '[data-front=true] [data-focus-home]'
-        ) ?? this.node.querySelector<HTMLElement>('[data-focus-home]');
-      home?.focus();
-    });
-  }
-
   protected override onAfterShow(message: Message): void {
     super.onAfterShow(message);
     this._look();
