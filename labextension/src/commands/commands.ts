@@ -1,5 +1,5 @@
 import type { JupyterFrontEnd } from '@jupyterlab/application';
-import { Dialog, showDialog } from '@jupyterlab/apputils';
+import { Dialog, InputDialog, showDialog } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { closeIcon, refreshIcon } from '@jupyterlab/ui-components';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
@@ -92,6 +92,27 @@ export function addCommands(
         notebooks?.remember(kernelId, terms);
         await idleChoice.attached(kernelId);
       })
+  });
+
+  commands.addCommand(CommandIDs.attachWith, {
+    label: trans.__('Attach…'),
+    caption: trans.__('Say how much of a GPU the kernel gets'),
+    describedBy: kernelSchema(),
+    isEnabled: args => commands.isEnabled(CommandIDs.attach, args),
+    execute: async args => {
+      const asked = await InputDialog.getText({
+        title: trans.__('How much of a GPU?'),
+        label: trans.__('0.2, 20%, 2560MiB or 2.5GiB'),
+        text: attachTerms(args).share,
+        okLabel: trans.__('Attach')
+      });
+      if (asked.button.accept) {
+        await commands.execute(CommandIDs.attach, {
+          ...args,
+          share: asked.value ?? ''
+        });
+      }
+    }
   });
 
   commands.addCommand(CommandIDs.take, {

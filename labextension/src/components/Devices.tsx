@@ -55,7 +55,7 @@ export function Devices(props: {
           type="search"
           className="jp-mod-styled jp-GpuPool-filter"
           aria-label={trans.__('Filter the GPUs')}
-          placeholder={trans.__('Filter: node, kind, user, notebook, free')}
+          placeholder={trans.__('Filter: node, user, notebook, free')}
           autoComplete="off"
           spellCheck={false}
           value={text}

@@ -92,9 +92,7 @@ function detailText(kernel: GpuPool.IKernel, { trans }: IContext): string {
     }
   }
   // Kernels without a document are all called alike.
-  return kernel.path
-    ? ''
-    : trans.__('kernel %1', kernel.kernel_id.slice(0, 8));
+  return kernel.path ? '' : trans.__('kernel %1', kernel.kernel_id.slice(0, 8));
 }
 
 /** Until when a share is held, where no person holds it by a button. */

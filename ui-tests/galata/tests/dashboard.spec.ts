@@ -120,9 +120,9 @@ test('an administrator changes a quota and drains a node', async ({
     await expect(state).toHaveText('drained: new fans');
     await expect(stack.gpupool('request', '-p', '0.1')).rejects.toThrow();
     await dashboard
-      .getByRole('button', { name: `Let node ${node} take leases again` })
+      .getByRole('button', { name: `Let node ${node} take requests again` })
       .click();
-    await expect(state).toHaveText('takes leases');
+    await expect(state).toHaveText('takes requests');
     await stack.gpupool('release', await stack.gpupool('request', '-p', '0.1'));
   });
 });

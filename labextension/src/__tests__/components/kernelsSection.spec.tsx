@@ -106,8 +106,14 @@ it('shows all of what warns, waits or was refused, wherever it is', () => {
     'bare0.ipynb',
     'bare5.ipynb',
     'warned.ipynb',
-    'queued.ipynb'
+    'queued.ipynb',
+    // One line each.
+    'bare1.ipynb',
+    'bare2.ipynb',
+    'bare3.ipynb',
+    'bare4.ipynb'
   ]);
+  expect(screen.getAllByRole('textbox')).toHaveLength(4);
   screen.getByRole('timer');
   screen.getByText('not free');
 });

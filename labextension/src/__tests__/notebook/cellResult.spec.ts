@@ -55,11 +55,11 @@ it('says in one line what the cell used, and all of it when it is opened', async
     ['Waits for the GPU', '500'],
     ['Waited for them', '1.25 s'],
     ['Waited for cuStreamSynchronize', '497 times, 1.2 s'],
-    ['Waited for cuMemcpyDtoH_v2', '3 times, 50 ms']
+    ['Waited for cuMemcpyDtoH', '3 times, 50 ms']
   ]);
   expect(node.querySelector('details')!.open).toBe(false);
   expect(node.textContent).toContain('still attached');
-  expect(node.textContent).toContain('each waits for the network');
+  expect(node.textContent).toContain('each waits for the GPU');
 });
 
 it('shows why a cell never reached a GPU', async () => {
