@@ -312,26 +312,33 @@ def nodes(browser: Browser) -> None:
         for name in ("gpu-a", "gpu-b"):
             others.enter_context(lab.second_node(name, 8192, gpus=8))
         for number in range(9):
-            lab.reserve(("1", "0.6", "0.35")[number % 3], ("maria", "tom", "jo")[number % 3], f"run{number}.ipynb")
+            lab.reserve(
+                ("1", "0.6", "0.35")[number % 3], ("maria", "tom", "jo")[number % 3], f"run{number}.ipynb"
+            )
         with quickstart(browser, lab) as page:
             page.attach(NOTEBOOK, "0.25")
             take_in_both_themes(page, "nodes", page.sidebar.get_by_role("group", name="Node gpu-b"))
 
 
 def pool(browser: Browser) -> None:
-    """Two hundred GPUs on twenty-five nodes of eight are too much for one machine: here they are on eight."""
-    with LabStack("--software-gpus", "25") as lab, contextlib.ExitStack() as others:
-        for number in range(1, 8):
-            others.enter_context(lab.second_node(f"gpu-{number:02}", 8192, gpus=25))
-        for number in range(10):
-            lab.reserve(("1", "0.6", "0.35")[number % 3], ("maria", "tom", "jo")[number % 3], f"run{number}.ipynb")
+    """Two hundred GPUs: a machine has at most sixteen software GPUs."""
+    with LabStack("--software-gpus", "8") as lab, contextlib.ExitStack() as others:
+        for number in range(1, 13):
+            others.enter_context(lab.second_node(f"gpu-{number:02}", 8192, gpus=16))
+        for number in range(12):
+            lab.reserve(
+                ("1", "0.6", "0.35")[number % 3], ("maria", "tom", "jo")[number % 3], f"run{number}.ipynb"
+            )
         with quickstart(browser, lab) as page:
             page.attach(NOTEBOOK, "0.25")
-            take_in_both_themes(page, "pool", page.sidebar.get_by_role("button", name=re.compile("more nodes")))
+            take_in_both_themes(
+                page, "pool", page.sidebar.get_by_role("button", name=re.compile("more nodes"))
+            )
 
 
 SCENES: dict[str, Callable[[Browser], None]] = {
-    scene.__name__: scene for scene in (light, dark, queue, notebook7, settings, warning, notice, dashboards, kernels, nodes, pool)
+    scene.__name__: scene
+    for scene in (light, dark, queue, notebook7, settings, warning, notice, dashboards, kernels, nodes, pool)
 }
 
 

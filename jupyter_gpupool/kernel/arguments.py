@@ -13,6 +13,7 @@ from gpupool.request.option import Option, Place, RequestError
 from gpupool.shares import Share, ShareError
 
 from jupyter_gpupool.kernel.errors import GpuUsageError
+from jupyter_gpupool.kernel.meant import words_meant
 
 #: How each place is called.
 _NAMES: Final = {Place.CELL: "%%gpu", Place.LINE: "%gpu attach", Place.AUTO: "%gpu auto on"}
@@ -57,8 +58,31 @@ def parse_cell(line: str, place: Place = Place.CELL, record: type[GpuRequest] = 
     """Reads the words after ``%%gpu``.
 
     Raises:
-        GpuUsageError: names the word that is wrong, and what is allowed.
+        GpuUsageError: names the word that is wrong, what was probably meant, and what is allowed.
     """
+    try:
+        return _read(line, place, record)
+    except GpuUsageError as error:
+        meant = _meant(line, place, record)
+        if meant is None:
+            raise
+        raise GpuUsageError(f"{error} Did you mean {_NAMES[place]} {meant}?") from None
+
+
+def _meant(line: str, place: Place, record: type[GpuRequest]) -> str | None:
+    """The line as it was probably meant: one that can be read."""
+    try:
+        words = split(line)
+        meant = words_meant(words, [option.flag for option in table(place, record) if option.flag])
+        if meant == words:
+            return None
+        _read(shlex.join(meant), place, record)
+    except GpuUsageError:
+        return None
+    return shlex.join(meant)
+
+
+def _read(line: str, place: Place, record: type[GpuRequest]) -> GpuRequest:
     said = vars(cell_parser(place, record).parse_args(split(line)))
     rows: dict[str, Option] = {option.name: option for option in table(place, record)}
     try:

@@ -28,6 +28,7 @@ from jupyter_gpupool.kernel.device import attach as attach_runtime
 from jupyter_gpupool.kernel.device import detach as detach_runtime
 from jupyter_gpupool.kernel.ending import notes_of, wait_for_work
 from jupyter_gpupool.kernel.errors import GpuError, GpuUsageError, GpuWorkInterrupted
+from jupyter_gpupool.kernel.meant import command_meant
 from jupyter_gpupool.kernel.progress import show
 from jupyter_gpupool.kernel.scope import Scopes
 from jupyter_gpupool.kernel.tables import auto_text, kernel_lines, pool_html, pool_lines
@@ -93,11 +94,11 @@ class GpuMagics(Magics):
             return _say(help_text())
         command = words[0] if words else "status"
         if command not in COMMANDS:
-            hint = (
-                f" Did you mean %%gpu {line.strip()} as the first line of the cell?"
-                if command[:1].isdigit()
-                else ""
-            )
+            hint = ""
+            if command[:1].isdigit():
+                hint = f" Did you mean %%gpu {line.strip()} as the first line of the cell?"
+            elif meant := command_meant(command, COMMANDS):
+                hint = f" Did you mean %gpu {' '.join([meant, *words[1:]])}?"
             raise GpuUsageError(f"{command!r} is not a command of %gpu.{hint} Usage: {_USAGE}")
         return getattr(self, f"_{command}")(words[1:])
 

@@ -47,7 +47,14 @@ def test_a_list_of_devices_is_named_inside_other_sentences() -> None:
 def test_a_help_says_which_kernels_could_be_detached() -> None:
     helps = (types.Help("release", "", said=release("l2")), types.Help("smaller", "", said=release("l2")))
     explanation = types.Explanation(
-        reason="full", sentence="", facts={}, helps=helps, project="", place=1, eta_seconds=None, said=holds("ann")
+        reason="full",
+        sentence="",
+        facts={},
+        helps=helps,
+        project="",
+        place=1,
+        eta_seconds=None,
+        said=holds("ann"),
     )
     view = explanation_view(explanation, READER)
     assert view is not None

@@ -105,9 +105,10 @@ export function groupByNode(devices: readonly GpuPool.IDevice[]): INodeGroup[] {
   });
 }
 
-/** Whether nodes get a heading of their own, to fold them. */
+/** Whether nodes get a heading of their own, to fold them; a few with one device each need none. */
 export function showsNodes(groups: readonly INodeGroup[]): boolean {
-  return groups.length > 1 || countDevices(groups) > MANY_DEVICES;
+  const several = groups.some(group => group.devices.length > 1);
+  return (groups.length > 1 && several) || countDevices(groups) > MANY_DEVICES;
 }
 
 /** Whether a node begins unfolded. */
