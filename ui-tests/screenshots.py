@@ -245,7 +245,7 @@ def warning(browser: Browser) -> None:
     """A held share that nothing uses, and the way back after its release."""
     with LabStack("--idle-seconds", "60", "--warn-seconds", "52") as lab, quickstart(browser, lab) as page:
         page.attach(NOTEBOOK, "0.2")
-        expect(page.state(NOTEBOOK)).to_have_text("warned", timeout=PATIENCE_MS)
+        expect(page.state(NOTEBOOK)).to_have_text("goes back soon", timeout=PATIENCE_MS)
         expect(page.notification("does not use its GPU")).to_be_visible()
         take(page, "warning")
         expect(page.state(NOTEBOOK)).to_have_text(re.compile("no GPU"), timeout=PATIENCE_MS)
@@ -262,7 +262,7 @@ def notice(browser: Browser) -> None:
         with quickstart(browser, lab) as page:
             page.attach(NOTEBOOK, "1")
             with asking(lab, "maria", "train.ipynb", "-n", "2", "-p", "1", "--project", "research"):
-                expect(page.state(NOTEBOOK)).to_have_text("warned", timeout=PATIENCE_MS)
+                expect(page.state(NOTEBOOK)).to_have_text("goes back soon", timeout=PATIENCE_MS)
                 expect(page.notification("is asked back")).to_be_visible()
                 take(page, "notice")
 
@@ -302,7 +302,7 @@ def kernels(browser: Browser) -> None:
         for name, share in TWELVE.items():
             lab.start_notebook(name, share)
         page.attach(NOTEBOOK, "0.25")
-        more = page.sidebar.get_by_role("button", name="8 more kernels, without a GPU")
+        more = page.sidebar.get_by_role("button", name="8 kernels without a GPU")
         take_in_both_themes(page, "kernels", more)
 
 

@@ -125,8 +125,8 @@ function Without(props: {
       >
         <Caret tag="span" className="jp-GpuPool-caret" />
         {trans._n(
-          '%1 more kernel, without a GPU',
-          '%1 more kernels, without a GPU',
+          '%1 kernel without a GPU',
+          '%1 kernels without a GPU',
           kernels.length
         )}
       </button>

@@ -123,7 +123,7 @@ it('puts many kernels without a GPU behind one line', () => {
   render(section([...bare(11), anAttachedKernel({ label: 'held.ipynb' })]));
   expect(names()).toEqual(['bare0.ipynb', 'held.ipynb']);
   const more = screen.getByRole('button', {
-    name: '10 more kernels, without a GPU'
+    name: '10 kernels without a GPU'
   });
   expect(more.getAttribute('aria-expanded')).toBe('false');
   fireEvent.click(more);
