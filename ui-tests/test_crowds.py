@@ -18,9 +18,12 @@ FRONT = "front.ipynb"
 @pytest.fixture
 def crowd() -> Iterator[LabStack]:
     """A pool of 3 × 16 GPUs."""
-    with LabStack("--software-gpus", "16") as lab:
-        with lab.second_node("gpu-a", 8192, gpus=16), lab.second_node("gpu-b", 8192, gpus=16):
-            yield lab
+    with (
+        LabStack("--software-gpus", "16") as lab,
+        lab.second_node("gpu-a", 8192, gpus=16),
+        lab.second_node("gpu-b", 8192, gpus=16),
+    ):
+        yield lab
 
 
 def open_front(lab: LabStack, open_page: Open, *cells: str) -> LabPage:
@@ -53,14 +56,18 @@ def test_the_notebook_in_front_comes_first_and_the_others_take_a_line_each(
     others = page.sidebar.get_by_role("list", name="Kernels without a GPU")
     others.get_by_role("button", name="Attach a GPU to bare3.ipynb").click()
     expect(page.kernel("bare3.ipynb")).to_contain_text("0.2")
-    expect(page.sidebar.get_by_role("button", name=re.compile("^Kernels"))).to_contain_text("2 of 7 have a GPU")
+    expect(page.sidebar.get_by_role("button", name=re.compile("^Kernels"))).to_contain_text(
+        "2 of 7 have a GPU"
+    )
 
     # Another document comes to the front, and is the first.
     page.kernel("held.ipynb").get_by_role("button", name="held.ipynb", exact=True).click()
     expect(first).to_have_attribute("aria-label", "held.ipynb", timeout=KERNEL_MS)
     expect(page.kernel("held.ipynb").get_by_role("slider")).to_be_visible()
     lab.stack.api("POST", f"gpupool/api/kernels/{held}/detach", {})
-    expect(page.kernel("held.ipynb").get_by_role("button", name="Undo the release of held.ipynb")).to_be_visible()
+    expect(
+        page.kernel("held.ipynb").get_by_role("button", name="Undo the release of held.ipynb")
+    ).to_be_visible()
 
 
 def test_the_introduction_is_put_away_for_good(lab: LabStack, open_page: Open) -> None:

@@ -51,13 +51,13 @@ export function KernelDetail(props: {
 
 function detailText(kernel: GpuPool.IKernel, { trans }: IContext): string {
   if (holds(kernel)) {
-    const places = deviceNames(kernel.devices, trans);
+    const named = deviceNames(kernel.devices, trans);
+    const places = kernel.software ? trans.__('%1 (software)', named) : named;
     return [
       // How much one share is stands in the field below, its memory in the chart.
       kernel.share && kernel.share.count > 1
         ? trans.__('%1 of %2', shareText(kernel.share), places)
         : places,
-      kernel.software ? trans.__('software GPU') : null,
       kernel.project ? trans.__('project %1', kernel.project) : null,
       heldBy(kernel, trans)
     ]

@@ -6,7 +6,7 @@ import { h } from '../ui/jsx';
 import type { IContext } from './context';
 
 /** More cells than this stand below the name of their node, in several lines. */
-const ONE_LINE = 12;
+const ONE_LINE = 16;
 
 /**
  * A cell for each device of a node, filled as far as it is in use, one's own

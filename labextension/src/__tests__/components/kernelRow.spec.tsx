@@ -107,9 +107,7 @@ describe('the row of a kernel', () => {
     const share = { milli: 500, mib: 3968, count: 2 };
     const devices = ['node1/0', 'node2/0'];
     render(row(anAttachedKernel({ share, devices })));
-    screen.getByText(
-      '2 × 0.5 of GPU 0 on node1, GPU 0 on node2 · software GPU'
-    );
+    screen.getByText('2 × 0.5 of GPU 0 on node1, GPU 0 on node2 (software)');
   });
 
   it('does nothing at a second press while the first is under way', () => {
@@ -123,7 +121,7 @@ describe('the row of a kernel', () => {
   it('says what is held, where, and how it is used', () => {
     render(row(anAttachedKernel()));
     expect(screen.getByRole('status').textContent).toBe('attached');
-    screen.getByText('GPU 0 on node1 · software GPU');
+    screen.getByText('GPU 0 on node1 (software)');
     screen.getByText('40 % busy');
     const memory = screen.getByRole('meter', {
       name: 'GPU memory of train.ipynb'
@@ -217,7 +215,7 @@ describe('the row of a kernel', () => {
     const { rerender } = render(row(aKernel({ auto })));
     screen.getByText('auto 2 × 0.3');
     rerender(row(anAttachedKernel({ auto, by: 'auto' })));
-    screen.getByText('GPU 0 on node1 · software GPU · held by %gpu auto');
+    screen.getByText('GPU 0 on node1 (software) · held by %gpu auto');
   });
 
   it('shows a refusal that came late as an alert too', () => {
