@@ -58,7 +58,7 @@ class LabPage:
 
     def device(self, number: int) -> Locator:
         devices = self.sidebar.get_by_role("list", name=re.compile("^Devices")).get_by_role("listitem")
-        return devices.filter(has=self.page.get_by_role("meter", name=re.compile("^Compute lent on"))).nth(
+        return devices.filter(has=self.page.get_by_role("meter", name=re.compile("^Compute in use on"))).nth(
             number
         )
 

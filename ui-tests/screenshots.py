@@ -152,7 +152,7 @@ def light(browser: Browser) -> None:
         running_panel(page)
         page.open_sidebar()
         expect(feed(page)).to_contain_text(re.compile(r"accuracy on the GPU: 0\.9"), timeout=240_000)
-        expect(page.state(NOTEBOOK)).to_have_text("parked")
+        expect(page.state(NOTEBOOK)).to_have_text("no GPU, memory kept")
         look_at(page, "train_images, train_labels")
         take(page, "quickstart")
         result = page.page.locator(".jp-GpuPool-cellResult").first
@@ -245,10 +245,10 @@ def warning(browser: Browser) -> None:
     """A held share that nothing uses, and the way back after its release."""
     with LabStack("--idle-seconds", "60", "--warn-seconds", "52") as lab, quickstart(browser, lab) as page:
         page.attach(NOTEBOOK, "0.2")
-        expect(page.state(NOTEBOOK)).to_have_text("warned", timeout=PATIENCE_MS)
+        expect(page.state(NOTEBOOK)).to_have_text("goes back soon", timeout=PATIENCE_MS)
         expect(page.notification("does not use its GPU")).to_be_visible()
         take(page, "warning")
-        expect(page.state(NOTEBOOK)).to_have_text(re.compile("parked|released|no GPU"), timeout=PATIENCE_MS)
+        expect(page.state(NOTEBOOK)).to_have_text(re.compile("no GPU"), timeout=PATIENCE_MS)
         expect(page.kernel(NOTEBOOK).get_by_role("button", name=re.compile("^Undo"))).to_be_visible()
         take(page, "undo")
 
@@ -262,13 +262,83 @@ def notice(browser: Browser) -> None:
         with quickstart(browser, lab) as page:
             page.attach(NOTEBOOK, "1")
             with asking(lab, "maria", "train.ipynb", "-n", "2", "-p", "1", "--project", "research"):
-                expect(page.state(NOTEBOOK)).to_have_text("warned", timeout=PATIENCE_MS)
+                expect(page.state(NOTEBOOK)).to_have_text("goes back soon", timeout=PATIENCE_MS)
                 expect(page.notification("is asked back")).to_be_visible()
                 take(page, "notice")
 
 
+THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+
+#: Notebooks of a person who has many open; what is not empty is attached.
+TWELVE = {
+    "augment.ipynb": "0.2",
+    "baseline.ipynb": "",
+    "clean-data.ipynb": "",
+    "compare.ipynb": "0.5",
+    "embeddings.ipynb": "",
+    "evaluate.ipynb": "",
+    "figures.ipynb": "",
+    "labels.ipynb": "",
+    "paper-plots.ipynb": "",
+    "sweep.ipynb": "0.25",
+    "tokenizer.ipynb": "",
+}
+
+
+def take_in_both_themes(page: LabPage, name: str, ready: Locator) -> None:
+    for suffix, theme in THEMES.items():
+        page.lab.settings("@jupyterlab/apputils-extension:themes", {"theme": theme})
+        page.page.reload()
+        page.wait_kernel()
+        page.open_sidebar()
+        expect(ready).to_be_visible()
+        take(page, f"{name}-{suffix}")
+
+
+def kernels(browser: Browser) -> None:
+    """Twelve kernels: the one in front first, those that hold a GPU, the others in one line."""
+    with LabStack() as lab, quickstart(browser, lab) as page:
+        take(page, "introduction")
+        for name, share in TWELVE.items():
+            lab.start_notebook(name, share)
+        page.attach(NOTEBOOK, "0.25")
+        more = page.sidebar.get_by_role("button", name="8 kernels without a GPU")
+        take_in_both_themes(page, "kernels", more)
+
+
+def nodes(browser: Browser) -> None:
+    """Three nodes with eight GPUs each, others at work on all of them."""
+    with LabStack("--software-gpus", "8") as lab, contextlib.ExitStack() as others:
+        for name in ("gpu-a", "gpu-b"):
+            others.enter_context(lab.second_node(name, 8192, gpus=8))
+        for number in range(9):
+            lab.reserve(
+                ("1", "0.6", "0.35")[number % 3], ("maria", "tom", "jo")[number % 3], f"run{number}.ipynb"
+            )
+        with quickstart(browser, lab) as page:
+            page.attach(NOTEBOOK, "0.25")
+            take_in_both_themes(page, "nodes", page.sidebar.get_by_role("group", name="Node gpu-b"))
+
+
+def pool(browser: Browser) -> None:
+    """Two hundred GPUs: a machine has at most sixteen software GPUs."""
+    with LabStack("--software-gpus", "8") as lab, contextlib.ExitStack() as others:
+        for number in range(1, 13):
+            others.enter_context(lab.second_node(f"gpu-{number:02}", 8192, gpus=16))
+        for number in range(12):
+            lab.reserve(
+                ("1", "0.6", "0.35")[number % 3], ("maria", "tom", "jo")[number % 3], f"run{number}.ipynb"
+            )
+        with quickstart(browser, lab) as page:
+            page.attach(NOTEBOOK, "0.25")
+            take_in_both_themes(
+                page, "pool", page.sidebar.get_by_role("button", name=re.compile("more nodes"))
+            )
+
+
 SCENES: dict[str, Callable[[Browser], None]] = {
-    scene.__name__: scene for scene in (light, dark, queue, notebook7, settings, warning, notice, dashboards)
+    scene.__name__: scene
+    for scene in (light, dark, queue, notebook7, settings, warning, notice, dashboards, kernels, nodes, pool)
 }
 
 

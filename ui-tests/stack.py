@@ -102,13 +102,14 @@ class LabStack:
         (folder / f"{name}.jupyterlab-settings").write_text(json.dumps(values))
 
     @contextlib.contextmanager
-    def second_node(self, name: str, memory_mib: int) -> Iterator[None]:
-        """Another node of the pool, with one software GPU; it waits until the pool has it."""
+    def second_node(self, name: str, memory_mib: int, gpus: int = 1) -> Iterator[None]:
+        """Another node of the pool, with software GPUs; it waits until the pool has it."""
         home = self.stack.home / name
         home.mkdir(mode=0o700)
         command = [
             *(sys.executable, "-m", "gpupool.cli.main", "node", "start", "--name", name),
             *("--driver", "software", "--memory-mib", str(memory_mib), "--heartbeat-seconds", "1"),
+            *("--software-gpus", str(gpus)),
             *("--pool", f"unix:{self.stack.home / 'pool.sock'}"),
         ]
         with (home / "node.log").open("w") as log:
@@ -130,6 +131,23 @@ class LabStack:
         finally:
             node.terminate()
             node.wait(30)
+
+    def start_notebook(self, name: str, share: str = "") -> str:
+        """Starts the kernel of a notebook that no page shows; with a share it is attached. Its id."""
+        write_notebook(self.folder / name, "pass")
+        started = self.stack.api(
+            "POST",
+            "api/sessions",
+            {"path": name, "name": name, "type": "notebook", "kernel": {"name": "python3"}},
+        )
+        kernel = str(started["kernel"]["id"])
+        if share:
+            self.stack.api("POST", f"gpupool/api/kernels/{kernel}/attach", {"share": share})
+        return kernel
+
+    def reserve(self, share: str, user: str, label: str) -> None:
+        """A share that somebody else holds for the next hour."""
+        self.stack.gpupool("request", "-p", share, "--user", user, "--label", label, "--for", "1h")
 
     def devices(self) -> list[dict[str, Any]]:
         """As the sidebar is told of them."""

@@ -68,7 +68,7 @@ def test_a_link_opens_a_view_and_leads_on(lab: LabStack, open_page: Open) -> Non
 
     # What an administrator changes there: ui-tests/galata/tests/dashboard.spec.ts.
     dashboard.get_by_role("link", name="Quotas").click()
-    expect(dashboard.get_by_role("cell", name="takes leases")).to_be_visible()
+    expect(dashboard.get_by_role("cell", name="takes requests")).to_be_visible()
 
 
 def test_the_launcher_opens_it(lab: LabStack, open_page: Open) -> None:

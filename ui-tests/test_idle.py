@@ -45,7 +45,7 @@ def seconds_left(page: LabPage) -> int:
 
 
 def test_the_warning_counts_down_and_keep_ends_it(page: LabPage) -> None:
-    expect(page.state("idle.ipynb")).to_have_text("warned")
+    expect(page.state("idle.ipynb")).to_have_text("goes back soon")
     notification = page.notification("idle.ipynb does not use its GPU")
     expect(notification).to_be_visible()
     expect(notification).to_contain_text(re.compile(r"gives it back in \d+ s"))

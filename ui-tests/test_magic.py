@@ -25,7 +25,7 @@ def test_the_share_is_held_while_the_cell_runs(lab: LabStack, open_page: Open) -
     page.open_sidebar()
 
     page.run_and_wait(0, "sum 768.0")
-    expect(page.state("magic.ipynb")).to_have_text("parked")
+    expect(page.state("magic.ipynb")).to_have_text("no GPU, memory kept")
 
     output = page.run_cell(1)
     expect(page.state("magic.ipynb")).to_have_text("attached")
@@ -37,7 +37,7 @@ def test_the_share_is_held_while_the_cell_runs(lab: LabStack, open_page: Open) -
     expect(page.toolbar_button).to_have_text("0.4")
     expect(output).to_contain_text("used", timeout=30_000)
 
-    expect(page.state("magic.ipynb")).to_have_text("parked")
+    expect(page.state("magic.ipynb")).to_have_text("no GPU, memory kept")
     expect(page.sidebar.get_by_role("button", name="Pool 2 of 2 free")).to_be_visible()
     page.run_and_wait(2, "kept 256")
 

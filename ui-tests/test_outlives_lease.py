@@ -79,7 +79,7 @@ class OneGpuTwoNotebooks:
         self.first.run_and_wait(0, f"made {MIB} MiB", milliseconds=PATIENCE_MS)
         device = self.device_of(FIRST)
         self.first.press(FIRST, "Detach")
-        expect(self.first.state(FIRST)).to_have_text("parked")
+        expect(self.first.state(FIRST)).to_have_text("no GPU, memory kept")
         expect(self.notes(self.first, FIRST)).to_contain_text("Memory: on the device")
         return device
 
@@ -94,7 +94,7 @@ class OneGpuTwoNotebooks:
     def give_it_back(self) -> None:
         """All that it has in memory stays in memory, so the next owner of the device needs the room."""
         self.second.press(SECOND, "Detach")
-        expect(self.second.state(SECOND)).to_have_text("parked")
+        expect(self.second.state(SECOND)).to_have_text("no GPU, memory kept")
 
     def go_on(self) -> str:
         """The arrays, the kernel and its module are as before; the device that they are on now."""
@@ -104,7 +104,7 @@ class OneGpuTwoNotebooks:
         self.first.run_and_wait(1, f"identical True 2 {MIB} MiB", milliseconds=PATIENCE_MS)
         device = self.device_of(FIRST)
         self.first.press(FIRST, "Detach")
-        expect(self.first.state(FIRST)).to_have_text("parked")
+        expect(self.first.state(FIRST)).to_have_text("no GPU, memory kept")
         return device
 
     def notes(self, page: LabPage, notebook: str) -> Locator:

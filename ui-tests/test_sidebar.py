@@ -12,7 +12,7 @@ def test_a_cell_after_detach_says_how_to_attach(page: LabPage) -> None:
     page.attach("work.ipynb", "0.2")
     page.run_and_wait(0, "sum 768.0")
     page.press("work.ipynb", "Detach")
-    expect(page.state("work.ipynb")).to_have_text("parked")
+    expect(page.state("work.ipynb")).to_have_text("no GPU, memory kept")
 
     page.run_and_wait(1, re.compile("%%gpu 0.2"))
 
@@ -59,11 +59,11 @@ def test_a_slider_stops_at_what_is_free(page: LabPage) -> None:
         page.lab.stack.api("POST", f"gpupool/api/kernels/{other.id}/attach", {"share": share})
     page.attach("work.ipynb", "0.2")
     slider = page.kernel("work.ipynb").get_by_role("slider")
-    expect(slider).to_have_attribute("aria-valuetext", "0.2 of a GPU; up to 0.6 can be had")
+    expect(slider).to_have_attribute("aria-valuetext", "0.2 of a GPU; can grow to 0.6")
     slider.press("End")
     slider.press("Enter")
     expect(page.toolbar_button).to_have_text("0.6")
-    expect(page.kernel("work.ipynb")).to_contain_text("Nothing is free beside it.")
+    expect(page.kernel("work.ipynb")).to_contain_text("Cannot grow now.")
 
 
 def test_charts_and_what_is_folded_are_as_they_were_after_a_reload(page: LabPage) -> None:

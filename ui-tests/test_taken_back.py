@@ -47,7 +47,7 @@ def test_it_is_said_for_whom_and_the_running_cell_goes_on_afterwards(
     )
     try:
         row = page.kernel("guest.ipynb")
-        expect(page.state("guest.ipynb")).to_have_text("warned")
+        expect(page.state("guest.ipynb")).to_have_text("goes back soon")
         expect(page.notification("The GPU of guest.ipynb is asked back")).to_contain_text("project owner")
         expect(row.get_by_role("timer", name=re.compile("taken back"))).to_be_visible()
         expect(row).to_contain_text("calls wait until the GPU comes again")

@@ -23,7 +23,7 @@ def test_two_tabs_on_one_kernel_see_and_do_the_same(page: LabPage, lab: LabStack
     assert lab.free_milli() == 1800
 
     other.press("work.ipynb", "Detach")
-    expect(page.state("work.ipynb")).to_have_text("parked")
+    expect(page.state("work.ipynb")).to_have_text("no GPU, memory kept")
     expect(page.toolbar_button).to_have_text("GPU")
     assert lab.free_milli() == 2000
 
@@ -40,7 +40,7 @@ def test_run_all_stops_at_a_cell_that_fails_under_gpu(lab: LabStack, open_page: 
     page.open_sidebar()
     page.run_all()
     expect(page.cell(1).locator(".jp-OutputArea")).to_contain_text("ZeroDivisionError", timeout=60_000)
-    expect(page.state("fails.ipynb")).to_have_text("parked")
+    expect(page.state("fails.ipynb")).to_have_text("no GPU, memory kept")
     page.wait_kernel()
     expect(page.cell(0).locator(".jp-OutputArea")).to_contain_text("sum 768.0")
     expect(page.cell(2).locator(".jp-OutputArea")).not_to_contain_text("not run")

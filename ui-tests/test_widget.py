@@ -62,7 +62,7 @@ def test_the_widget_attaches_detaches_and_undoes(lab: LabStack, open_page: Open)
     )
 
     press(view, "Detach")
-    expect(status).to_have_text(re.compile("^parked"))
+    expect(status).to_have_text(re.compile("^no GPU, memory kept"))
     press(view, "Undo")
     expect(status).to_have_text("attached")
     page.run_and_wait(2, "sum 1024.0")

@@ -82,7 +82,7 @@ class Figures:
         else:
             parts.append(("wall time", _seconds(self.wall_seconds)))
         parts.append(("calls", f"{self.calls:,}"))
-        parts.append(("blocking round trips", f"{self.asks:,} ({_seconds(self.ask_seconds)})"))
+        parts.append(("waits for the GPU", f"{self.asks:,} ({_seconds(self.ask_seconds)})"))
         parts.append(("to device", amount(self.bytes_to_device)))
         parts.append(("from device", amount(self.bytes_from_device)))
         if self.memory_peak_bytes is not None:
@@ -94,13 +94,13 @@ class Figures:
         told = [f"{name} {value}" for name, value in self.parts()[:1]]
         if self.memory_peak_bytes is not None:
             told.append(f"peak memory {amount(self.memory_peak_bytes)}")
-        told.append(f"{self.asks:,} blocking round trip{'' if self.asks == 1 else 's'}")
+        told.append(f"{self.asks:,} wait{'' if self.asks == 1 else 's'} for the GPU")
         return told
 
     def slowest(self) -> list[tuple[str, str]]:
         """The calls that waited longest, (name, how often and how long)."""
         return [
-            (f"waited for {name}", f"{count:,} × ({_seconds(seconds)})")
+            (f"waited for {name.removesuffix('_v2')}", f"{count:,} × ({_seconds(seconds)})")
             for name, (count, seconds) in self.asks_by_name.items()
         ]
 

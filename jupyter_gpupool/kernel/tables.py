@@ -7,6 +7,8 @@ from html import escape
 from typing import Any, Final
 
 from gpupool.amounts import amount
+from gpupool.device_names import device_name
+from gpupool.sentences.reasons import REASONS, headline
 from gpupool.shares import format_milli
 
 from jupyter_gpupool.kernel.failed import HOW_TO_GO_ON
@@ -20,7 +22,7 @@ def kernel_lines(kernel: dict[str, Any], *, failed: bool = False) -> Iterator[st
     if not failed and (error := int(usage.get("failure") or 0)):
         cell = f" in cell {usage['failed_cell']}" if usage.get("failed_cell") else ""
         yield f"This kernel's GPU session failed{cell} ({failure_name(error)}). {HOW_TO_GO_ON}"
-    yield f"state: {kernel.get('state')}" + (f" ({kernel['reason']})" if kernel.get("reason") else "")
+    yield f"state: {_state_text(kernel)}"
     if kernel.get("description"):
         yield f"share: {kernel['description']}"
     if queue := kernel.get("queue"):
@@ -28,7 +30,7 @@ def kernel_lines(kernel: dict[str, Any], *, failed: bool = False) -> Iterator[st
         yield f"queue: {place}{queue.get('reason') or ''}".rstrip()
         explanation = queue.get("explanation") or {}
         for help_ in explanation.get("helps", []):
-            yield f"  would help: {help_['sentence']}"
+            yield f"  would help: {help_['said']['text']}"
     if notice := kernel.get("notice"):
         after = " It asks again by itself; calls wait meanwhile." if notice.get("returns") else ""
         yield f"asked back: in {notice['seconds_left']} s, what is in GPU memory is kept.{after}"
@@ -44,13 +46,29 @@ def kernel_lines(kernel: dict[str, Any], *, failed: bool = False) -> Iterator[st
     if usage:
         yield (
             f"used: {usage['device_seconds']:.2f} s device time, {usage['calls']:,} calls, "
-            f"{usage['asks']:,} blocking round trips, {amount(usage['memory_bytes'])} memory "
+            f"{usage['asks']:,} waits for the GPU, {amount(usage['memory_bytes'])} memory "
             f"(peak {amount(usage['memory_peak_bytes'])})"
         )
     if trouble := told_of(kernel.get("usage"), "resize" if _holds(kernel) else "cell"):
         yield trouble.text()
     if kernel.get("message"):
         yield str(kernel["message"])
+
+
+#: States that are not said by their names.
+_STATES: Final = {
+    "none": "no GPU",
+    "queued": "waits in the queue",
+    "warned": "attached, goes back soon",
+    "parked": "no GPU, memory kept",
+}
+
+
+def _state_text(kernel: dict[str, Any]) -> str:
+    """``no GPU, memory kept (Given back at the end of the cell)``."""
+    state, reason = str(kernel.get("state")), str(kernel.get("reason") or "")
+    why = headline(reason) if reason in REASONS else reason
+    return _STATES.get(state, state) + (f" ({why})" if why else "")
 
 
 #: What a session's devices do, in words.
@@ -110,9 +128,9 @@ def auto_text(auto: dict[str, Any] | None) -> str:
 def pool_lines(pool: dict[str, Any]) -> Iterator[str]:
     """Devices with their shares, then the queue."""
     for device in pool["devices"]:
-        health = "" if device["healthy"] else "  NOT HEALTHY"
+        health = "" if device["healthy"] else "  takes no requests"
         yield (
-            f"{device['id']}  {device['name']}  free {format_milli(device['free_milli'])} GPU, "
+            f"{device_name(device['id'])}  {device['name']}  free {format_milli(device['free_milli'])} GPU, "
             f"{device['free_mib']} of {device['usable_mib']} MiB{health}"
         )
         for share in device["shares"]:
@@ -129,9 +147,9 @@ def pool_html(pool: dict[str, Any]) -> str:
     for device in pool["devices"]:
         shares = "".join(f"<li>{escape(_share_text(share))}</li>" for share in device["shares"])
         items.append(
-            f"<li><b>{escape(device['id'])}</b> {escape(device['name'])}: free "
+            f"<li><b>{escape(device_name(device['id']))}</b> {escape(device['name'])}: free "
             f"{format_milli(device['free_milli'])} GPU, {device['free_mib']} of {device['usable_mib']} MiB"
-            f"{'' if device['healthy'] else ' <b>not healthy</b>'}<ul>{shares}</ul></li>"
+            f"{'' if device['healthy'] else ' <b>takes no requests</b>'}<ul>{shares}</ul></li>"
         )
     for entry in pool["queue"]:
         items.append(

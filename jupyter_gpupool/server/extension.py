@@ -23,6 +23,7 @@ from traitlets import TraitError as TraitRefused
 
 from jupyter_gpupool.server.events import SESSION_SCHEMA_ID, SESSION_SCHEMA_PATH, session_event
 from jupyter_gpupool.server.handlers import routes
+from jupyter_gpupool.server.handlers.personal import Reader, reader_of
 from jupyter_gpupool.server.kernels import provisioner
 from jupyter_gpupool.server.kernels.process_exit import when_exited
 from jupyter_gpupool.server.kernels.server_address import local_server_url
@@ -247,6 +248,11 @@ class GpuPoolExtension(ExtensionApp):
         """Whom the pool takes this server's user for; None: it does not say now. Asked once a minute at most."""
         sessions = await self.sessions()
         return await self._caller.learn(sessions.pool)
+
+    @property
+    def reader(self) -> Reader:
+        """Who reads what this server says."""
+        return reader_of(self.user, self._sessions)
 
     async def sessions(self) -> Sessions:
         """The sessions of this server; starts the watch at the first call.

@@ -1,5 +1,6 @@
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { cellResultPlugin } from './plugins/cellResult';
+import { closedNotebookPlugin } from './plugins/closedNotebook';
 import { dashboardPlugin } from './plugins/dashboard';
 import { modelPlugin } from './plugins/model';
 import { notificationsPlugin } from './plugins/notifications';
@@ -22,6 +23,7 @@ const plugins: JupyterFrontEndPlugin<unknown>[] = [
   statusPlugin,
   runningPlugin,
   notificationsPlugin,
+  closedNotebookPlugin,
   restartPlugin,
   cellResultPlugin
 ];

@@ -26,10 +26,10 @@ async def test_a_cell_has_the_share_while_it_runs_and_says_what_it_used(
     assert "21" in reply.text
     [line] = [output["data"] for output in reply.outputs if "text/html" in output["data"]]
     for part in (
-        "0.2 GPU (1587 MiB) on node1/0",
+        "0.2 GPU (1587 MiB), GPU 0 on node1",
         "device time 1.00 s",
         "calls 100",
-        "blocking round trips 7 (1.00 s)",
+        "waits for the GPU 7 (1.00 s)",
         "to device 2 KiB",
         "from device 0 B",
         "peak memory 3 MiB",
@@ -238,8 +238,8 @@ async def test_the_widget_needs_no_kernel_for_its_numbers(kernel: Cells) -> None
     assert reply.status == "ok", reply.text
     data = reply.outputs[-1]["data"]
     assert "application/vnd.jupyter.widget-view+json" in data
-    assert "state: none" in data["text/plain"]
-    assert "state: none" in data["text/html"]
+    assert "state: no GPU" in data["text/plain"]
+    assert "state: no GPU" in data["text/html"]
     assert (await kernel.run("%gpu widget")).status == "ok"
 
 

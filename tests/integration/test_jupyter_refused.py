@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from jupyter_gpupool.server.handlers import kernel_side
@@ -117,3 +119,43 @@ async def test_who_will_not_wait_does_not_wait_for_the_kernels_own_request_eithe
     reply = await kernel.run("%%gpu 0.5 --wait 0\n1", seconds=10)
     assert "already asks for a GPU" in reply.evalue
     await jupyter.json("DELETE", f"{path}/queue")
+
+
+async def test_a_waiting_cell_goes_on_with_what_is_taken_instead(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    other = await jupyter.start_kernel()
+    await other.run("%gpu attach 0.6")
+    path = f"gpupool/api/kernels/{kernel.kernel_id}"
+    cell = asyncio.ensure_future(kernel.run("%%gpu 0.9 --wait forever\nprint('the body ' + 'ran')"))
+    while (view := await jupyter.kernel(kernel.kernel_id))["queue"] is None:
+        await asyncio.sleep(0.02)
+    assert (view["queue"]["takes"], view["queue"]["cell"]) == (True, True)
+
+    # Somebody may be quicker: then the cell waits for it, and does not fail.
+    status, view = await jupyter.json("POST", f"{path}/take", {"share": "0.5", "wait": 0})
+    assert status == 202
+    while (view := await jupyter.kernel(kernel.kernel_id))["queue"] is None:
+        await asyncio.sleep(0.02)
+    status, _ = await jupyter.json("POST", f"{path}/take", {"share": "0.3", "wait": 0})
+    assert status == 202
+    reply = await asyncio.wait_for(cell, 20)
+    assert reply.status == "ok", reply.text
+    assert "the body ran" in reply.text
+    assert "0.3 GPU (2380 MiB), GPU 0 on node1" in reply.text
+    assert (await jupyter.kernel(kernel.kernel_id))["state"] == "parked"
+    status, answer = await jupyter.json("POST", f"{path}/take", {"share": "0.3"})
+    assert (status, answer["reason"]) == (409, "not-queued")
+    await other.run("%gpu detach")
+
+
+async def test_what_is_held_may_be_taken_smaller_too(jupyter: JupyterInProcess, kernel: Cells) -> None:
+    other = await jupyter.start_kernel()
+    await other.run("%gpu attach 0.6")
+    path = f"gpupool/api/kernels/{kernel.kernel_id}"
+    await jupyter.json("POST", f"{path}/attach", {"share": "0.9", "wait": 60})
+    await jupyter.json("POST", f"{path}/take", {"share": "0.4", "wait": 0})
+    while (view := await jupyter.kernel(kernel.kernel_id))["state"] != "attached":
+        await asyncio.sleep(0.02)
+    assert (view["share"]["milli"], view["by"], jupyter.pool.waiting) == (400, "sidebar", [])
+    await other.run("%gpu detach")

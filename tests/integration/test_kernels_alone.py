@@ -107,8 +107,8 @@ def test_nbconvert_executes_a_notebook_with_everything_that_stands_above_cells(
     assert done.returncode == 0, done.stderr
     shown = texts(tmp_path / "done.ipynb")
     for at, words in [
-        (2, "0.2 GPU (1587 MiB) on n1/0"),
-        (2, "blocking round trips"),
+        (2, "0.2 software GPU (1587 MiB), GPU 0 on n1"),
+        (2, "waits for the GPU"),
         (3, "timed 6"),
         (5, "captured 6"),
         (6, "awaited 6"),

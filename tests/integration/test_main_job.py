@@ -64,7 +64,7 @@ def test_the_quickstart_runs_unchanged_in_under_two_minutes(stack: Stack) -> Non
     assert accuracy["GPU"] >= 0.93
     assert abs(accuracy["GPU"] - accuracy["CPU"]) <= 1e-3
     training = next(text for text in texts if "epoch  40" in text)
-    for word in ("device time", "calls", "round trips", "peak"):
+    for word in ("device time", "calls", "waits for the gpu", "peak"):
         assert word in training.lower(), f"the result line does not tell the {word}: {training}"
 
 

@@ -11,6 +11,7 @@ from gpupool.request.gpu_request import GpuRequest
 
 from jupyter_gpupool.server.handlers.asked import BadRequestError, request_of
 from jupyter_gpupool.server.handlers.explained import explanation_view
+from jupyter_gpupool.server.handlers.personal import Reader
 
 
 def read(body: dict[str, object], project: str = "") -> GpuRequest:
@@ -70,7 +71,7 @@ def view(asked: GpuRequest | None) -> object:
     message = pb.Help(action="smaller")
     if asked is not None:
         message.request.CopyFrom(convert.lease_request(LeaseRequest.of(asked), 0.0))
-    told = explanation_view(convert.explanation(pb.Explanation(helps=[message])))
+    told = explanation_view(convert.explanation(pb.Explanation(helps=[message])), Reader("ann"))
     assert told is not None
     return told["helps"][0]["request"]
 

@@ -119,13 +119,13 @@ def test_what_the_worker_did_not_tell_is_null_and_a_cell_without_a_gpu_has_no_fi
 def test_the_html_reads_well_without_its_styles() -> None:
     found = Text(html_line(TITLE, figures(), "still attached"))
     assert found.rows[0] == (
-        f"{TITLE} · device time 750 ms of 2.50 s · peak memory 640 MiB · 500 blocking round trips"
+        f"{TITLE} · device time 750 ms of 2.50 s · peak memory 640 MiB · 500 waits for the GPU"
     )
     pairs = dict(zip(found.rows[1:-2:2], found.rows[2:-2:2], strict=True))
     assert (pairs["calls"], pairs["to device"], pairs["from device"]) == ("2,000", "3 MiB", "4 KiB")
     assert pairs["waited for cuStreamSynchronize"] == "497 × (1.20 s)"
     assert found.rows[-2] == "still attached"
-    assert "each waits for the network" in found.rows[-1]
+    assert "each waits for the GPU" in found.rows[-1]
     assert found.tags == {"div", "details", "summary", "table", "tr", "th", "td"}
 
 

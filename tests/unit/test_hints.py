@@ -37,7 +37,7 @@ def test_item_in_a_loop_is_named(waiting: str) -> None:
         ("cuStreamSynchronize", "once, at the end"),
         ("cuEventQuery", "polling"),
         ("cuModuleLoadData", "first time"),
-        ("cuMemPoolGetAttribute", "waits for the network"),
+        ("cuMemPoolGetAttribute", "waits for the GPU"),
     ],
 )
 def test_each_kind_of_waiting_has_its_advice(name: str, word: str) -> None:
@@ -82,7 +82,7 @@ def test_the_hint_stands_below_the_cells_figures() -> None:
     figures = Figures.between(NOTHING, after(900, cuMemcpyDtoH_v2=(900, 3.0)), 4.0)
     assert figures.hint is not None
     first, second = text_line("0.2 GPU", figures, "").split("\n")
-    assert "blocking round trips 900 (3.00 s)" in first
+    assert "waits for the GPU 900 (3.00 s)" in first
     assert second == figures.hint
     assert "at most 16 bytes" in html_line("0.2 GPU", figures, "")
     assert "\n" not in text_line("0.2 GPU", Figures.between(NOTHING, NOTHING, 1.0), "")

@@ -145,11 +145,14 @@ export class Stack {
   }
 
   async freeMilli(): Promise<number> {
-    const pool = await this.api<{ totals: { free_milli: number } }>(
-      'GET',
-      'gpupool/api/pool'
-    );
-    return pool.totals.free_milli;
+    return (await this._totals()).free_milli;
+  }
+
+  private async _totals(): Promise<{ milli: number; free_milli: number }> {
+    const pool = await this.api<{
+      totals: { milli: number; free_milli: number };
+    }>('GET', 'gpupool/api/pool');
+    return pool.totals;
   }
 
   /** A kernel of somebody without a notebook, with so much of a device. */
@@ -161,7 +164,7 @@ export class Stack {
     return id;
   }
 
-  /** Ends every kernel and waits until the pool has all shares of its two devices back. */
+  /** Ends every kernel and waits until the pool has all shares back. */
   async shutKernelsDown(): Promise<void> {
     for (const { id } of await this.api<{ id: string }[]>(
       'GET',
@@ -170,7 +173,11 @@ export class Stack {
       await this.api('DELETE', `api/kernels/${id}`);
     }
     const deadline = Date.now() + 35_000;
-    while ((await this.freeMilli()) !== 2000) {
+    const isWhole = async () => {
+      const { milli, free_milli } = await this._totals();
+      return milli > 0 && milli === free_milli;
+    };
+    while (!(await isWhole())) {
       if (Date.now() > deadline) {
         throw new Error('waited 35 s for every share to be free');
       }

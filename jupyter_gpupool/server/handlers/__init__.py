@@ -33,6 +33,7 @@ _HANDLERS: Final[Mapping[str, type[GpupoolHandler]]] = {
     "api/kernels/{kernel_id}/undo": undo.UndoHandler,
     "api/kernels/{kernel_id}/resize": front_end.ResizeHandler,
     "api/kernels/{kernel_id}/queue": front_end.QueueHandler,
+    "api/kernels/{kernel_id}/take": front_end.TakeHandler,
     "api/kernels/{kernel_id}/usage": front_end.UsageHandler,
     "api/history": history.HistoryHandler,
     "api/administration": administration.AdministrationHandler,

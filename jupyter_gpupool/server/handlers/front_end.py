@@ -205,6 +205,20 @@ class QueueHandler(FrontEndHandler):
         self.answer(await self.view(session))
 
 
+class TakeHandler(FrontEndHandler):
+    """``POST api/kernels/{id}/take``: something else in the place of what the kernel, or its cell, waits for."""
+
+    @web.authenticated
+    @authorized
+    async def post(self, kernel_id: str) -> None:
+        asked = self.request_of(self.asked())
+        session = await self.session_of(kernel_id)
+        if not views.may_take(session.record):
+            raise RefusalError("not-queued", "This kernel does not wait for a GPU.")
+        await session.take(asked)
+        self.answer(await self.view(session), status=HTTPStatus.ACCEPTED)
+
+
 class UsageHandler(PollHandler):
     """``GET api/kernels/{id}/usage?since=T``: samples of one second after Unix time T."""
 

@@ -131,7 +131,10 @@ class AttachHandler(KernelSideHandler):
                 [attach, place], timeout=_SIGN_OF_LIFE_SECONDS, return_when=asyncio.FIRST_COMPLETED
             )
             if place.done():
-                queued: QueuedLine = {"event": "queued", **views.place_view(place.result())}
+                queued: QueuedLine = {
+                    "event": "queued",
+                    **views.place_view(place.result(), self.extension.reader),
+                }
                 await self._line(queued)
                 continue
             place.cancel()

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, cast
 from gpupool.client import types
 from gpupool.client.errors import GpupoolError
 from gpupool.client.reasons import comes_back
+from gpupool.client.session.record import Session
 from gpupool.client.session.state import HOLDING, State
 
 from jupyter_gpupool.kernel.failures import failure_name
-from jupyter_gpupool.server.handlers.explained import explanation_view
+from jupyter_gpupool.server.handlers.explained import explanation_view, reason_text
+from jupyter_gpupool.server.handlers.personal import Reader, personal
 from jupyter_gpupool.server.handlers.said import said_view
 from jupyter_gpupool.server.pool.connection import WrongSettingError
 from jupyter_gpupool.server.rest.explanations import KernelQueuePlace, QueuePlace
@@ -68,10 +70,10 @@ def kernel_view(extension: GpuPoolExtension, session: KernelSession, *, name: st
         "device": lease.shares[0].device_id if lease is not None else None,
         "devices": [share.device_id for share in lease.shares] if lease is not None else [],
         "software": lease.software if lease is not None else None,
-        "queue": queue_view(session),
+        "queue": queue_view(session, extension.reader),
         "idle": idle_view(extension, session),
         "released": released_view(session),
-        "notice": notice_view(session),
+        "notice": notice_view(session, extension.reader),
         "returning": record.returning,
         "project": record.request.project if record.request is not None else None,
         "reason": record.reason,
@@ -121,28 +123,30 @@ def label_of(path: str, name: str) -> str:
     return path.rsplit("/", 1)[-1] or name
 
 
-def queue_view(session: KernelSession) -> KernelQueuePlace | None:
-    """Where the kernel's request waits; ``takes``: it may take something else in its place without harm to a cell."""
+def queue_view(session: KernelSession, reader: Reader) -> KernelQueuePlace | None:
+    """Where the kernel's request waits; ``takes``: it may take something else in its place, a cell too."""
     record = session.record
     if record.state is not State.QUEUED or record.queue is None:
         return None
-    asking = record.asking
-    return {
-        **place_view(record.queue),
-        "takes": asking is not None and asking.scope is None and not asking.again,
-    }
+    cell = record.asking is not None and record.asking.scope is not None
+    return {**place_view(record.queue, reader), "takes": may_take(record), "cell": cell}
 
 
-def place_view(place: types.QueuePlace) -> QueuePlace:
+def may_take(record: Session) -> bool:
+    """Whether something else can be asked for in the place of what waits: not for a share that comes again by itself."""
+    return record.waiting and record.asking is not None and not record.asking.again
+
+
+def place_view(place: types.QueuePlace, reader: Reader) -> QueuePlace:
     return {
         "place": place.place,
-        "reason": place.reason,
+        "reason": reason_text(place.reason, place.explanation, reader),
         "eta_seconds": place.eta_seconds,
-        "explanation": explanation_view(place.explanation),
+        "explanation": explanation_view(place.explanation, reader),
     }
 
 
-def notice_view(session: KernelSession) -> Notice | None:
+def notice_view(session: KernelSession, reader: Reader) -> Notice | None:
     """That the pool takes the lease back, when, and why."""
     notice = session.record.notice
     if notice is None:
@@ -152,7 +156,7 @@ def notice_view(session: KernelSession) -> Notice | None:
         "reason": notice.reason,
         "seconds_left": left,
         "explanation": notice.explanation,
-        "said": said_view(notice.said),
+        "said": said_view(personal(notice.said, reader)),
         "returns": session.record.returns and comes_back(notice.reason, noticed=True),
     }
 
@@ -330,7 +334,7 @@ async def pool_view(extension: GpuPoolExtension) -> Pool:
         "user": extension.user,
         "wrong_setting": extension.wrong_setting or None,
         "devices": [_device_view(device, extension.user, kernels) for device in devices],
-        "queue": [_entry_view(entry, extension.user, kernels) for entry in queue],
+        "queue": [_entry_view(entry, extension.reader, kernels) for entry in queue],
         "totals": Totals(milli=1000 * len(usable), free_milli=sum(device.free_milli for device in usable)),
     }
 
@@ -368,19 +372,19 @@ def _share_view(share: types.HeldShare, user: str, kernels: set[str]) -> DeviceS
     }
 
 
-def _entry_view(entry: types.QueueEntry, user: str, kernels: set[str]) -> QueueEntry:
+def _entry_view(entry: types.QueueEntry, reader: Reader, kernels: set[str]) -> QueueEntry:
     return {
         "place": entry.place,
         "user": entry.user,
-        "mine": entry.user == user,
+        "mine": entry.user == reader.user,
         "kernel_id": entry.holder if entry.holder in kernels else None,
         "label": entry.label,
         "milli": entry.milli,
         "mib": entry.mib,
         "count": entry.count,
-        "reason": entry.reason,
+        "reason": reason_text(entry.reason, entry.explanation, reader),
         "eta_seconds": entry.eta_seconds,
         "project": entry.project,
-        "explanation": explanation_view(entry.explanation),
+        "explanation": explanation_view(entry.explanation, reader),
         "wants": list(entry.wants),
     }

@@ -15,6 +15,8 @@ class Help(TypedDict):
     said: Said
     request: AttachOptions | None
     """What would be granted now; null: it is not a matter of asking otherwise."""
+    kernels: list[str]
+    """Kernels of this server, after whose Detach the request itself would be granted."""
 
 
 class Explanation(TypedDict):
@@ -49,4 +51,6 @@ class KernelQueuePlace(QueuePlace):
     """Where the request of a kernel waits."""
 
     takes: bool
-    """Something else may be taken in its place; a cell asks for itself."""
+    """Something else may be taken in its place."""
+    cell: bool
+    """A cell waits for it, and gets what is taken."""

@@ -103,6 +103,12 @@ ROUTES: Final = (
     ),
     _verb("resize", "Another share on the same device.", bodies.ResizeBody),
     _verb("queue", "Leaves the queue.", method="DELETE"),
+    _verb(
+        "take",
+        "Asks for something else in the place of what the kernel waits for; a cell that waits goes on with it.",
+        bodies.GpuRequest,
+        status=HTTPStatus.ACCEPTED,
+    ),
     Route(
         "GET",
         "api/kernels/{kernel_id}/usage",

@@ -79,6 +79,8 @@ class KernelSession(HolderSession):
         #: Its share may still be in use: the pool does not lend it to others yet.
         self.draining = False
         self._when_closed: Callable[[], None] = lambda: None
+        #: What is asked for in the place of the request that is withdrawn now.
+        self._instead: GpuRequest | None = None
 
     @property
     def kernel_id(self) -> str:
@@ -156,12 +158,31 @@ class KernelSession(HolderSession):
         Raises:
             AttachRefusedError: no share was given; says why.
         """
-        wanted = LeaseRequest.of(request, on_behalf_of=self._user, label=self.label, holder=self.kernel_id)
-        record = await self.ask(
-            wanted, by=by, scope=scope, hold=hold, wait_seconds=request.patience, on_queued=on_queued
-        )
-        self.shown.out_of_memory = None
-        return record
+        while True:
+            wanted = LeaseRequest.of(
+                request, on_behalf_of=self._user, label=self.label, holder=self.kernel_id
+            )
+            try:
+                record = await self.ask(
+                    wanted, by=by, scope=scope, hold=hold, wait_seconds=request.patience, on_queued=on_queued
+                )
+            except AttachRefusedError:
+                if self._instead is None:
+                    raise
+                patience = request.wait_seconds
+                request, self._instead = self._instead, None
+                if scope is not None:
+                    # A cell must not fail because somebody else was quicker: it waits as long as it wanted to.
+                    request = replace(request, wait_seconds=patience)
+                continue
+            self._instead = None
+            self.shown.out_of_memory = None
+            return record
+
+    async def take(self, request: GpuRequest) -> Session:
+        """Asks for something else in the place of what waits; whoever waits, a cell or a person, gets that."""
+        self._instead = request
+        return await self.cancel_request()
 
     async def attach_again(self, release: Release, *, wait_seconds: float | None) -> Session:
         """Undoes a release: the same share on the same terms, held by whom it was held by.

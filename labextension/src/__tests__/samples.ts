@@ -28,6 +28,7 @@ export function aQueuePlace(
     eta_seconds: null,
     explanation: null,
     takes: false,
+    cell: false,
     ...part
   };
 }

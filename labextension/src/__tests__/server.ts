@@ -107,6 +107,11 @@ export class Server implements GpuPoolModel.Api {
     return this._verb(`resize ${kernelId} ${share}`, anAttachedKernel());
   }
 
+  take(kernelId: string, options: GpuPool.IAttachOptions) {
+    this.options.push(options);
+    return this._verb(`take ${kernelId} ${options.share}`, this.attached);
+  }
+
   cancelQueue(kernelId: string) {
     return this._verb(`cancel ${kernelId}`, aKernel());
   }

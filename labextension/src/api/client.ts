@@ -87,6 +87,14 @@ export class GpuPoolApi {
     return this._kernel('POST', kernelId, 'resize', { share });
   }
 
+  /** Something else in the place of what the kernel, or its cell, waits for. */
+  take(
+    kernelId: string,
+    options: GpuPool.IAttachOptions
+  ): Promise<GpuPool.IKernel | null> {
+    return this._kernel('POST', kernelId, 'take', { ...options });
+  }
+
   cancelQueue(kernelId: string): Promise<GpuPool.IKernel | null> {
     return this._kernel('DELETE', kernelId, 'queue');
   }

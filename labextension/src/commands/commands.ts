@@ -1,5 +1,5 @@
 import type { JupyterFrontEnd } from '@jupyterlab/application';
-import { Dialog, showDialog } from '@jupyterlab/apputils';
+import { Dialog, InputDialog, showDialog } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { closeIcon, refreshIcon } from '@jupyterlab/ui-components';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
@@ -94,6 +94,27 @@ export function addCommands(
       })
   });
 
+  commands.addCommand(CommandIDs.attachWith, {
+    label: trans.__('Attach…'),
+    caption: trans.__('Say how much of a GPU the kernel gets'),
+    describedBy: kernelSchema(),
+    isEnabled: args => commands.isEnabled(CommandIDs.attach, args),
+    execute: async args => {
+      const asked = await InputDialog.getText({
+        title: trans.__('How much of a GPU?'),
+        label: trans.__('0.2, 20%, 2560MiB or 2.5GiB'),
+        text: attachTerms(args).share,
+        okLabel: trans.__('Attach')
+      });
+      if (asked.button.accept) {
+        await commands.execute(CommandIDs.attach, {
+          ...args,
+          share: asked.value ?? ''
+        });
+      }
+    }
+  });
+
   commands.addCommand(CommandIDs.take, {
     label: args => trans.__('Take %1 GPU Now', textOf(args.share, '')),
     caption: trans.__('Take this instead of what the kernel waits for'),
@@ -107,8 +128,12 @@ export function addCommands(
       actions.act(args, async kernelId => {
         const terms = { share: textOf(args.share, ''), ...termsOf(args) };
         refuseBadShare(terms.share, trans);
+        // What a cell asks for stands in its first line, and is not the notebook's.
+        const cell = actions.stateOf(args)?.queue?.cell === true;
         await model.take(kernelId, { ...terms, wait: 0 });
-        notebooks?.remember(kernelId, terms);
+        if (!cell) {
+          notebooks?.remember(kernelId, terms);
+        }
       })
   });
 
@@ -185,7 +210,10 @@ export function addCommands(
     caption: trans.__('Open the sidebar with devices, kernels and queue'),
     icon: gpuIcon,
     describedBy: plainSchema(),
-    execute: () => shell.activateById(SIDEBAR_ID)
+    execute: () => {
+      shell.activateById(SIDEBAR_ID);
+      return focusFront();
+    }
   });
 
   addReleaseCommands(actions);
@@ -200,6 +228,25 @@ export function addCommands(
   };
   model.changed.connect(notify);
   model.preferencesChanged.connect(notify);
+}
+
+/** As often the page is drawn until the sidebar is there, at most. */
+const MOST_FRAMES = 10;
+
+/** The keyboard goes on in the sidebar: at the notebook in front, or else at the top. */
+async function focusFront(): Promise<void> {
+  for (let frame = 0; frame < MOST_FRAMES; frame += 1) {
+    await new Promise(resolve => requestAnimationFrame(resolve));
+    const sidebar = document.getElementById(SIDEBAR_ID);
+    const home =
+      sidebar?.querySelector<HTMLElement>(
+        '[data-front=true] [data-focus-home]'
+      ) ?? sidebar?.querySelector<HTMLElement>('[data-focus-home]');
+    if (home) {
+      home.focus();
+      return;
+    }
+  }
 }
 
 /** Throws the sentence that says what is wrong with a share. */

@@ -1,6 +1,7 @@
 /** Names of the commands; other packages may call them. */
 export namespace CommandIDs {
   export const attach = 'gpupool:attach';
+  export const attachWith = 'gpupool:attach-with';
   export const detach = 'gpupool:detach';
   export const reset = 'gpupool:reset';
   export const keep = 'gpupool:keep';

@@ -15,7 +15,7 @@ export type MenuEntry =
   | { submenu: string; entries: readonly MenuEntry[] }
   | 'separator';
 
-/** Shares that are offered beside the default; others are typed in the sidebar. */
+/** Shares that are offered beside the default; others are typed. */
 const SHARES = ['0.1', '0.25', '0.5', '1'];
 
 /** What can be done now with the GPU of one kernel, most likely first. */
@@ -63,6 +63,7 @@ export function menuEntries(
         args: { ...about, share: other }
       });
     }
+    entries.push({ command: CommandIDs.attachWith, args: about });
     const projects = model.defaults?.projects ?? [];
     if (projects.length > 1) {
       entries.push({

@@ -3,7 +3,8 @@ import { useId } from 'react';
 import type { GpuPool } from '../api/types';
 import { holdsMine, layoutDevice, type ISegment } from '../figures/layout';
 import { queuedFor, wantedMilli } from '../figures/room';
-import { formatMilli } from '../figures/share';
+import { formatShare } from '../figures/share';
+import { deviceName, deviceOfNode } from '../text/devices';
 import { formatBytes, formatMib } from '../text/format';
 import { ownerText, useText, waitsText } from '../text/words';
 import { Fragment, h } from '../ui/jsx';
@@ -15,13 +16,17 @@ interface IProps {
   queue: readonly GpuPool.IQueueEntry[];
   /** One line each until unfolded, where there are many. */
   folds: boolean;
+  /** The node is said above it. */
+  inNode: boolean;
   context: IContext;
 }
 
 /** One device: a bar cut into shares, and the same in words below it. */
 export function Device(props: IProps): JSX.Element {
-  const { device, queue, folds, context } = props;
+  const { device, queue, folds, inNode, context } = props;
   const { trans } = context;
+  const full = deviceName(device.id, trans);
+  const name = inNode ? deviceOfNode(device, trans) : full;
   const [unfolded, toggle] = useFold(
     context,
     `device:${device.id}`,
@@ -32,11 +37,11 @@ export function Device(props: IProps): JSX.Element {
   const Caret = open ? caretDownIcon.react : caretRightIcon.react;
   const segments = layoutDevice(device);
   const waiting = queuedFor(device, queue);
-  const lent = 1 - device.free_milli / 1000;
+  const held = 1 - device.free_milli / 1000;
   return (
     <li
       className="jp-GpuPool-device"
-      aria-label={device.id}
+      aria-label={full}
       data-open={open}
       data-healthy={device.healthy}
     >
@@ -45,25 +50,28 @@ export function Device(props: IProps): JSX.Element {
           <button
             type="button"
             className="jp-GpuPool-link jp-GpuPool-fold jp-GpuPool-name"
-            title={device.name}
+            title={`${device.name}\n${device.id}`}
             aria-expanded={open}
             aria-controls={details}
             onClick={toggle}
           >
             <Caret tag="span" className="jp-GpuPool-caret" />
-            <span className="jp-GpuPool-ellipsis">{device.id}</span>
+            <span className="jp-GpuPool-ellipsis">{name}</span>
           </button>
         ) : (
-          <span className="jp-GpuPool-name" title={device.name}>
-            {device.id}
+          <span
+            className="jp-GpuPool-name"
+            title={`${device.name}\n${device.id}`}
+          >
+            {name}
           </span>
         )}
         {open && device.software ? (
           <span
             className="jp-GpuPool-tag"
-            title={trans.__('Runs GPU programs on the processor')}
+            title={trans.__('Software GPU: runs GPU programs on the processor')}
           >
-            {trans.__('software GPU')}
+            {trans.__('software')}
           </span>
         ) : null}
         {device.healthy ? null : (
@@ -76,14 +84,14 @@ export function Device(props: IProps): JSX.Element {
         )}
         <span className="jp-GpuPool-value">
           {device.healthy
-            ? trans.__('%1 free', formatMilli(device.free_milli))
-            : trans.__('not lent')}
+            ? trans.__('%1 free', formatShare(device.free_milli))
+            : trans.__('not available')}
         </span>
       </div>
       <ShareBar
         segments={segments}
-        label={trans.__('Compute lent on %1', device.id)}
-        lent={Number(lent.toFixed(3))}
+        label={trans.__('Compute in use on %1', full)}
+        held={Number(held.toFixed(2))}
         whole={1}
         trans={trans}
       />
@@ -134,7 +142,7 @@ function Details(props: {
 }): JSX.Element {
   const { device, segments, context } = props;
   const { trans } = context;
-  const lentMib = Math.max(0, device.usable_mib - device.free_mib);
+  const heldMib = Math.max(0, device.usable_mib - device.free_mib);
   return (
     <>
       {device.healthy || !device.health_reason ? null : (
@@ -147,8 +155,8 @@ function Details(props: {
         )}
       >
         {trans.__(
-          '%1 / %2 lent · %3 used',
-          formatMib(lentMib),
+          '%1 of %2 reserved, %3 used',
+          formatMib(heldMib),
           formatMib(device.usable_mib),
           formatBytes(device.used_bytes)
         )}
@@ -165,16 +173,16 @@ function Legend(props: {
 }): JSX.Element | null {
   const { segments, device, context } = props;
   const { trans } = context;
-  const lent = segments.filter(segment => segment.share !== null);
-  if (lent.length === 0) {
+  const held = segments.filter(segment => segment.share !== null);
+  if (held.length === 0) {
     return null;
   }
   return (
     <ul
       className="jp-GpuPool-legend"
-      aria-label={trans.__('Shares of %1', device.id)}
+      aria-label={trans.__('Shares of %1', deviceName(device.id, trans))}
     >
-      {lent.map(({ key, kind, idle, share }) => (
+      {held.map(({ key, kind, idle, share }) => (
         <li key={key} className="jp-GpuPool-line">
           <span
             className="jp-GpuPool-swatch"
@@ -189,7 +197,7 @@ function Legend(props: {
             {ownerText(share!, trans)}
           </span>
           <span className="jp-GpuPool-value">
-            {`${formatMilli(share!.milli)} · `}
+            {`${formatShare(share!.milli)} · `}
             {useText(share!, trans)}
           </span>
         </li>

@@ -30,6 +30,9 @@ export function Helps(props: {
         return (
           <li key={words} data-kind="help">
             <span>{words}</span>
+            {help.kernels.map(id => (
+              <Detach key={id} id={id} pending={pending} context={context} />
+            ))}
             {request === null ? null : (
               <Button
                 tone="accept"
@@ -56,5 +59,33 @@ export function Helps(props: {
         );
       })}
     </ul>
+  );
+}
+
+/** Gives back what another notebook of one's own holds. */
+function Detach(props: {
+  id: string;
+  pending: boolean;
+  context: IContext;
+}): JSX.Element {
+  const { id, pending, context } = props;
+  const { commands, model, trans } = context;
+  const label = model.kernel(id)?.label ?? id.slice(0, 8);
+  return (
+    <Button
+      aria-label={trans.__('Detach the GPU from %1', label)}
+      title={label}
+      aria-disabled={pending}
+      onClick={() => {
+        if (!pending) {
+          void commands.execute(CommandIDs.detach, {
+            kernelId: id,
+            quiet: true
+          });
+        }
+      }}
+    >
+      {trans.__('Detach it')}
+    </Button>
   );
 }

@@ -1,9 +1,11 @@
 import { REASONS } from '../api/reasons';
 import type { GpuPool } from '../api/types';
+import { noteOf } from '../figures/rows';
 import { holds } from '../figures/session';
+import { deviceNames } from '../text/devices';
 import { formatGuess } from '../text/format';
 import { withoutHelps } from '../text/sentence';
-import { reasonSentence, shareSentence } from '../text/words';
+import { enforcementText, reasonSentence, shareText } from '../text/words';
 import { h } from '../ui/jsx';
 import type { IContext } from './context';
 
@@ -21,28 +23,45 @@ export function lateRefusal(kernel: GpuPool.IKernel): string | null {
 /** One line below the name: what is held, waited for, or why nothing is. */
 export function KernelDetail(props: {
   kernel: GpuPool.IKernel;
+  /** It is the one of the notebook that one works in. */
+  front: boolean;
   context: IContext;
 }): JSX.Element | null {
-  const { kernel, context } = props;
+  const { kernel, front, context } = props;
+  const { trans } = context;
   const text = detailText(kernel, context);
-  return text === '' ? null : (
-    <div className="jp-GpuPool-detail" title={text}>
-      {text}
+  const title = [text, enforcementText(kernel, trans)]
+    .filter(Boolean)
+    .join('\n');
+  return text === '' && !front ? null : (
+    <div className="jp-GpuPool-detail" title={title}>
+      {front ? (
+        <span
+          className="jp-GpuPool-tag"
+          data-kind="front"
+          title={trans.__('The notebook that you work in')}
+        >
+          {trans.__('in front')}
+        </span>
+      ) : null}
+      {text === '' ? null : <span>{text}</span>}
     </div>
   );
 }
 
 function detailText(kernel: GpuPool.IKernel, { trans }: IContext): string {
   if (holds(kernel)) {
+    const named = deviceNames(kernel.devices, trans);
+    const places = kernel.software ? trans.__('%1 (software)', named) : named;
     return [
-      kernel.share ? shareSentence(kernel.share, trans) : null,
-      kernel.devices?.join(', ') || kernel.device,
+      // How much one share is stands in the field below, its memory in the chart.
+      kernel.share && kernel.share.count > 1
+        ? trans.__('%1 of %2', shareText(kernel.share), places)
+        : places,
       kernel.project ? trans.__('project %1', kernel.project) : null,
-      kernel.by === 'magic' ? trans.__('by %1', '%%gpu') : null,
-      kernel.by === 'attach' ? trans.__('by %1', '%gpu attach') : null,
-      kernel.by === 'auto' ? trans.__('by %1', '%gpu auto') : null
+      heldBy(kernel, trans)
     ]
-      .filter(part => part !== null)
+      .filter(Boolean)
       .join(' · ');
   }
   if (kernel.state === 'queued' && kernel.queue) {
@@ -63,8 +82,9 @@ function detailText(kernel: GpuPool.IKernel, { trans }: IContext): string {
       .join(' · ');
   }
   // A note of its own says why the last share went back.
-  if (lateRefusal(kernel) === null && !kernel.released) {
-    if (kernel.message !== null) {
+  if (lateRefusal(kernel) === null && noteOf(kernel) === null) {
+    // A release that is no news any more is said in few words.
+    if (kernel.message !== null && kernel.released === null) {
       return kernel.message;
     }
     if (kernel.state !== 'none' && kernel.reason !== null) {
@@ -72,7 +92,22 @@ function detailText(kernel: GpuPool.IKernel, { trans }: IContext): string {
     }
   }
   // Kernels without a document are all called alike.
-  return kernel.path
-    ? kernel.name
-    : trans.__('kernel %1', kernel.kernel_id.slice(0, 8));
+  return kernel.path ? '' : trans.__('kernel %1', kernel.kernel_id.slice(0, 8));
+}
+
+/** Until when a share is held, where no person holds it by a button. */
+function heldBy(
+  kernel: GpuPool.IKernel,
+  trans: IContext['trans']
+): string | null {
+  switch (kernel.by) {
+    case 'magic':
+      return trans.__('for a cell (%1)', '%%gpu');
+    case 'attach':
+      return trans.__('held by %1', '%gpu attach');
+    case 'auto':
+      return trans.__('held by %1', '%gpu auto');
+    default:
+      return null;
+  }
 }

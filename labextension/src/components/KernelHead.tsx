@@ -1,20 +1,19 @@
+import { caretDownIcon } from '@jupyterlab/ui-components';
 import type { GpuPool } from '../api/types';
 import { autoText, shownState, stateWord } from '../text/words';
-import { h } from '../ui/jsx';
+import { Fragment, h } from '../ui/jsx';
 import type { IContext } from './context';
 
-/** Name, whether a cell runs, and the state of a kernel. */
-export function KernelHead(props: {
+/** The name of a kernel, which opens its notebook, and whether a cell runs. */
+export function KernelName(props: {
   kernel: GpuPool.IKernel;
-  pending: boolean;
   context: IContext;
 }): JSX.Element {
-  const { kernel, pending, context } = props;
+  const { kernel, context } = props;
   const { trans, open } = context;
   const path = kernel.path;
-  const shown = shownState(kernel);
   return (
-    <div className="jp-GpuPool-line">
+    <>
       {open && path ? (
         <button
           type="button"
@@ -25,7 +24,7 @@ export function KernelHead(props: {
           {kernel.label}
         </button>
       ) : (
-        <span className="jp-GpuPool-name" title={path ?? kernel.kernel_id}>
+        <span className="jp-GpuPool-name" title={path || kernel.kernel_id}>
           {kernel.label}
         </span>
       )}
@@ -37,6 +36,35 @@ export function KernelHead(props: {
           title={trans.__('running a cell')}
         />
       ) : null}
+    </>
+  );
+}
+
+/** Name, whether a cell runs, and the state of a kernel. */
+export function KernelHead(props: {
+  kernel: GpuPool.IKernel;
+  pending: boolean;
+  /** Makes one line of it again; absent: it has to be seen. */
+  onFold?: () => void;
+  context: IContext;
+}): JSX.Element {
+  const { kernel, pending, onFold, context } = props;
+  const { trans } = context;
+  const shown = shownState(kernel);
+  return (
+    <div className="jp-GpuPool-line">
+      {onFold ? (
+        <button
+          type="button"
+          className="jp-GpuPool-link jp-GpuPool-fold"
+          aria-expanded={true}
+          aria-label={trans.__('Less about %1', kernel.label)}
+          onClick={onFold}
+        >
+          <caretDownIcon.react tag="span" className="jp-GpuPool-caret" />
+        </button>
+      ) : null}
+      <KernelName kernel={kernel} context={context} />
       {kernel.auto ? (
         <span
           className="jp-GpuPool-tag"

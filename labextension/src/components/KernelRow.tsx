@@ -1,4 +1,5 @@
 import type { GpuPool } from '../api/types';
+import { noteOf } from '../figures/rows';
 import { hasFailed, holds } from '../figures/session';
 import { longWork } from '../text/work';
 import { h } from '../ui/jsx';
@@ -21,12 +22,16 @@ interface IProps {
   failure: string | undefined;
   /** What a queued kernel has asked for, as a person writes it. */
   asked?: string;
+  front?: boolean;
+  onFold?: () => void;
   context: IContext;
 }
 
 /** One running kernel: its state, its share, what it uses, what one can do. */
 export function KernelRow(props: IProps): JSX.Element {
-  const { kernel, pending, failure, asked, context } = props;
+  const { kernel, pending, failure, asked, onFold, context } = props;
+  const front = props.front ?? false;
+  const released = noteOf(kernel);
   // "No pool" is wrong once the pool answers again; that nothing came of the request is not.
   const stale =
     kernel.reason === 'pool-down' && context.model.state.problem === null;
@@ -43,10 +48,16 @@ export function KernelRow(props: IProps): JSX.Element {
       className="jp-GpuPool-kernel"
       aria-label={kernel.label}
       data-state={hasFailed(kernel) ? 'failed' : kernel.state}
+      data-front={front}
       data-focus-group=""
     >
-      <KernelHead kernel={kernel} pending={pending} context={context} />
-      <KernelDetail kernel={kernel} context={context} />
+      <KernelHead
+        kernel={kernel}
+        pending={pending}
+        onFold={onFold}
+        context={context}
+      />
+      <KernelDetail kernel={kernel} front={front} context={context} />
       <SessionNotes kernel={kernel} context={context} />
       {kernel.state === 'queued' && kernel.queue?.explanation ? (
         <Helps
@@ -65,10 +76,10 @@ export function KernelRow(props: IProps): JSX.Element {
       ) : kernel.state === 'warned' ? (
         <IdleWarning kernel={kernel} context={context} pending={pending} />
       ) : null}
-      {kernel.released && !holds(kernel) && kernel.state !== 'queued' ? (
+      {released ? (
         <ReleasedNote
           kernel={kernel}
-          released={kernel.released}
+          released={released}
           pending={pending}
           context={context}
         />

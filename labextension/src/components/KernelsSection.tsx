@@ -1,12 +1,17 @@
+import { caretDownIcon, caretRightIcon } from '@jupyterlab/ui-components';
+import { useId } from 'react';
 import type { GpuPool } from '../api/types';
+import { rowsOf } from '../figures/rows';
 import { holds } from '../figures/session';
 import { formatMilli } from '../figures/share';
 import type { IGpuPool } from '../model/tokens';
 import { Button } from '../ui/Button';
 import { h } from '../ui/jsx';
+import { lateRefusal } from './KernelDetail';
+import { KernelLine } from './KernelLine';
 import { KernelRow } from './KernelRow';
 import { Section } from './Section';
-import type { IContext } from './context';
+import { useFold, type IContext } from './context';
 
 /** Of JupyterLab and Notebook, where they have it. */
 const CREATE_NOTEBOOK = 'notebook:create-new';
@@ -19,6 +24,13 @@ export function KernelsSection(props: {
   const { state, context } = props;
   const { trans } = context;
   const holding = state.kernels.filter(holds).length;
+  const front = context.front?.() ?? null;
+  const rows = rowsOf(
+    state.kernels,
+    front,
+    kernel =>
+      state.failures.has(kernel.kernel_id) || lateRefusal(kernel) !== null
+  );
   return (
     <Section
       id="kernels"
@@ -26,19 +38,24 @@ export function KernelsSection(props: {
       title={trans.__('Kernels')}
       summary={
         state.kernels.length > 0
-          ? trans.__('%1 of %2 attached', holding, state.kernels.length)
+          ? trans._n(
+              '%2 of %1 has a GPU',
+              '%2 of %1 have a GPU',
+              state.kernels.length,
+              holding
+            )
           : undefined
       }
     >
       {state.kernels.length > 0 ? (
         <ul className="jp-GpuPool-list" aria-label={trans.__('Kernels')}>
-          {state.kernels.map(kernel => (
-            <KernelRow
+          {[...rows.whole, ...rows.lines].map(kernel => (
+            <Kernel
               key={kernel.kernel_id}
               kernel={kernel}
-              pending={state.pending.has(kernel.kernel_id)}
-              failure={state.failures.get(kernel.kernel_id)}
-              asked={askedShare(state, kernel)}
+              whole={rows.whole.includes(kernel)}
+              front={kernel.kernel_id === front}
+              state={state}
               context={context}
             />
           ))}
@@ -46,7 +63,93 @@ export function KernelsSection(props: {
       ) : (
         <Empty state={state} context={context} />
       )}
+      {rows.grouped.length > 0 ? (
+        <Without kernels={rows.grouped} state={state} context={context} />
+      ) : null}
     </Section>
+  );
+}
+
+/** All that is known of a kernel, or one line that unfolds to it. */
+function Kernel(props: {
+  kernel: GpuPool.IKernel;
+  /** It has to be seen. */
+  whole: boolean;
+  front: boolean;
+  state: IGpuPool.IState;
+  context: IContext;
+}): JSX.Element {
+  const { kernel, whole, front, state, context } = props;
+  const key = `kernel:${kernel.kernel_id}`;
+  const [unfolded, toggle] = useFold(context, key, false);
+  const pending = state.pending.has(kernel.kernel_id);
+  return whole || unfolded ? (
+    <KernelRow
+      kernel={kernel}
+      pending={pending}
+      failure={state.failures.get(kernel.kernel_id)}
+      asked={askedShare(state, kernel)}
+      front={front}
+      onFold={whole ? undefined : toggle}
+      context={context}
+    />
+  ) : (
+    <KernelLine
+      kernel={kernel}
+      pending={pending}
+      onUnfold={toggle}
+      context={context}
+    />
+  );
+}
+
+/** Many kernels without a GPU: a heading, and a line each once it is unfolded. */
+function Without(props: {
+  kernels: readonly GpuPool.IKernel[];
+  state: IGpuPool.IState;
+  context: IContext;
+}): JSX.Element {
+  const { kernels, state, context } = props;
+  const { trans } = context;
+  const [open, toggle] = useFold(context, 'kernels:without', false);
+  const body = useId();
+  const Caret = open ? caretDownIcon.react : caretRightIcon.react;
+  return (
+    <div className="jp-GpuPool-without">
+      <button
+        type="button"
+        className="jp-GpuPool-link jp-GpuPool-fold jp-GpuPool-nodeToggle"
+        aria-expanded={open}
+        aria-controls={body}
+        onClick={toggle}
+      >
+        <Caret tag="span" className="jp-GpuPool-caret" />
+        {trans._n(
+          '%1 kernel without a GPU',
+          '%1 kernels without a GPU',
+          kernels.length
+        )}
+      </button>
+      <div id={body} hidden={!open}>
+        {open ? (
+          <ul
+            className="jp-GpuPool-list"
+            aria-label={trans.__('Kernels without a GPU')}
+          >
+            {kernels.map(kernel => (
+              <Kernel
+                key={kernel.kernel_id}
+                kernel={kernel}
+                whole={false}
+                front={false}
+                state={state}
+                context={context}
+              />
+            ))}
+          </ul>
+        ) : null}
+      </div>
+    </div>
   );
 }
 

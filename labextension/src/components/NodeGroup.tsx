@@ -1,11 +1,13 @@
 import { caretDownIcon, caretRightIcon } from '@jupyterlab/ui-components';
 import { useId } from 'react';
 import type { GpuPool } from '../api/types';
-import { layoutNode, type INodeGroup } from '../figures/layout';
-import { formatMilli } from '../figures/share';
+import type { INodeGroup } from '../figures/layout';
+import { firstDevices } from '../figures/parts';
+import { formatShare } from '../figures/share';
 import { h } from '../ui/jsx';
 import { Device } from './Device';
-import { ShareBar } from './ShareBar';
+import { More } from './More';
+import { isLong, NodeStrip } from './NodeStrip';
 import { useFold, type IContext } from './context';
 
 interface IProps {
@@ -13,81 +15,98 @@ interface IProps {
   queue: readonly GpuPool.IQueueEntry[];
   opens: boolean;
   devicesFold: boolean;
+  /** Of a large pool only a part is shown at first. */
+  large: boolean;
+  /** Its devices are what a filter has found. */
+  filtered: boolean;
   context: IContext;
 }
 
-/** The devices of one node under its name; folded, one bar for all. */
+/** The devices of one node under its name, and all of them as a strip. */
 export function NodeGroup(props: IProps): JSX.Element {
-  const { group, queue, opens, devicesFold, context } = props;
+  const { group, queue, opens, devicesFold, large, filtered, context } = props;
   const { trans } = context;
-  const [open, toggle] = useFold(context, `node:${group.node}`, opens);
+  const [unfolded, toggle] = useFold(context, `node:${group.node}`, opens);
+  const open = unfolded || filtered;
+  const [all, showAll] = useFold(context, `devices:${group.node}`, false);
   const body = useId();
   const Caret = open ? caretDownIcon.react : caretRightIcon.react;
-  const whole = group.devices.length;
-  const silent = whole - group.lending;
-  const lent = group.devices.reduce(
-    (sum, device) => sum + 1000 - device.free_milli,
-    0
+  const silent = group.devices.length - group.lending;
+  const { shown, more } = all
+    ? { shown: group.devices, more: [] }
+    : firstDevices(group.devices, large, filtered);
+  const strip = (
+    <NodeStrip node={group.node} devices={group.devices} context={context} />
   );
+  const long = isLong(group.devices);
   return (
     <div
       className="jp-GpuPool-node"
       role="group"
       aria-label={trans.__('Node %1', group.node)}
     >
-      <h3 className="jp-GpuPool-nodeHeading">
-        <button
-          type="button"
-          className="jp-GpuPool-link jp-GpuPool-fold jp-GpuPool-nodeToggle"
-          aria-expanded={open}
-          aria-controls={body}
-          onClick={toggle}
-        >
-          <Caret tag="span" className="jp-GpuPool-caret" />
-          <span className="jp-GpuPool-name" title={group.node}>
-            {group.node}
-          </span>
-          <span className="jp-GpuPool-value">
-            {trans.__('%1 of %2 free', formatMilli(group.free), group.lending)}
-          </span>
-        </button>
-      </h3>
+      <div className="jp-GpuPool-nodeLine">
+        <h3 className="jp-GpuPool-nodeHeading">
+          <button
+            type="button"
+            className="jp-GpuPool-link jp-GpuPool-fold jp-GpuPool-nodeToggle"
+            aria-expanded={open}
+            aria-controls={body}
+            onClick={toggle}
+          >
+            <Caret tag="span" className="jp-GpuPool-caret" />
+            <span className="jp-GpuPool-name" title={group.node}>
+              {group.node}
+            </span>
+          </button>
+        </h3>
+        {long ? null : strip}
+        <span className="jp-GpuPool-value">
+          {trans.__('%1 of %2 free', formatShare(group.free), group.lending)}
+        </span>
+      </div>
+      {long ? strip : null}
       {silent > 0 ? (
         <div className="jp-GpuPool-detail jp-GpuPool-inset">
           {trans._n(
-            '%1 device does not lend.',
-            '%1 devices do not lend.',
+            '%1 GPU is not available.',
+            '%1 GPUs are not available.',
             silent
           )}
         </div>
       ) : null}
-      {open ? null : (
-        <div className="jp-GpuPool-inset">
-          <ShareBar
-            segments={layoutNode(group)}
-            label={trans.__('Compute lent on node %1', group.node)}
-            lent={Number((lent / 1000).toFixed(3))}
-            whole={whole}
-            trans={trans}
-          />
-        </div>
-      )}
       <div id={body} hidden={!open}>
         {open ? (
           <ul
             className="jp-GpuPool-list"
             aria-label={trans.__('Devices of %1', group.node)}
           >
-            {group.devices.map(device => (
+            {shown.map(device => (
               <Device
                 key={device.id}
                 device={device}
                 queue={queue}
                 folds={devicesFold}
+                inNode={true}
                 context={context}
               />
             ))}
           </ul>
+        ) : null}
+        {open && more.length > 0 ? (
+          <More onClick={showAll}>
+            {trans._n(
+              '%1 more GPU of %2',
+              '%1 more GPUs of %2',
+              more.length,
+              group.node
+            )}
+          </More>
+        ) : null}
+        {open && all && large && !filtered ? (
+          <More onClick={showAll}>
+            {trans.__('Fewer GPUs of %1', group.node)}
+          </More>
         ) : null}
       </div>
     </div>

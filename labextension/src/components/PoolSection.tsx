@@ -1,17 +1,10 @@
 import type { GpuPool } from '../api/types';
 import { demandOf } from '../figures/demand';
-import {
-  devicesFold,
-  groupByNode,
-  nodeOpens,
-  showsNodes
-} from '../figures/layout';
-import { formatMilli } from '../figures/share';
+import { formatShare } from '../figures/share';
 import type { IGpuPool } from '../model/tokens';
 import { demandSentence, demandWord } from '../text/demand';
-import { Fragment, h } from '../ui/jsx';
-import { Device } from './Device';
-import { NodeGroup } from './NodeGroup';
+import { h } from '../ui/jsx';
+import { Devices } from './Devices';
 import { Section } from './Section';
 import type { IContext } from './context';
 
@@ -42,44 +35,6 @@ export function PoolSection(props: {
   );
 }
 
-function Devices(props: {
-  pool: GpuPool.IPool;
-  context: IContext;
-}): JSX.Element {
-  const { pool, context } = props;
-  const groups = groupByNode(pool.devices);
-  const folds = devicesFold(groups);
-  if (showsNodes(groups)) {
-    return (
-      <>
-        {groups.map(group => (
-          <NodeGroup
-            key={group.node}
-            group={group}
-            queue={pool.queue}
-            opens={nodeOpens(group, groups)}
-            devicesFold={folds}
-            context={context}
-          />
-        ))}
-      </>
-    );
-  }
-  return (
-    <ul className="jp-GpuPool-list" aria-label={context.trans.__('Devices')}>
-      {pool.devices.map(device => (
-        <Device
-          key={device.id}
-          device={device}
-          queue={pool.queue}
-          folds={folds}
-          context={context}
-        />
-      ))}
-    </ul>
-  );
-}
-
 /** How much the pool is asked for: a word, and the numbers behind it. */
 function Demand(props: {
   pool: GpuPool.IPool;
@@ -91,11 +46,14 @@ function Demand(props: {
     return null;
   }
   const demand = demandOf(pool);
+  const word = demandWord(demand, trans);
   return (
     <p className="jp-GpuPool-demand">
-      <span className="jp-GpuPool-demandWord" data-level={demand.level}>
-        {demandWord(demand, trans)}
-      </span>{' '}
+      {word === null ? null : (
+        <span className="jp-GpuPool-demandWord" data-level={demand.level}>
+          {word}
+        </span>
+      )}
       {demandSentence(demand, trans)}
     </p>
   );
@@ -123,5 +81,10 @@ function summary(props: {
     return trans.__('as it was');
   }
   const total = pool.devices.filter(device => device.healthy).length;
-  return trans.__('%1 of %2 free', formatMilli(pool.totals.free_milli), total);
+  return trans._n(
+    '%2 of %1 GPU free',
+    '%2 of %1 GPUs free',
+    total,
+    formatShare(pool.totals.free_milli)
+  );
 }

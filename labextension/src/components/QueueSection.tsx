@@ -1,10 +1,8 @@
 import type { GpuPool } from '../api/types';
-import { CommandIDs } from '../commands/ids';
-import { formatMilli } from '../figures/share';
+import { formatShare } from '../figures/share';
 import type { IGpuPool } from '../model/tokens';
 import { formatGuess, formatMib } from '../text/format';
 import { render } from '../text/sentence';
-import { Button } from '../ui/Button';
 import { h } from '../ui/jsx';
 import { Section } from './Section';
 import type { IContext } from './context';
@@ -48,7 +46,7 @@ function Entry(props: {
   context: IContext;
 }): JSX.Element {
   const { entry, context } = props;
-  const { trans, commands } = context;
+  const { trans } = context;
   const who = entry.mine ? trans.__('you') : entry.user;
   const label = entry.label ? `${entry.label} (${who})` : who;
   const detail = [
@@ -67,23 +65,10 @@ function Entry(props: {
         </span>
         <span className="jp-GpuPool-value">{sizeText(entry, trans)}</span>
       </div>
-      <div className="jp-GpuPool-entryDetail">
+      {/* A kernel of this page has all of it in its row, with buttons. */}
+      {entry.kernel_id ? null : (
         <div className="jp-GpuPool-detail">{detail.join(' · ')}</div>
-        {entry.mine && entry.kernel_id ? (
-          <Button
-            aria-label={trans.__('Cancel the request of %1', entry.label)}
-            onClick={() =>
-              void commands.execute(CommandIDs.cancelQueue, {
-                kernelId: entry.kernel_id,
-                quiet: true
-              })
-            }
-          >
-            {trans.__('Cancel')}
-          </Button>
-        ) : null}
-      </div>
-      {/* A kernel of this page has them in its row, as buttons. */}
+      )}
       {!entry.mine || entry.kernel_id ? null : (
         <Advice entry={entry} context={context} />
       )}
@@ -120,7 +105,7 @@ function sizeText(
   if (!entry.milli) {
     return '';
   }
-  const one = trans.__('%1 GPU', formatMilli(entry.milli));
+  const one = trans.__('%1 GPU', formatShare(entry.milli));
   return (entry.count ?? 1) > 1 ? `${entry.count} × ${one}` : one;
 }
 

@@ -1,5 +1,5 @@
 import type { GpuPool } from '../api/types';
-import { holds } from '../figures/session';
+import { noteOf } from '../figures/rows';
 import { render } from '../text/sentence';
 import { enforcementText, memoryText } from '../text/words';
 import { h } from '../ui/jsx';
@@ -15,12 +15,12 @@ export function SessionNotes(props: {
 }): JSX.Element | null {
   const { kernel, context } = props;
   const { trans } = context;
-  // A note of its own says that there was nothing to keep.
-  const place =
-    kernel.released?.memory.bytes === 0 && !holds(kernel)
-      ? null
-      : memoryText(kernel, trans);
-  const enforcement = enforcementText(kernel, trans);
+  // A note of its own says what was kept, and where.
+  const place = noteOf(kernel) !== null ? null : memoryText(kernel, trans);
+  // How any other share is kept is no news: the line above has it as a tooltip.
+  const enforcement = kernel.memory?.strict
+    ? enforcementText(kernel, trans)
+    : null;
   const obstacles = kernel.memory?.obstacles ?? [];
   if (place === null && enforcement === null && obstacles.length === 0) {
     return null;

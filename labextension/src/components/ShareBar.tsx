@@ -1,7 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { GpuPool } from '../api/types';
 import type { ISegment } from '../figures/layout';
-import { formatMilli } from '../figures/share';
+import { formatShare } from '../figures/share';
 import { formatMib } from '../text/format';
 import { ownerText, useText } from '../text/words';
 import { h } from '../ui/jsx';
@@ -14,12 +14,12 @@ import { h } from '../ui/jsx';
 export function ShareBar(props: {
   segments: readonly ISegment[];
   label: string;
-  /** How much is lent, and of how much, in GPUs. */
-  lent: number;
+  /** How much is reserved, and of how much, in GPUs. */
+  held: number;
   whole: number;
   trans: TranslationBundle;
 }): JSX.Element {
-  const { segments, label, lent, whole, trans } = props;
+  const { segments, label, held, whole, trans } = props;
   return (
     <div
       className="jp-GpuPool-bar"
@@ -27,11 +27,11 @@ export function ShareBar(props: {
       aria-label={label}
       aria-valuemin={0}
       aria-valuemax={whole}
-      aria-valuenow={lent}
+      aria-valuenow={held}
       aria-valuetext={
         whole === 1
-          ? trans.__('%1 of 1 GPU', lent)
-          : trans.__('%1 of %2 GPUs', lent, whole)
+          ? trans.__('%1 of 1 GPU', held)
+          : trans.__('%1 of %2 GPUs', held, whole)
       }
     >
       {segments.map(segment => (
@@ -45,7 +45,7 @@ export function ShareBar(props: {
         >
           {/* Narrower pieces have no room for a number; the list has it. */}
           {segment.share && segment.width >= 14 ? (
-            <span>{formatMilli(segment.share.milli)}</span>
+            <span>{formatShare(segment.share.milli)}</span>
           ) : null}
         </div>
       ))}
@@ -65,7 +65,7 @@ function titleOf(segment: ISegment, trans: TranslationBundle): string {
     case 'free':
       return trans.__('free');
     case 'unusable':
-      return trans.__('not lent');
+      return trans.__('not available');
   }
 }
 
@@ -76,7 +76,7 @@ export function describeShare(
   return trans.__(
     '%1: %2 GPU and %3, %4',
     ownerText(share, trans),
-    formatMilli(share.milli),
+    formatShare(share.milli),
     formatMib(share.mib),
     useText(share, trans)
   );

@@ -1,6 +1,6 @@
 import React, { useEffect, useRef } from 'react';
 import type { GpuPool } from '../api/types';
-import { formatMilli } from '../figures/share';
+import { formatShare } from '../figures/share';
 import { h } from '../ui/jsx';
 import type { IContext } from './context';
 
@@ -76,11 +76,11 @@ export function ShareSlider(props: IProps): JSX.Element {
       aria-label={trans.__('Resize the share of %1', kernel.label)}
       aria-valuetext={
         limit === null
-          ? trans.__('%1 of a GPU', formatMilli(value))
+          ? trans.__('%1 of a GPU', formatShare(value))
           : trans.__(
-              '%1 of a GPU; up to %2 can be had',
-              formatMilli(value),
-              formatMilli(most)
+              '%1 of a GPU; can grow to %2',
+              formatShare(value),
+              formatShare(most)
             )
       }
       aria-disabled={pending}
@@ -119,7 +119,7 @@ export function ShareSlider(props: IProps): JSX.Element {
   );
 }
 
-/** What is free beside a share. */
+/** How far a share can grow. */
 export function hintText(
   kernel: GpuPool.IKernel,
   limit: number | null,
@@ -130,12 +130,8 @@ export function hintText(
     return trans.__('What is free is not known.');
   }
   return limit > held
-    ? trans.__(
-        '%1 free beside it: up to %2',
-        formatMilli(limit - held),
-        formatMilli(limit)
-      )
-    : trans.__('Nothing is free beside it.');
+    ? trans.__('Can grow to %1.', formatShare(limit))
+    : trans.__('Cannot grow now.');
 }
 
 /** Where the parts of the track end; their colours are the style sheet's. */

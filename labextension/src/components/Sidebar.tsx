@@ -5,6 +5,7 @@ import { SIDEBAR_ID } from '../model/tokens';
 import { gpuIcon } from '../ui/icons';
 import { h } from '../ui/jsx';
 import { FocusKeeper } from './FocusKeeper';
+import { Introduction } from './Introduction';
 import { KernelsSection } from './KernelsSection';
 import { PoolSection } from './PoolSection';
 import { Problem } from './Problem';
@@ -12,7 +13,7 @@ import { QueueSection } from './QueueSection';
 import type { IContext } from './context';
 
 /**
- * The sidebar: pool, kernels, queue. It shows the model and nothing else;
+ * The sidebar: kernels, pool, queue. It shows the model and nothing else;
  * while it is hidden it draws nothing and asks for no samples.
  */
 export class GpuSidebar extends ReactWidget {
@@ -38,6 +39,11 @@ export class GpuSidebar extends ReactWidget {
     model.preferencesChanged.disconnect(this._onChange, this);
     this._watch?.dispose();
     super.dispose();
+  }
+
+  /** Draws anew: another notebook is in front, or the introduction was read. */
+  redraw(): void {
+    this._onChange();
   }
 
   protected override onAfterShow(message: Message): void {
@@ -73,8 +79,9 @@ export class GpuSidebar extends ReactWidget {
             context={this._context}
           />
         ) : null}
-        <PoolSection state={state} context={this._context} />
+        <Introduction context={this._context} />
         <KernelsSection state={state} context={this._context} />
+        <PoolSection state={state} context={this._context} />
         <QueueSection state={state} context={this._context} />
       </FocusKeeper>
     );

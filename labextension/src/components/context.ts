@@ -14,6 +14,10 @@ export interface IContext {
   folds: Folds;
   /** What the notebook of a kernel was attached with last; null: nothing. */
   terms?: (kernelId: string) => GpuPool.IAttachOptions | null;
+  /** The kernel of the notebook or console in front; null: there is none. */
+  front?: () => string | null;
+  /** What is said at the first visit, and how it is put away for good. */
+  introduction?: { readonly shown: boolean; done: () => void };
   /** Opens the document of a kernel; absent where the front end has none. */
   open?: (path: string) => void;
 }

@@ -26,10 +26,10 @@ export function Nodes(props: {
               <th scope="col">{trans.__('Node')}</th>
               <th scope="col">{trans.__('State')}</th>
               <th scope="col" className="jp-GpuPool-number">
-                {trans.__('Devices')}
+                {trans.__('GPUs')}
               </th>
               <th scope="col" className="jp-GpuPool-number">
-                {trans.__('Leases')}
+                {trans.__('Shares')}
               </th>
               {admin ? <th scope="col">{trans.__('Actions')}</th> : null}
             </tr>
@@ -57,7 +57,10 @@ export function Nodes(props: {
                     <Button
                       aria-label={
                         node.drained
-                          ? trans.__('Let node %1 take leases again', node.name)
+                          ? trans.__(
+                              'Let node %1 take requests again',
+                              node.name
+                            )
                           : trans.__('Drain node %1', node.name)
                       }
                       onClick={() =>
@@ -92,5 +95,5 @@ function stateOf(node: GpuPool.INode, { trans }: IDashboardContext): string {
       ? trans.__('drained: %1', node.drain_reason)
       : trans.__('drained');
   }
-  return trans.__('takes leases');
+  return trans.__('takes requests');
 }

@@ -175,7 +175,7 @@ class DrainForm extends Widget implements Dialog.IBodyWidget<IDrainWish> {
     label.append(
       this._evict,
       ' ',
-      trans.__('End its leases too, with notice; their sessions are parked')
+      trans.__('Take its shares back too, with notice; memory is kept')
     );
     this.node.append(text, this._reason, label);
     this.addClass('jp-GpuPool-drainForm');

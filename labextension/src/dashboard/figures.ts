@@ -72,7 +72,7 @@ export function figuresOf(
     id: 'memory',
     title: trans.__('Memory'),
     meaning: trans.__(
-      'Device memory that leases hold, and what sessions keep there, parked ones included.'
+      'GPU memory that is reserved, and what is kept there without a share.'
     ),
     divisor: 1024,
     format: value => trans.__('%1 GiB', formatNumber(value)),

@@ -45,24 +45,6 @@ export function layoutDevice(device: GpuPool.IDevice): ISegment[] {
   return laidOut(pieces, 1000, device.healthy ? 'free' : 'unusable');
 }
 
-/** One bar for all devices of a node: own shares, others', what is free. */
-export function layoutNode(group: INodeGroup): ISegment[] {
-  const whole = 1000 * group.devices.length;
-  const lent = (mine: boolean) =>
-    group.devices
-      .flatMap(device => device.shares)
-      .filter(share => share.mine === mine)
-      .reduce((sum, share) => sum + Math.max(0, share.milli), 0);
-  const pieces = [
-    { key: 'mine', kind: 'mine' as const, milli: lent(true) },
-    { key: 'other', kind: 'other' as const, milli: lent(false) },
-    { key: 'free', kind: 'free' as const, milli: group.free }
-  ]
-    .filter(piece => piece.milli > 0)
-    .map(piece => ({ ...piece, idle: false, share: null }));
-  return laidOut(pieces, whole, 'unusable');
-}
-
 function laidOut(
   pieces: readonly (Omit<ISegment, 'start' | 'width'> & { milli: number })[],
   whole: number,
@@ -123,9 +105,10 @@ export function groupByNode(devices: readonly GpuPool.IDevice[]): INodeGroup[] {
   });
 }
 
-/** Whether nodes get a heading of their own, to fold them. */
+/** Whether nodes get a heading of their own, to fold them; a few with one device each need none. */
 export function showsNodes(groups: readonly INodeGroup[]): boolean {
-  return groups.length > 1 || countDevices(groups) > MANY_DEVICES;
+  const several = groups.some(group => group.devices.length > 1);
+  return (groups.length > 1 && several) || countDevices(groups) > MANY_DEVICES;
 }
 
 /** Whether a node begins unfolded. */

@@ -52,6 +52,16 @@ export function formatMilli(milli: number): string {
   return String(Math.round(milli) / 1000);
 }
 
+/**
+ * The same to be read, with two decimals at most: 799 → `0.8`. What is typed or
+ * asked for is exact.
+ */
+export function formatShare(milli: number): string {
+  return milli > 0 && milli < 10
+    ? formatMilli(milli)
+    : String(Math.round(milli / 10) / 100);
+}
+
 function whole(
   amount: number,
   max: number,

@@ -191,10 +191,7 @@ export class GpuPoolModel implements IGpuPool {
   }
 
   take(kernelId: string, options: GpuPool.IAttachOptions): Promise<void> {
-    return this._act(kernelId, async () => {
-      await this._api.cancelQueue(kernelId);
-      return this._api.attach(kernelId, options);
-    });
+    return this._act(kernelId, () => this._api.take(kernelId, options));
   }
 
   private async _act(
@@ -353,6 +350,7 @@ export namespace GpuPoolModel {
     | 'setIdle'
     | 'resize'
     | 'cancelQueue'
+    | 'take'
   >;
 
   /** The services the model listens to. */

@@ -16,6 +16,8 @@ export interface IPreferences {
   notifyReleased: boolean;
   pollSeconds: number;
   showStatus: boolean;
+  /** Whether the sidebar still says what it is for. */
+  introduction: boolean;
 }
 
 /** As the schema announces them; an empty share is the server's. */
@@ -28,7 +30,8 @@ export const DEFAULT_PREFERENCES: IPreferences = Object.freeze({
   notifyIdle: true,
   notifyReleased: true,
   pollSeconds: 2,
-  showStatus: true
+  showStatus: true,
+  introduction: true
 });
 
 /** While the server has not told its own. */
@@ -40,7 +43,12 @@ export function readPreferences(
   defaults: GpuPool.IDefaults | null = null
 ): IPreferences {
   const flag = (
-    key: 'notifyIdle' | 'notifyReleased' | 'showStatus' | 'attachOnRestart'
+    key:
+      | 'notifyIdle'
+      | 'notifyReleased'
+      | 'showStatus'
+      | 'attachOnRestart'
+      | 'introduction'
   ) => {
     const value = composite[key];
     return typeof value === 'boolean' ? value : DEFAULT_PREFERENCES[key];
@@ -71,6 +79,7 @@ export function readPreferences(
     notifyIdle: flag('notifyIdle'),
     notifyReleased: flag('notifyReleased'),
     showStatus: flag('showStatus'),
+    introduction: flag('introduction'),
     pollSeconds: number('pollSeconds', 1, 60)
   };
 }

@@ -9,7 +9,7 @@ export interface ICellResult {
   title: string;
   /** Null: the cell never reached a GPU. */
   figures: ICellFigures | null;
-  /** What makes the cell wait for the network. */
+  /** What makes the cell wait for the GPU. */
   hint: string | null;
   note: string | null;
   outOfMemory: IOutOfMemory | null;
@@ -98,8 +98,8 @@ export function summaryParts(
   if (roundTrips !== null) {
     parts.push(
       trans._n(
-        '%2 blocking round trip',
-        '%2 blocking round trips',
+        '%2 wait for the GPU',
+        '%2 waits for the GPU',
         roundTrips,
         roundTrips.toLocaleString()
       )
@@ -120,14 +120,16 @@ export function detailRows(
     [trans.__('To the device'), bytes(figures.bytesToDevice)],
     [trans.__('From the device'), bytes(figures.bytesFromDevice)],
     [trans.__('CUDA calls'), count(figures.calls)],
-    [trans.__('Blocking round trips'), count(figures.roundTrips)],
+    [trans.__('Waits for the GPU'), count(figures.roundTrips)],
     [trans.__('Waited for them'), seconds(figures.blockingSeconds)],
     ...figures.byCall.map((row): [string, string] => [
-      trans.__('Waited for %1', row.call),
-      trans.__(
-        '%1 times, %2',
-        row.count.toLocaleString(),
-        formatSeconds(row.seconds)
+      trans.__('Waited for %1', row.call.replace(/_v2$/, '')),
+      trans._n(
+        'once, %2',
+        '%3 times, %2',
+        row.count,
+        formatSeconds(row.seconds),
+        row.count.toLocaleString()
       )
     ])
   ];

@@ -10,7 +10,7 @@ import { Signal, type ISignal } from '@lumino/signaling';
 import { CommandIDs } from '../commands/ids';
 import { currentKernelId } from '../commands/kernelActions';
 import { hasFailed, holds } from '../figures/session';
-import { formatMilli } from '../figures/share';
+import { formatShare } from '../figures/share';
 import { IGpuPool, NAMESPACE } from '../model/tokens';
 import { formatCountdown } from '../text/format';
 import { sessionNotes, shareText } from '../text/words';
@@ -151,16 +151,11 @@ class GpuStatus extends ReactWidget {
     if (kernel?.state === 'lost') {
       return trans.__('GPU: lost');
     }
-    if (kernel?.state === 'parked') {
-      return trans.__(
-        'GPU: parked, %1 free',
-        formatMilli(pool.totals?.free_milli ?? 0)
-      );
-    }
-    return trans.__(
-      'GPU pool: %1 free',
-      formatMilli(pool.totals?.free_milli ?? 0)
-    );
+    const total = pool.totals.milli / 1000;
+    const free = formatShare(pool.totals.free_milli);
+    return kernel?.state === 'parked'
+      ? trans.__('GPU: none, memory kept; %1 of %2 free', free, total)
+      : trans._n('%2 of %1 GPU free', '%2 of %1 GPUs free', total, free);
   }
 
   private _onChange(): void {

@@ -1,14 +1,14 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { GpuPool } from '../api/types';
-import { formatMilli } from '../figures/share';
+import { formatShare } from '../figures/share';
 
 /** `research/vision: 0.4 held, 2 deserved, 1.6 left`. */
 export function projectText(
   project: GpuPool.IProjectChoice,
   trans: TranslationBundle
 ): string {
-  const held = formatMilli(project.held);
-  const deserved = formatMilli(project.deserved);
+  const held = formatShare(project.held);
+  const deserved = formatShare(project.deserved);
   return project.free === null
     ? trans.__('%1: %2 held, %3 deserved', project.path, held, deserved)
     : trans.__(
@@ -16,7 +16,7 @@ export function projectText(
         project.path,
         held,
         deserved,
-        formatMilli(project.free)
+        formatShare(project.free)
       );
 }
 

@@ -1,19 +1,19 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IDemand } from '../figures/demand';
-import { formatMilli } from '../figures/share';
+import { formatShare } from '../figures/share';
 import { formatGuess } from './format';
 
-/** One word for a pill. */
-export function demandWord(demand: IDemand, trans: TranslationBundle): string {
+/** One word for a pill; null: the sentence says all. */
+export function demandWord(
+  demand: IDemand,
+  trans: TranslationBundle
+): string | null {
   switch (demand.level) {
     case 'none':
-      return trans.__('no GPU');
     case 'quiet':
-      return trans.__('quiet');
     case 'room':
-      return trans.__('room');
     case 'busy':
-      return trans.__('busy');
+      return null;
     case 'full':
       return trans.__('full');
     case 'waiting':
@@ -26,27 +26,23 @@ export function demandSentence(
   demand: IDemand,
   trans: TranslationBundle
 ): string {
-  const largest = formatMilli(demand.largest);
-  const free = formatMilli(demand.free);
+  const largest = formatShare(demand.largest);
+  const free = formatShare(demand.free);
   switch (demand.level) {
     case 'none':
-      return trans.__('No device lends now.');
+      return trans.__('No GPU takes requests now.');
     case 'full':
-      return trans.__(
-        '%1 of %2 GPUs lent; a request would wait.',
-        formatMilli(demand.lent),
-        demand.devices
-      );
+      return trans.__('All is in use; a request would wait.');
     case 'waiting':
       return demand.eta === null
-        ? trans.__('%1 free in all, up to %2 on one GPU.', free, largest)
+        ? trans.__('%1 free, up to %2 on one GPU.', free, largest)
         : trans.__(
-            '%1 free in all, up to %2 on one GPU; the first waits about %3 more.',
+            '%1 free, up to %2 on one GPU; the first waits about %3 more.',
             free,
             largest,
             formatGuess(demand.eta)
           );
     default:
-      return trans.__('A request for up to %1 is granted at once.', largest);
+      return trans.__('You can have up to %1 GPU now.', largest);
   }
 }

@@ -1,7 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { GpuPool } from '../api/types';
 import { hasFailed } from '../figures/session';
-import { formatMilli, parseShare, type ShareProblem } from '../figures/share';
+import { formatShare, parseShare, type ShareProblem } from '../figures/share';
 import { formatMib } from './format';
 import { firstClause, isKnown, render } from './sentence';
 
@@ -26,9 +26,9 @@ export function stateWord(state: ShownState, trans: TranslationBundle): string {
     case 'attached':
       return trans.__('attached');
     case 'warned':
-      return trans.__('warned');
+      return trans.__('goes back soon');
     case 'parked':
-      return trans.__('parked');
+      return trans.__('no GPU, memory kept');
     case 'closed':
       return trans.__('closed');
     case 'lost':
@@ -110,7 +110,7 @@ export function checkShare(
 
 /** `0.2`, `2 × 0.2`. */
 export function shareText(share: GpuPool.IShare): string {
-  const one = formatMilli(share.milli);
+  const one = formatShare(share.milli);
   return share.count > 1 ? `${share.count} × ${one}` : one;
 }
 
@@ -147,9 +147,9 @@ export function memoryText(
     case 'parking':
       return memory?.place === 'host'
         ? trans.__('Memory: being moved from host memory to disk')
-        : trans.__('Memory: being moved off its device');
+        : trans.__('Memory: being moved off its GPU');
     case 'resuming':
-      return trans.__('Memory: being brought back to a device');
+      return trans.__('Memory: being brought back to a GPU');
     case 'moving':
       return trans.__('Memory: being moved to another node');
     default:
@@ -160,7 +160,7 @@ export function memoryText(
   }
   switch (memory?.place) {
     case 'device':
-      return trans.__('Memory: on the device');
+      return trans.__('Memory: on the GPU');
     case 'host':
       return trans.__('Memory: in host memory');
     case 'image':
@@ -183,8 +183,8 @@ export function enforcementText(
     return trans.__('Compute share: a hard cap (%1)', memory.enforcement);
   }
   return memory.enforcement === 'hard'
-    ? trans.__('Compute share: enforced by the device')
-    : trans.__('Compute share: enforced in turns');
+    ? trans.__('Compute share: kept by the GPU')
+    : trans.__('Compute share: kept by turns');
 }
 
 /** All notes about a session as lines, for a tooltip. */
@@ -214,7 +214,7 @@ export function useText(
   if (share.state === 'releasing') {
     return trans.__('going back');
   }
-  return share.in_use ? trans.__('in use') : trans.__('idle');
+  return share.in_use ? trans.__('in use') : trans.__('reserved');
 }
 
 /** Whose share this is, for a bar or a list. */
@@ -232,7 +232,7 @@ export function waitsText(
   milli: number,
   trans: TranslationBundle
 ): string {
-  const amount = formatMilli(milli);
+  const amount = formatShare(milli);
   if (waiting.length > 1) {
     return trans.__('%1 wait for %2 of it in all', waiting.length, amount);
   }

@@ -10,8 +10,8 @@ import { ENGLISH } from './english';
 /** States of which a notebook has room to say more than a word. */
 const STATES: { readonly [state: string]: string } = {
   none: 'no GPU attached',
-  warned: 'warned: not used, goes back',
-  parked: 'parked: memory kept, no GPU held',
+  warned: 'not used, goes back soon',
+  parked: 'no GPU, memory kept',
   lost: 'lost: the node with the GPU does not answer'
 };
 

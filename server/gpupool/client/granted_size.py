@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpupool.client.types import Grant
+from gpupool.device_names import device_names
 from gpupool.shares import Share, format_milli
 
 
@@ -21,8 +22,9 @@ def exceeds(lease: Grant, share: Share) -> bool:
 
 
 def describe(lease: Grant) -> str:
-    """What a lease grants, for people: ``0.2 GPU (1587 MiB) on node1/0``."""
+    """What a lease grants, for people: ``0.2 software GPU (1587 MiB), GPU 0 on node1``."""
     first = lease.shares[0]
     many = f"{len(lease.shares)} × " if len(lease.shares) > 1 else ""
-    devices = ", ".join(granted.device_id for granted in lease.shares)
-    return f"{many}{format_milli(first.milli)} GPU ({first.mib} MiB) on {devices}"
+    devices = device_names(granted.device_id for granted in lease.shares)
+    kind = "software GPU" if lease.software else "GPU"
+    return f"{many}{format_milli(first.milli)} {kind} ({first.mib} MiB), {devices}"

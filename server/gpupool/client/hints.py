@@ -1,4 +1,4 @@
-"""What to say to somebody whose program waits for the network most of the time."""
+"""What to say to somebody whose program waits for the GPU most of the time."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ def _sentence(name: str, often: int, waited: float, small: int) -> str:
     if (name == _COPY or name in _SYNCHRONIZE) and small >= _DOMINATES * often:
         return (
             f"{small:,} copies of at most 16 bytes to the host ({waited:.2g} s): .item(), float() or print() in a loop? "
-            "Each waits for the network; keep values on the GPU and read them once."
+            "Each waits for the GPU; keep values on the GPU and read them once."
         )
     if name == _COPY:
-        return f"{counted}: each copy to the host waits for the network; fewer and larger copies are faster."
+        return f"{counted}: each copy to the host waits for the GPU; fewer and larger copies are faster."
     if name in _SYNCHRONIZE:
-        return f"{counted}: each waits for the network; synchronize once, at the end."
+        return f"{counted}: each waits for the GPU; synchronize once, at the end."
     if name in _QUERY:
         return f"{counted}: asking again and again whether work is done; synchronize instead of polling."
     if name in _LOAD:
         return f"{counted}: kernels used for the first time; the next run has them."
-    return f"{counted}: each waits for the network."
+    return f"{counted}: each waits for the GPU."
 
 
 def _difference(

@@ -21,7 +21,7 @@ for (const application of ['JupyterLab', 'Notebook 7'] as const) {
       await gpu.runAndWait(0, 'sum 768.0');
       await gpu
         .output(0)
-        .getByText(/round trip/)
+        .getByText(/waits? for the GPU/)
         .first()
         .click();
       await gpu.run(1);

@@ -36,7 +36,7 @@ for (const application of ['JupyterLab', 'Notebook 7'] as const) {
         await gpu.runAndWait(0, 'sum 768.0');
         const line = gpu
           .output(0)
-          .getByText(/^0\.2 GPU .* device time .* peak memory .* round trip/);
+          .getByText(/^0\.2 GPU .* device time .* peak memory .* waits? for the GPU/);
         await expect(line).toBeVisible();
         const bytes = gpu
           .output(0)
@@ -91,7 +91,7 @@ test('status bar, Running panel, palette', async ({ gpu, page, stack }) => {
 
   await test.step('the status bar tells the share of the current kernel and leads to the sidebar', async () => {
     await expect(
-      page.getByRole('button', { name: 'GPU pool: 2 free' })
+      page.getByRole('button', { name: '2 of 2 GPUs free' })
     ).toBeVisible();
     await gpu.attach(NOTEBOOK, '0.2');
     const item = page.getByRole('button', { name: 'GPU: 0.2', exact: true });

@@ -110,7 +110,7 @@ test('an administrator changes a quota and drains a node', async ({
     await expect(save).toBeDisabled();
   });
 
-  await test.step('a drained node says why, and takes leases again', async () => {
+  await test.step('a drained node says why, and takes requests again', async () => {
     await dashboard.getByRole('button', { name: `Drain node ${node}` }).click();
     const question = page.getByRole('dialog');
     await question.getByRole('textbox', { name: 'Reason' }).fill('new fans');
@@ -124,9 +124,9 @@ test('an administrator changes a quota and drains a node', async ({
       stack.gpupool('lease', 'request', '-p', '0.1')
     ).rejects.toThrow();
     await dashboard
-      .getByRole('button', { name: `Let node ${node} take leases again` })
+      .getByRole('button', { name: `Let node ${node} take requests again` })
       .click();
-    await expect(state).toHaveText('takes leases');
+    await expect(state).toHaveText('takes requests');
     await stack.gpupool(
       'lease',
       'release',

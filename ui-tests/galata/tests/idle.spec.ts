@@ -14,7 +14,7 @@ test('warned in each view, released, undone', async ({ gpu, page, stack }) => {
   const notification = gpu.notification(`${NOTEBOOK} does not use its GPU`);
 
   await test.step('a countdown in every open view', async () => {
-    await expect(gpu.state(NOTEBOOK)).toHaveText('warned');
+    await expect(gpu.state(NOTEBOOK)).toHaveText('goes back soon');
     await expect(
       gpu.kernel(NOTEBOOK).getByRole('timer', {
         name: `Time until ${NOTEBOOK} gives its GPU back`
@@ -28,7 +28,7 @@ test('warned in each view, released, undone', async ({ gpu, page, stack }) => {
   });
 
   await test.step('released: why and what was freed, and Undo brings it back', async () => {
-    await expect(gpu.state(NOTEBOOK)).toHaveText('parked', { timeout: 60_000 });
+    await expect(gpu.state(NOTEBOOK)).toHaveText('no GPU, memory kept', { timeout: 60_000 });
     expect(await stack.freeMilli()).toBe(2000);
     const row = gpu.kernel(NOTEBOOK);
     await expect(row).toContainText(

@@ -53,7 +53,7 @@ for (const application of ['JupyterLab', 'Notebook 7'] as const) {
       await test.step('detach', async () => {
         await tabTo(gpu, gpu.button(NOTEBOOK, 'Detach'));
         await keyboard.press('Space');
-        await expect(gpu.state(NOTEBOOK)).toHaveText('parked');
+        await expect(gpu.state(NOTEBOOK)).toHaveText('no GPU, memory kept');
       });
 
       await test.step('cancel', async () => {
@@ -61,7 +61,7 @@ for (const application of ['JupyterLab', 'Notebook 7'] as const) {
           await stack.holdElsewhere('1');
         }
         await expect(gpu.toggle('Pool')).toHaveAccessibleName(
-          'Pool 0 of 2 free'
+          'Pool 0 of 2 GPUs free'
         );
         await gpu.toggle('Kernels').focus();
         await tabTo(gpu, gpu.button(NOTEBOOK, 'Attach'));

@@ -9,7 +9,7 @@ import type { GpuPool } from '../../api/types';
 import { addCommands, CommandIDs } from '../../commands/commands';
 import { GpuPoolModel } from '../../model/model';
 import { GpuRunningManager } from '../../plugins/running';
-import { answerDialog } from '../dialog';
+import { answerDialog, theDialog } from '../dialog';
 import { aKernel, anAttachedKernel, aWarnedKernel } from '../samples';
 import { Server, Services } from '../server';
 
@@ -153,6 +153,18 @@ it('does not ask for a share that cannot be', async () => {
   await commands.execute(CommandIDs.attach, { share: '1.7' });
   expect(verbs()).toEqual([]);
   expect(messages()).toEqual(['A share is at most 1, a whole GPU.']);
+});
+
+it('asks how much, and attaches that', async () => {
+  await now(aKernel());
+  const attached = commands.execute(CommandIDs.attachWith);
+  const dialog = await theDialog('Attach');
+  const input = dialog.querySelector('input')!;
+  expect(input.value).toBe('0.2');
+  input.value = '0.35';
+  await answerDialog('Attach');
+  await attached;
+  expect(verbs()).toEqual(['attach k1 0.35']);
 });
 
 it('shows a refusal as a notification, unless the caller shows it', async () => {

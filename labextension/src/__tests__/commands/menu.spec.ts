@@ -62,6 +62,7 @@ it('offers the default and other shares to a kernel without a GPU', () => {
       command: CommandIDs.attach,
       args: { kernelId: 'k1', share }
     })),
+    { command: CommandIDs.attachWith, args: { kernelId: 'k1' } },
     'separator',
     { command: CommandIDs.openSidebar, args: {} }
   ]);

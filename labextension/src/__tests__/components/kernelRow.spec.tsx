@@ -107,7 +107,7 @@ describe('the row of a kernel', () => {
     const share = { milli: 500, mib: 3968, count: 2 };
     const devices = ['node1/0', 'node2/0'];
     render(row(anAttachedKernel({ share, devices })));
-    screen.getByText(/2 × 0\.5 GPU.* · node1\/0, node2\/0/);
+    screen.getByText('2 × 0.5 of GPU 0 on node1, GPU 0 on node2 (software)');
   });
 
   it('does nothing at a second press while the first is under way', () => {
@@ -121,7 +121,7 @@ describe('the row of a kernel', () => {
   it('says what is held, where, and how it is used', () => {
     render(row(anAttachedKernel()));
     expect(screen.getByRole('status').textContent).toBe('attached');
-    screen.getByText('0.2 GPU · 1.5 GiB · node1/0');
+    screen.getByText('GPU 0 on node1 (software)');
     screen.getByText('40 % busy');
     const memory = screen.getByRole('meter', {
       name: 'GPU memory of train.ipynb'
@@ -184,7 +184,7 @@ describe('the row of a kernel', () => {
         })
       );
     rerender(leaving('device'));
-    screen.getByText('Memory: being moved off its device');
+    screen.getByText('Memory: being moved off its GPU');
     rerender(leaving('host'));
     screen.getByText('Memory: being moved from host memory to disk');
     const sentence = 'Its memory stays on its device while it is parked.';
@@ -205,7 +205,9 @@ describe('the row of a kernel', () => {
       within(notes)
         .getAllByRole('listitem')
         .map(note => note.textContent)
-    ).toEqual(['Compute share: enforced in turns', sentence]);
+    ).toEqual([sentence]);
+    // How the share is kept is no news, but can be looked up.
+    expect(screen.getByTitle(/Compute share: kept by turns/)).toBeTruthy();
   });
 
   it('says that its calls attach by themselves', () => {
@@ -213,7 +215,7 @@ describe('the row of a kernel', () => {
     const { rerender } = render(row(aKernel({ auto })));
     screen.getByText('auto 2 × 0.3');
     rerender(row(anAttachedKernel({ auto, by: 'auto' })));
-    screen.getByText('0.2 GPU · 1.5 GiB · node1/0 · by %gpu auto');
+    screen.getByText('GPU 0 on node1 (software) · held by %gpu auto');
   });
 
   it('shows a refusal that came late as an alert too', () => {
@@ -300,6 +302,13 @@ describe('the row of a kernel', () => {
     ]);
     rerender(row({ ...parked, released: { ...released, undo_seconds: 0 } }));
     expect(screen.queryByRole('button', { name: /^Undo/ })).toBeNull();
+    expect(screen.queryByText(message)).toBeNull();
+    screen.getByText('Given back because it was not used.');
+    // What cannot be undone is news for as long.
+    const at = Date.now() / 1000 - 100;
+    rerender(
+      row({ ...parked, released: { ...released, undo_seconds: 0, at } })
+    );
     screen.getByText(message);
   });
 

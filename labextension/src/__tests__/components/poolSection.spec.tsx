@@ -37,25 +37,25 @@ describe('the pool', () => {
       in_use: false
     });
     render(pool([aDevice({ shares: [mine, idle] }), aDevice({ id: 'n/1' })]));
-    screen.getByText('1.5 of 2 free');
+    screen.getByText('1.5 of 2 GPUs free');
     const meter = screen.getByRole('meter', {
-      name: 'Compute lent on node1/0'
+      name: 'Compute in use on GPU 0 on node1'
     });
     expect(meter.getAttribute('aria-valuenow')).toBe('0.5');
     const shares = within(
-      screen.getByRole('list', { name: 'Shares of node1/0' })
+      screen.getByRole('list', { name: 'Shares of GPU 0 on node1' })
     ).getAllByRole('listitem');
     expect(shares.map(item => item.textContent)).toEqual([
       'a.ipynb (you)0.25 · in use',
-      'eve0.25 · idle'
+      'eve0.25 · reserved'
     ]);
   });
 
   it('labels software GPUs and devices that do not answer', () => {
     render(pool([aDevice({ healthy: false })]));
-    screen.getByText('software GPU');
+    screen.getByText('software');
     screen.getByText('not answering');
-    screen.getByText('not lent');
+    screen.getByText('not available');
   });
 
   it('says of a drained device so, and why', () => {
@@ -66,10 +66,9 @@ describe('the pool', () => {
     expect(screen.queryByText('not answering')).toBeNull();
   });
 
-  it('says how much it is asked for, in one word and in numbers', () => {
+  it('says what one can have', () => {
     render(pool([aDevice({ shares: [aShare({ milli: 900, mib: 7000 })] })]));
-    screen.getByText('busy');
-    screen.getByText(/A request for up to 0\.1 is granted at once\./);
+    screen.getByText('You can have up to 0.1 GPU now.');
   });
 
   it('shows what is queued for a device below its bar', () => {
@@ -87,47 +86,117 @@ describe('the pool', () => {
     screen.getByText('as it was');
     screen.getByRole('meter');
     // How much it is asked for now nobody knows.
-    expect(screen.queryByText('quiet')).toBeNull();
+    expect(screen.queryByText(/You can have/)).toBeNull();
   });
 
   describe('with many devices', () => {
     it('shows one line for each until it is unfolded', () => {
       render(pool(many(5)));
-      const name = screen.getByRole('button', { name: 'n/3' });
+      const name = screen.getByRole('button', { name: 'GPU 3 on n' });
       expect(name.getAttribute('aria-expanded')).toBe('false');
-      expect(screen.queryByText(/lent · .* used/)).toBeNull();
+      expect(screen.queryByText(/reserved, .* used/)).toBeNull();
       fireEvent.click(name);
       expect(name.getAttribute('aria-expanded')).toBe('true');
-      screen.getByText(/lent · .* used/);
+      screen.getByText(/reserved, .* used/);
     });
 
     it('unfolds where one has a share oneself', () => {
       const [first, ...others] = many(5);
       render(pool([{ ...first, shares: [aShare({ mine: true })] }, ...others]));
       const open = screen
-        .getAllByRole('button', { name: /^n\// })
+        .getAllByRole('button', { name: /^GPU \d on n$/ })
         .map(button => button.getAttribute('aria-expanded'));
       expect(open).toEqual(['true', 'false', 'false', 'false', 'false']);
     });
 
-    it('folds whole nodes to one bar each', () => {
+    it('folds whole nodes to one strip each, and unfolds some devices', () => {
       render(pool([...many(30, 'a'), ...many(20, 'b')]));
       expect(screen.getAllByRole('meter')).toHaveLength(2);
-      const bar = screen.getByRole('meter', {
-        name: 'Compute lent on node a'
+      const strip = screen.getByRole('meter', {
+        name: 'Compute in use on node a'
       });
-      expect(bar.getAttribute('aria-valuetext')).toBe('0 of 30 GPUs');
-      fireEvent.click(screen.getByRole('button', { name: 'b 20 of 20 free' }));
-      const group = screen.getByRole('group', { name: 'Node b' });
-      expect(within(group).getAllByRole('meter')).toHaveLength(20);
+      expect(strip.getAttribute('aria-valuetext')).toBe('0 of 30 GPUs');
+      expect(strip.children).toHaveLength(30);
+      fireEvent.click(screen.getByRole('button', { name: 'b' }));
+      const group = within(screen.getByRole('group', { name: 'Node b' }));
+      expect(group.getAllByRole('listitem')).toHaveLength(8);
       expect(context.folds.isOpen('node:b', false)).toBe(true);
+      fireEvent.click(group.getByRole('button', { name: '12 more GPUs of b' }));
+      expect(group.getAllByRole('listitem')).toHaveLength(20);
+      fireEvent.click(group.getByRole('button', { name: 'Fewer GPUs of b' }));
+      expect(group.getAllByRole('listitem')).toHaveLength(8);
+    });
+
+    it('shows of a node only what one has there oneself', () => {
+      const [first, second, ...rest] = many(10, 'a');
+      const mine = { ...second, shares: [aShare({ mine: true, milli: 250 })] };
+      render(pool([first, mine, ...rest, ...many(10, 'b')]));
+      const group = within(screen.getByRole('group', { name: 'Node a' }));
+      const [own, ...others] = group.getAllByRole('listitem');
+      expect(own.getAttribute('aria-label')).toBe('GPU 1 on a');
+      // The rest of them is the list of shares of that device.
+      expect(others.map(item => item.textContent)).toEqual([
+        'other.ipynb (you)0.25 · in use'
+      ]);
+      group.getByRole('button', { name: '9 more GPUs of a' });
+    });
+
+    it('shows a few nodes, one’s own first, until the others are asked for', () => {
+      const nodes = Array.from({ length: 25 }, (_, index) =>
+        many(8, `n${index}`)
+      );
+      const [last] = nodes[24];
+      nodes[24][0] = { ...last, shares: [aShare({ mine: true })] };
+      render(pool(nodes.flat()));
+      const shown = () =>
+        screen
+          .getAllByRole('group')
+          .map(group => group.getAttribute('aria-label'));
+      expect(shown()).toEqual(
+        ['n24', 'n0', 'n1', 'n2', 'n3', 'n4'].map(name => `Node ${name}`)
+      );
+      fireEvent.click(
+        screen.getByRole('button', {
+          name: '19 more nodes, 152 of 152 free'
+        })
+      );
+      expect(shown()).toHaveLength(25);
+      fireEvent.click(screen.getByRole('button', { name: 'Fewer nodes' }));
+      expect(shown()).toHaveLength(6);
+    });
+
+    it('finds GPUs by node, holder, notebook and whether they are free', () => {
+      const [first, ...rest] = many(9, 'a');
+      const held = {
+        ...first,
+        free_milli: 0,
+        shares: [aShare({ user: 'maria', milli: 1000 })]
+      };
+      render(pool([held, ...rest, ...many(9, 'b')]));
+      const filter = screen.getByRole('searchbox', { name: 'Filter the GPUs' });
+      const found = (value: string) => {
+        fireEvent.change(filter, { target: { value } });
+        return screen
+          .queryAllByRole('listitem')
+          .map(item => item.getAttribute('aria-label'));
+      };
+      expect(found('Maria')).toEqual(['GPU 0 on a']);
+      expect(found('other.ip a/0')).toEqual(['GPU 0 on a']);
+      expect(found('b/ free')).toHaveLength(9);
+      expect(found('maria free')).toEqual([]);
+      screen.getByText('No GPU of the pool is like that.');
+    });
+
+    it('needs no filter for few', () => {
+      render(pool([...many(4, 'a'), ...many(4, 'b')]));
+      expect(screen.queryByRole('searchbox')).toBeNull();
     });
 
     it('counts what does not lend', () => {
       const [first, ...others] = many(10, 'a');
       render(pool([{ ...first, healthy: false }, ...others]));
-      screen.getByText('1 device does not lend.');
-      screen.getByRole('button', { name: 'a 9 of 9 free' });
+      screen.getByText('1 GPU is not available.');
+      screen.getByText('9 of 9 free');
     });
   });
 

@@ -1,6 +1,5 @@
-import { fireEvent, render, screen } from '@testing-library/react';
+import { render, screen } from '@testing-library/react';
 import { learn } from '../../api/catalogue';
-import { CommandIDs } from '../../commands/ids';
 import { QueueSection } from '../../components/QueueSection';
 import type { IContext } from '../../components/context';
 import { EMPTY_STATE } from '../../model/reduce';
@@ -13,11 +12,10 @@ learn(CATALOGUE);
 
 let fixture: SidebarFixture;
 let context: IContext;
-let executed: [string, unknown][];
 
 beforeEach(() => {
   fixture = new SidebarFixture();
-  ({ context, executed } = fixture);
+  ({ context } = fixture);
 });
 
 afterEach(() => fixture.dispose());
@@ -33,14 +31,13 @@ describe('the queue', () => {
     expect(screen.queryByRole('button', { name: /^Cancel/ })).toBeNull();
   });
 
-  it('lets one withdraw only an own request', () => {
+  it('does not repeat what stands in the row of a kernel', () => {
     const own = aQueueEntry({ mine: true, kernel_id: 'k9' });
     const state = { ...EMPTY_STATE, pool: aPool({ queue: [own] }) };
     render(<QueueSection state={state} context={context} />);
-    fireEvent.click(screen.getByRole('button', { name: /^Cancel/ }));
-    expect(executed).toEqual([
-      [CommandIDs.cancelQueue, { kernelId: 'k9', quiet: true }]
-    ]);
+    expect(screen.getByRole('listitem').textContent).toBe(
+      '1big.ipynb (you)0.8 GPU'
+    );
   });
 
   it('says what would help an own request that was made elsewhere', () => {
@@ -52,7 +49,8 @@ describe('the queue', () => {
         {
           action: 'smaller',
           said: words('0.5 would fit now'),
-          request: null
+          request: null,
+          kernels: []
         }
       ],
       project: '',

@@ -70,12 +70,14 @@ const EXPLANATION: GpuPool.IExplanation = {
     {
       action: 'smaller',
       said: SMALLER,
-      request: { share: '0.3', nodes: 'one' }
+      request: { share: '0.3', nodes: 'one' },
+      kernels: []
     },
     {
       action: 'wait',
       said: words('About a minute.'),
-      request: null
+      request: null,
+      kernels: []
     }
   ],
   project: 'default',
@@ -137,7 +139,8 @@ describe('what would help a request that waits', () => {
         reason: '0.5 is asked for, 0.3 is free.',
         eta_seconds: null,
         explanation: EXPLANATION,
-        takes
+        takes,
+        cell: takes
       }
     });
 
@@ -169,7 +172,27 @@ describe('what would help a request that waits', () => {
     ]);
   });
 
-  it('is only said to a cell, which asks for itself', () => {
+  it('names notebooks of one’s own that could give back what they hold', async () => {
+    fixture.server.list = [
+      aKernel(),
+      anAttachedKernel({ kernel_id: 'k2', label: 'compete.ipynb' })
+    ];
+    await fixture.model.refresh();
+    const said = words('you hold 0.50 in compete.ipynb');
+    const help = { action: 'release', said, request: null, kernels: ['k2'] };
+    const explanation = { ...EXPLANATION, helps: [help] };
+    const kernel = waiting(true);
+    render(row({ ...kernel, queue: { ...kernel.queue!, explanation } }));
+    screen.getByText('you hold 0.50 in compete.ipynb');
+    fireEvent.click(
+      screen.getByRole('button', { name: 'Detach the GPU from compete.ipynb' })
+    );
+    expect(executed).toEqual([
+      [CommandIDs.detach, { kernelId: 'k2', quiet: true }]
+    ]);
+  });
+
+  it('is only said where a share comes again by itself', () => {
     render(row(waiting(false)));
     expect(screen.getByText('0.3 would fit now')).toBeTruthy();
     expect(screen.queryByRole('button', { name: /^Take/ })).toBeNull();

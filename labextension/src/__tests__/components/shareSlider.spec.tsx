@@ -68,9 +68,9 @@ it('shows what is held, and says what could be', () => {
   render(form());
   expect(slider().value).toBe('200');
   expect(slider().getAttribute('aria-valuetext')).toBe(
-    '0.2 of a GPU; up to 0.6 can be had'
+    '0.2 of a GPU; can grow to 0.6'
   );
-  screen.getByText('0.4 free beside it: up to 0.6');
+  screen.getByText('Can grow to 0.6.');
 });
 
 it('asks once, when it is let go', async () => {

@@ -133,6 +133,27 @@ describe('an accessibility checker finds nothing to object to', () => {
     expect(await check()).toEqual([]);
   });
 
+  it('in a crowd of kernels, with the introduction', async () => {
+    const done = jest.fn();
+    fixture.context.introduction = { shown: true, done };
+    fixture.context.front = () => 'k0';
+    fixture.server.list = [
+      ...Array.from({ length: 9 }, (_, index) =>
+        aKernel({ kernel_id: `k${index}`, label: `n${index}.ipynb` })
+      ),
+      anAttachedKernel({ kernel_id: 'held', label: 'held.ipynb' })
+    ];
+    await settle();
+    await act(async () =>
+      screen.getByRole('button', { name: '8 kernels without a GPU' }).click()
+    );
+    expect(await check()).toEqual([]);
+    const introduction = screen.getByRole('region', { name: 'Introduction' });
+    expect(introduction.textContent).toContain('%%gpu 0.2');
+    screen.getByRole('button', { name: 'Got it' }).click();
+    expect(done).toHaveBeenCalledTimes(1);
+  });
+
   it('in a pool that does not answer', async () => {
     fixture.server.answer = aPool({ ok: false, devices: [], error: 'nobody' });
     fixture.server.list = [];

@@ -208,10 +208,10 @@ describe('out of memory', () => {
   });
 });
 
-it('gives the memory of each of several devices', () => {
+it('names all of several devices', () => {
   const share = { milli: 500, mib: 3968, count: 2 };
   const row = show(anAttachedKernel({ share, devices: ['vm/0', 'vm/1'] }));
-  expect(row.textContent).toContain('2 × 0.5 GPU · 2 × 3.9 GiB');
+  expect(row.textContent).toContain('2 × 0.5 of GPU 0 and 1 on vm');
   expect(row.textContent).toContain('/ 7.8 GiB');
 });
 

@@ -320,7 +320,7 @@ describe('quotas and nodes', () => {
     render(<Page state={model.state} context={context} />);
     expect(screen.getByText('drained: new fans')).toBeTruthy();
     fireEvent.click(
-      screen.getByRole('button', { name: 'Let node vm take leases again' })
+      screen.getByRole('button', { name: 'Let node vm take requests again' })
     );
     expect(executed).toEqual([
       [DashboardCommandIDs.drain, { node: 'vm', drained: true }],

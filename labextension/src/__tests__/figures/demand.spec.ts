@@ -13,22 +13,24 @@ function lent(milli: number, part: Partial<GpuPool.IDevice> = {}) {
   return aDevice({ shares: [aShare({ milli, mib })], ...part });
 }
 
-function said(pool: GpuPool.IPool): [string, string] {
+function said(pool: GpuPool.IPool): [string | null, string] {
   const demand = demandOf(pool);
   return [demandWord(demand, trans), demandSentence(demand, trans)];
 }
 
 it.each([
-  ['nothing is lent', [0, 0], 'quiet', '1'],
-  ['a quarter is lent', [500, 0], 'quiet', '1'],
+  ['nothing is in use', [0, 0], 'quiet', '1'],
+  ['a quarter is in use', [500, 0], 'quiet', '1'],
+  ['a little is kept for somebody', [1, 1], 'quiet', '1'],
   ['half a device is free', [500, 800], 'room', '0.5'],
   ['only smaller pieces are free', [510, 800], 'busy', '0.49'],
   ['the least useful piece is free', [950, 1000], 'busy', '0.05']
-] as const)('when %s', (_, milli, word, most) => {
+] as const)('when %s', (_, milli, level, most) => {
   const devices = milli.map(m => lent(m));
+  expect(demandOf(aPool({ devices })).level).toBe(level);
   expect(said(aPool({ devices }))).toEqual([
-    word,
-    `A request for up to ${most} is granted at once.`
+    null,
+    `You can have up to ${most} GPU now.`
   ]);
 });
 
@@ -36,7 +38,7 @@ it('is full when no piece is worth asking for', () => {
   const devices = [lent(1000), lent(960)];
   expect(said(aPool({ devices }))).toEqual([
     'full',
-    '1.96 of 2 GPUs lent; a request would wait.'
+    'All is in use; a request would wait.'
   ]);
 });
 
@@ -52,11 +54,11 @@ it('counts who waits, and says for how long if anybody knows', () => {
   const first = aQueueEntry({ eta_seconds: 130 });
   expect(said(aPool({ devices, queue: [first, aQueueEntry()] }))).toEqual([
     '2 waiting',
-    '0.7 free in all, up to 0.7 on one GPU; the first waits about 3 min more.'
+    '0.7 free, up to 0.7 on one GPU; the first waits about 3 min more.'
   ]);
   const unknown = aQueueEntry({ eta_seconds: null });
   expect(said(aPool({ devices, queue: [unknown] }))[1]).toBe(
-    '0.7 free in all, up to 0.7 on one GPU.'
+    '0.7 free, up to 0.7 on one GPU.'
   );
 });
 
@@ -69,7 +71,7 @@ it('does not count devices that do not lend', () => {
     free: 400
   });
   expect(said(aPool({ devices: [silent] }))).toEqual([
-    'no GPU',
-    'No device lends now.'
+    null,
+    'No GPU takes requests now.'
   ]);
 });

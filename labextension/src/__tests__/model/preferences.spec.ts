@@ -29,7 +29,8 @@ it('takes what a person has set', () => {
     notifyIdle: false,
     notifyReleased: false,
     pollSeconds: 5,
-    showStatus: false
+    showStatus: false,
+    introduction: false
   };
   expect(readPreferences(set)).toEqual(set);
 });

@@ -40,7 +40,7 @@ async function rendered(data: unknown): Promise<HTMLElement> {
 it('says in one line what the cell used, and all of it when it is opened', async () => {
   const node = await rendered(sample[CELL_MIME_TYPE]);
   expect(node.querySelector('summary')!.textContent).toBe(
-    '0.2 GPU (1.55 GiB) of vm/0 <software GPU> · device time 750 ms of 2.5 s · peak memory 640 MiB · 500 blocking round trips'
+    '0.2 GPU (1.55 GiB) of vm/0 <software GPU> · device time 750 ms of 2.5 s · peak memory 640 MiB · 500 waits for the GPU'
   );
   const rows = [...node.querySelectorAll('tr')].map(row =>
     [...row.children].map(cell => cell.textContent)
@@ -52,14 +52,14 @@ it('says in one line what the cell used, and all of it when it is opened', async
     ['To the device', '3 MiB'],
     ['From the device', '4 KiB'],
     ['CUDA calls', '2,000'],
-    ['Blocking round trips', '500'],
+    ['Waits for the GPU', '500'],
     ['Waited for them', '1.25 s'],
     ['Waited for cuStreamSynchronize', '497 times, 1.2 s'],
-    ['Waited for cuMemcpyDtoH_v2', '3 times, 50 ms']
+    ['Waited for cuMemcpyDtoH', '3 times, 50 ms']
   ]);
   expect(node.querySelector('details')!.open).toBe(false);
   expect(node.textContent).toContain('still attached');
-  expect(node.textContent).toContain('each waits for the network');
+  expect(node.textContent).toContain('each waits for the GPU');
 });
 
 it('shows why a cell never reached a GPU', async () => {

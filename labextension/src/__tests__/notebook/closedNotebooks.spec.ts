@@ -1,0 +1,88 @@
+import { nullTranslator } from '@jupyterlab/translation';
+import { CommandRegistry } from '@lumino/commands';
+import { Signal } from '@lumino/signaling';
+import { CommandIDs } from '../../commands/ids';
+import { GpuPoolModel } from '../../model/model';
+import { ClosedNotebooks } from '../../notebook/closedNotebooks';
+import { aKernel, anAttachedKernel, aWarnedKernel } from '../samples';
+import { Server, Services } from '../server';
+
+let server: Server;
+let model: GpuPoolModel;
+let said: unknown[][];
+let executed: unknown[];
+
+/** A notebook of kernel `k1`, which is closed. */
+function close(): void {
+  const panel = {
+    sessionContext: {
+      session: { kernel: { id: 'k1' } },
+      kernelChanged: new Signal<object, object>({})
+    },
+    disposed: new Signal<object, void>({})
+  };
+  const commands = new CommandRegistry();
+  commands.addCommand(CommandIDs.detach, {
+    execute: args => executed.push(args)
+  });
+  const closed = new ClosedNotebooks(
+    model,
+    commands,
+    nullTranslator.load('jupyter_gpupool'),
+    (...words) => said.push(words)
+  );
+  closed.follow(panel as unknown as Parameters<typeof closed.follow>[0]);
+  // As JupyterLab does: the kernel goes before the notebook.
+  panel.sessionContext.kernelChanged.emit({ newValue: null });
+  panel.disposed.emit();
+}
+
+beforeEach(async () => {
+  said = [];
+  executed = [];
+  server = new Server();
+  model = new GpuPoolModel({
+    serviceManager: new Services().services,
+    api: server,
+    standby: 'never'
+  });
+});
+
+afterEach(() => {
+  jest.useRealTimers();
+  model.dispose();
+});
+
+async function afterClose(): Promise<void> {
+  await model.refresh();
+  jest.useFakeTimers({ doNotFake: ['queueMicrotask', 'Date', 'performance'] });
+  close();
+  await jest.advanceTimersByTimeAsync(2000);
+}
+
+it('is told of when its kernel still holds a GPU', async () => {
+  const { idle } = aWarnedKernel(30);
+  const release_at = null;
+  server.list = [anAttachedKernel({ idle: { ...idle!, release_at } })];
+  await afterClose();
+  expect(said).toHaveLength(1);
+  expect(said[0][0]).toBe('train.ipynb still holds 0.2 GPU.');
+  const [action] = (said[0][1] as { actions: { callback: () => void }[] })
+    .actions;
+  action.callback();
+  expect(executed).toEqual([{ kernelId: 'k1' }]);
+});
+
+it('says until when', async () => {
+  server.list = [aWarnedKernel(40)];
+  await afterClose();
+  expect(said[0][0]).toMatch(
+    /^train\.ipynb still holds 0\.2 GPU, unused until \d+:\d\d/
+  );
+});
+
+it('is not worth a word without a GPU', async () => {
+  server.list = [aKernel()];
+  await afterClose();
+  expect(said).toEqual([]);
+});

@@ -1,0 +1,80 @@
+import { Notification } from '@jupyterlab/apputils';
+import type { NotebookPanel } from '@jupyterlab/notebook';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { CommandRegistry } from '@lumino/commands';
+import type { GpuPool } from '../api/types';
+import { CommandIDs } from '../commands/ids';
+import { holds } from '../figures/session';
+import type { IGpuPool } from '../model/tokens';
+import { shareText } from '../text/words';
+
+/** A kernel that is shut down with its notebook has gone by then, ms. */
+const PAUSE_MS = 1500;
+const SHOWN_MS = 15_000;
+
+/** Kernels outlive their notebooks; a GPU that nobody sees any more is easily forgotten. */
+export class ClosedNotebooks {
+  constructor(
+    private readonly _model: IGpuPool,
+    private readonly _commands: CommandRegistry,
+    private readonly _trans: TranslationBundle,
+    private readonly _notify: (
+      ...said: Parameters<typeof Notification.info>
+    ) => unknown = (...said) => Notification.info(...said)
+  ) {}
+
+  follow(panel: Pick<NotebookPanel, 'sessionContext' | 'disposed'>): void {
+    const { sessionContext } = panel;
+    let kernelId = sessionContext.session?.kernel?.id ?? null;
+    sessionContext.kernelChanged.connect((_, change) => {
+      // Closing takes the kernel away first; which one it was is what counts.
+      kernelId = change.newValue?.id ?? kernelId;
+    });
+    panel.disposed.connect(() => {
+      setTimeout(() => void this._look(kernelId), PAUSE_MS);
+    });
+  }
+
+  private async _look(kernelId: string | null): Promise<void> {
+    if (this._model.isDisposed || !holds(this._model.kernel(kernelId))) {
+      return;
+    }
+    await this._model.refresh();
+    const kernel = this._model.kernel(kernelId);
+    if (kernel === undefined || !holds(kernel)) {
+      return;
+    }
+    this._notify(this._text(kernel), {
+      autoClose: SHOWN_MS,
+      actions: [
+        {
+          label: this._trans.__('Detach'),
+          caption: this._trans.__('Detach the GPU from %1', kernel.label),
+          callback: () =>
+            void this._commands.execute(CommandIDs.detach, {
+              kernelId: kernel.kernel_id
+            })
+        }
+      ]
+    });
+  }
+
+  private _text(kernel: GpuPool.IKernel): string {
+    const share = kernel.share ? shareText(kernel.share) : '';
+    const { idle } = kernel;
+    if (!idle || idle.release_at === null) {
+      return this._trans.__('%1 still holds %2 GPU.', kernel.label, share);
+    }
+    const left = Math.max(0, idle.release_at - idle.seconds);
+    const until = new Date(Date.now() + 1000 * left);
+    return this._trans.__(
+      '%1 still holds %2 GPU, unused until %3.',
+      kernel.label,
+      share,
+      until.toLocaleTimeString(undefined, {
+        hour: 'numeric',
+        minute: '2-digit'
+      })
+    );
+  }
+}
