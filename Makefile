@@ -92,7 +92,7 @@ build-tests: build $(STAMPS)/native-tests ## the same, and what tests and measur
 
 .PHONY: lab
 lab: build ## start a pool, a node and JupyterLab with the quickstart notebook
-	@exec $(BIN)/python -m jupyter_gpupool.lab $(LAB_ARGS)
+	@exec $(BIN)/gpupool lab --notebook examples/quickstart.ipynb $(LAB_ARGS)
 
 # ---------------------------------------------------------------- tests
 

@@ -95,8 +95,9 @@ ROOMS: Mapping[str, str] = {
         " gpupool.scheduler gpupool.scheduler.placement"
     ),
     "gpupool.kernel_packs": "gpupool.client",
+    "gpupool.embedded": "gpupool.client",
     "gpupool.cli": (
-        "gpupool gpupool.client gpupool.client.program gpupool.client.session gpupool.kernel_packs"
+        "gpupool gpupool.client gpupool.client.program gpupool.client.session gpupool.embedded gpupool.kernel_packs"
         " gpupool.ledger gpupool.model gpupool.node gpupool.pool gpupool.pool.access gpupool.pool.lifecycle"
         " gpupool.pool.model gpupool.request gpupool.scheduler.placement gpupool.sentences gpupool.simulation"
     ),
@@ -104,7 +105,7 @@ ROOMS: Mapping[str, str] = {
     "jupyter_gpupool.kernel": "gpupool gpupool.client gpupool.request",
     "jupyter_gpupool.widget": "jupyter_gpupool.kernel",
     # Jupyter: in the server
-    "jupyter_gpupool.server.pool": "gpupool gpupool.client gpupool.client.session",
+    "jupyter_gpupool.server.pool": "gpupool gpupool.client gpupool.client.session gpupool.embedded",
     "jupyter_gpupool.server.session": (
         "gpupool gpupool.sentences gpupool.client gpupool.client.session gpupool.request jupyter_gpupool.server.pool"
     ),
@@ -122,8 +123,6 @@ ROOMS: Mapping[str, str] = {
         " jupyter_gpupool.server.watching"
     ),
     "jupyter_gpupool:face": "jupyter_gpupool.kernel jupyter_gpupool.server jupyter_gpupool.widget",
-    # Jupyter: what starts all of it
-    "jupyter_gpupool.lab": "gpupool.client",
     # what measures: not in the wheel, found in a checkout by the command line when somebody wants it
     "benchmarks.softgpu_kernels": "",
     "benchmarks": (

@@ -11,6 +11,7 @@ import { GpuSidebar } from '../components/Sidebar';
 import { Folds } from '../model/folds';
 import { IGpuPool, NAMESPACE, SIDEBAR_ID } from '../model/tokens';
 import { NotebookTerms } from '../notebook/notebookTerms';
+import { showPanelOnce } from './firstLook';
 import { ourWords } from './translation';
 
 export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
@@ -44,5 +45,6 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
     });
     shell.add(sidebar, 'left', { rank: 450, type: 'GPU pool' });
     restorer?.add(sidebar, SIDEBAR_ID);
+    showPanelOnce(app, store);
   }
 };

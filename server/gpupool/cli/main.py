@@ -9,11 +9,13 @@ from gpupool.cli import (
     backup,
     bench,
     completion,
+    examples,
     exits,
     explain,
     health,
     history,
     kernel_packs,
+    lab,
     leases,
     lists,
     netperf,
@@ -28,6 +30,7 @@ from gpupool.cli import (
     smi,
     softgpu,
     tokens,
+    up,
 )
 from gpupool.cli.options import Json
 from gpupool.cli.watch import WatchCommand
@@ -41,6 +44,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+app.command("lab", epilog=exits.HELP)(lab.lab)
+app.command("up", epilog=exits.HELP)(up.up)
+app.command("examples", epilog=exits.HELP)(examples.examples)
 app.command("serve", epilog=exits.HELP)(services.serve)
 app.command("node", epilog=exits.HELP)(services.node)
 # What follows the command's name is the command's own, with or without `--`.
