@@ -149,6 +149,7 @@ class Stack:
         self.token = secrets.token_hex(16)
         self.url = ""
         self._arguments = arguments
+        self._notebook: tuple[str, ...] = ("--notebook", "examples/quickstart.ipynb")
         self._root_dir = root_dir or ROOT
         self.environment = dict(
             os.environ,
@@ -173,7 +174,7 @@ class Stack:
         command = [
             sys.executable, "-m", "gpupool.cli.main", "lab", "--no-browser", "--no-panel", "--home", str(self.home),
             "--driver", "software", "--token", self.token, "--port", "0", "--root-dir", str(self._root_dir),
-            "--notebook", "examples/quickstart.ipynb", *self._arguments,
+            *self._notebook, *self._arguments,
         ]  # fmt: skip
         self.output = self.home / "lab.log"
         with self.output.open("w") as log:
