@@ -71,7 +71,7 @@ def build_native(root: Path) -> None:
          f"-DPython3_EXECUTABLE={sys.executable}", f"-DCMAKE_INSTALL_PREFIX={root / 'server/gpupool/_native'}"],
         ["cmake", "--build", str(build), "-j", os.environ.get("GPUPOOL_BUILD_JOBS", str(os.cpu_count() or 1)),
          "--target", "product"],
-        ["cmake", "--install", str(build), "--component", "product"],
+        ["cmake", "--install", str(build), "--component", "product", "--strip"],
     ):  # fmt: skip
         done = subprocess.run(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

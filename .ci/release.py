@@ -16,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -41,13 +42,13 @@ def main() -> None:
     shutil.rmtree(DIST, ignore_errors=True)
     DIST.mkdir()
     tools = environment("tools", *TOOLS)
-    say("the wheel")
+    say("the source distribution")
+    run([sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(DIST)])
+    say("the wheel, of what is in it and of the native parts")
     wheel = tagged(built_wheel(), tools)
     say(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB")
     require(wheel.stat().st_size <= MOST_BYTES, f"the wheel has more than {MOST_BYTES / 1e6:.0f} MB")
     check_contents(wheel)
-    say("the source distribution")
-    run([sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(DIST)])
     say("the bill of materials")
     write_bill(wheel, tools)
     shutil.copytree(ROOT / "containers", DIST / "containers")
@@ -68,10 +69,18 @@ def environment(name: str, *packages: str) -> Path:
 
 
 def built_wheel() -> Path:
-    folder = WORK / "wheel"
+    """Made of the source distribution, so that what lies about in this tree, such as parts for tests, is not in it."""
+    folder, tree = WORK / "wheel", WORK / "tree"
     shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(tree, ignore_errors=True)
+    (sources,) = DIST.glob("jupyter_gpupool-*.tar.gz")
+    with tarfile.open(sources) as archive:
+        archive.extractall(tree, filter="data")
+    (unpacked,) = tree.iterdir()
+    native = unpacked / "server" / "gpupool" / "_native"
+    run(["cmake", "--install", "build/native", "--component", "product", "--strip", "--prefix", str(native)])
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    run([*build, "-w", str(folder), "."])
+    run([*build, "-w", str(folder), str(unpacked)])
     (wheel,) = folder.glob("jupyter_gpupool-*.whl")
     return wheel
 

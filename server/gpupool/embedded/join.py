@@ -36,6 +36,10 @@ class EmbeddedError(GpupoolError):
     """No pool can be started here; ``str()`` says why."""
 
 
+class LostError(EmbeddedError):
+    """The keeper is gone, and what it started ends."""
+
+
 class Lifeline:
     """A hold on an embedded pool: it lives at least as long as this object's socket.
 
@@ -54,7 +58,7 @@ class Lifeline:
         return self._socket.fileno()
 
     def told(self, seconds: float) -> Told | None:
-        """The next message; None: none came in time. Raises EmbeddedError when the keeper is gone."""
+        """The next message; None: none came in time. Raises LostError and EmbeddedError."""
         deadline = time.monotonic() + seconds
         while b"\n" not in self._read:
             left = deadline - time.monotonic()
@@ -66,9 +70,9 @@ class Lifeline:
             except TimeoutError:
                 return None
             except OSError as error:
-                raise EmbeddedError(f"The embedded pool has ended ({error.strerror}).") from None
+                raise LostError(f"The embedded pool has ended ({error.strerror}).") from None
             if not received or len(self._read) > messages.MOST_BYTES:
-                raise EmbeddedError("The embedded pool has ended.")
+                raise LostError("The embedded pool has ended.")
             self._read += received
         line, _, self._read = self._read.partition(b"\n")
         try:
@@ -147,7 +151,7 @@ def _becomes_ready(lifeline: Lifeline, deadline: float, said: Callable[[str], No
     while True:
         try:
             told = lifeline.told(max(0.0, deadline - time.monotonic()))
-        except EmbeddedError:
+        except LostError:
             if lifeline.started:
                 raise
             return False
