@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from gpupool.embedded.join import Lifeline
 
 NOT_STARTABLE: Final = "not-startable"
+#: The server waits so long for the pool's end, which comes also when it does not wait.
+_LEAVE_SECONDS: Final = 10.0
 
 
 class EmbeddedPool:
@@ -48,7 +50,7 @@ class EmbeddedPool:
         """Lets go; the pool ends unless somebody else holds it."""
         lifeline, self._lifeline = self._lifeline, None
         if lifeline is not None:
-            await asyncio.to_thread(lifeline.leave)
+            await asyncio.to_thread(lifeline.leave, _LEAVE_SECONDS)
 
 
 def allowed_by_default() -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import shlex
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -163,11 +162,10 @@ def report(lifeline: Lifeline) -> None:
     from gpupool.embedded import messages
     from gpupool.embedded.join import EmbeddedError
 
-    with suppress(TimeoutError):
-        told = lifeline.told(0)
-        if told is None:
-            return
-        if told.state == messages.RESTARTED:
-            tell(told.text)
-        elif told.state in (messages.FAILED, messages.ENDED):
-            raise EmbeddedError(told.text or "The embedded pool has ended.")
+    told = lifeline.told(_LOOK_SECONDS)
+    if told is None:
+        return
+    if told.state == messages.RESTARTED:
+        tell(told.text)
+    elif told.state in (messages.FAILED, messages.ENDED):
+        raise EmbeddedError(told.text or "The embedded pool has ended.")

@@ -28,6 +28,8 @@ STOP_SECONDS: Final = 60.0
 #: A keeper that ends has so long, and one that starts until it says so.
 _TURN_SECONDS: Final = 90.0
 _LOOK_SECONDS: Final = 0.05
+#: sun_path has 108 bytes with its final zero.
+_MOST_SOCKET_PATH: Final = 107
 #: The extra `pool` brings these.
 _NEEDED: Final = ("grpc_health", "numpy", "prometheus_client", "sqlalchemy", "stamina", "structlog", "typer")
 
@@ -132,6 +134,11 @@ def join(
         DirectoryUnusableError: ``home`` is not private.
     """
     private_directory(home)
+    if len(os.fsencode(paths.lifeline_socket(home))) > _MOST_SOCKET_PATH:
+        raise EmbeddedError(
+            f"The path {home} is too long for sockets, whose paths have {_MOST_SOCKET_PATH} bytes at most; name a shorter one "
+            f"with --home or ${HOME_VARIABLE}."
+        )
     deadline = time.monotonic() + START_SECONDS
     while True:
         lifeline = _found_or_started(home, options)
