@@ -92,7 +92,7 @@ build-tests: build $(STAMPS)/native-tests ## the same, and what tests and measur
 
 .PHONY: lab
 lab: build ## start a pool, a node and JupyterLab with the quickstart notebook
-	@exec $(BIN)/python -m jupyter_gpupool.lab $(LAB_ARGS)
+	@exec $(BIN)/gpupool lab --notebook examples/quickstart.ipynb $(LAB_ARGS)
 
 # ---------------------------------------------------------------- tests
 
@@ -252,6 +252,17 @@ hub-check: build-tests $(HUB)/installed ## two users, an administrator and the c
 wheel-check: build-tests ## the wheel in a fresh environment with no Node: complete, and on by itself
 	$(BIN)/python .ci/wheel_check.py
 
+.PHONY: release
+release: build ## wheel, source distribution, hashes, bill of materials and container recipes in dist/, each installed and used; takes minutes
+	$(call say,Release)
+	$(BIN)/python .ci/release.py
+	$(call say,Each installed into an empty environment (the source distribution is compiled))
+	$(BIN)/python -m pytest tests/release $(PYTEST_ARGS)
+
+.PHONY: first-cell
+first-cell: build ## from an empty environment with the wheel of `make release`: commands and seconds to the first GPU cell, in a browser
+	@$(BIN)/python .ci/first_cell.py dist/jupyter_gpupool-*.whl --browser
+
 .PHONY: test-browser-gib
 test-browser-gib: build-tests ## notebooks that outlive their leases in a real browser, with a GiB of device arrays
 	GPUPOOL_ARRAYS_MIB=1024 $(BIN)/python -m pytest ui-tests/test_outlives_lease.py $(PYTEST_ARGS)
@@ -369,5 +380,5 @@ lock: ## write requirements.lock from what is installed
 
 .PHONY: clean
 clean: ## remove what was built, keep .venv
-	rm -rf build server/gpupool/_native jupyter_gpupool/labextension jupyter_gpupool/widget/static lib labextension/lib
+	rm -rf build dist server/gpupool/_native jupyter_gpupool/labextension jupyter_gpupool/widget/static lib labextension/lib
 	rm -f server/gpupool/proto/gpupool/v1/*_pb2* labextension/src/api/request.ts labextension/src/api/reasons.ts labextension/src/api/types.ts jupyter_gpupool/server/rest/openapi.json

@@ -55,8 +55,9 @@ class BenchStack:
         news.mkdir(parents=True)
         (news / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}')
         command = [
-            *(sys.executable, "-m", "jupyter_gpupool.lab", "--no-browser", "--home", str(self.home)),
-            *("--driver", "software", "--port", "0", "--root-dir", str(self.folder)),
+            *(sys.executable, "-m", "gpupool.cli.main", "lab", "--no-browser", "--no-panel"),
+            *("--home", str(self.home), "--driver", "software", "--port", "0"),
+            *("--root-dir", str(self.folder), "--notebook", ""),
         ]
         self.log = self.home / "lab.log"
         with self.log.open("w") as log:

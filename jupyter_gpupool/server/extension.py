@@ -28,6 +28,8 @@ from jupyter_gpupool.server.kernels import provisioner
 from jupyter_gpupool.server.kernels.process_exit import when_exited
 from jupyter_gpupool.server.kernels.server_address import local_server_url
 from jupyter_gpupool.server.pool.connection import PoolConnection, PoolFactory, WrongSettingError
+from jupyter_gpupool.server.pool.embedded import EmbeddedPool, not_startable
+from jupyter_gpupool.server.pool.embedded import allowed_by_default as embedded_allowed_by_default
 from jupyter_gpupool.server.pool.greeting import greeting
 from jupyter_gpupool.server.pool.identity import PoolAccess, PoolCaller
 from jupyter_gpupool.server.pool.port import Pool
@@ -120,6 +122,12 @@ class GpuPoolExtension(ExtensionApp):
         that becomes the default. Off: no kernel of this server can attach a GPU.""",
     ).tag(config=True)
 
+    start_pool_allowed = Bool(
+        help="""Whether a page may start a pool on this machine while none is configured and none answers. Default: unless
+        this server runs under JupyterHub.""",
+    ).tag(config=True)
+    show_panel = Bool(False, help="Show the GPU panel when a page opens first.").tag(config=True)
+
     #: See :data:`jupyter_gpupool.server.pool.connection.PoolFactory`.
     pool_factory: PoolFactory = staticmethod(connect)
 
@@ -132,6 +140,7 @@ class GpuPoolExtension(ExtensionApp):
         self._pool: PoolConnection | None = None
         self._greeting: asyncio.Task[None] | None = None
         self._caller = PoolCaller()
+        self._embedded = EmbeddedPool()
 
     @default("hub_identity")
     def _default_hub_identity(self) -> bool:
@@ -144,6 +153,10 @@ class GpuPoolExtension(ExtensionApp):
     @default("user")
     def _default_user(self) -> str:
         return default_user()
+
+    @default("start_pool_allowed")
+    def _default_start_pool_allowed(self) -> bool:
+        return embedded_allowed_by_default()
 
     @default("session_dir")
     def _default_session_dir(self) -> str:
@@ -178,6 +191,9 @@ class GpuPoolExtension(ExtensionApp):
         events.add_listener(schema_id=_KERNEL_ACTIONS, listener=self._kernel_action)
         if self.kernel_environment_enabled:
             provisioner.install(self.server)
+        if self.show_panel:
+            page = self.server.web_app.settings.setdefault("page_config_data", {})
+            page["gpupoolShowPanel"] = "true"
 
     def initialize_handlers(self) -> None:
         self.handlers.extend(routes())
@@ -212,6 +228,7 @@ class GpuPoolExtension(ExtensionApp):
             await self._sessions.stop("exit")
         if self._pool is not None:
             await self._pool.close()
+        await self._embedded.stop()
 
     # --- what handlers and the provisioner use ----------------------------------------------
 
@@ -243,6 +260,24 @@ class GpuPoolExtension(ExtensionApp):
     def wrong_setting(self) -> str:
         """Which setting keeps this server from asking the pool, as far as is known; empty: none."""
         return self._pool.problem if self._pool is not None else ""
+
+    @property
+    def startable(self) -> bool:
+        """Whether a page may start a pool here: none is configured, and none has answered since this server started."""
+        return (
+            self.start_pool_allowed
+            and not self.token_file
+            and not self.hub_identity
+            and (self._pool is None or not self._pool.has_answered)
+            and self._embedded.fits(self.pool_endpoint)
+        )
+
+    async def start_pool(self) -> None:
+        """Starts a pool on this machine. Raises PoolRefusedError: it may not. EmbeddedError: it cannot."""
+        await self.sessions()
+        if not self.startable:
+            raise not_startable()
+        await self._embedded.start()
 
     async def caller(self) -> Caller | None:
         """Whom the pool takes this server's user for; None: it does not say now. Asked once a minute at most."""

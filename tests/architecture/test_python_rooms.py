@@ -95,6 +95,7 @@ ROOMS: Mapping[str, str] = {
         " gpupool.scheduler gpupool.scheduler.placement"
     ),
     "gpupool.kernel_packs": "gpupool.client",
+    "gpupool.embedded": "gpupool.client",
     "gpupool.cli.common": "gpupool gpupool.client gpupool.request",
     "gpupool.cli.pool": (
         "gpupool gpupool.cli.common gpupool.client gpupool.ledger gpupool.model gpupool.pool gpupool.pool.access"
@@ -104,7 +105,7 @@ ROOMS: Mapping[str, str] = {
     "gpupool.cli.report": "gpupool.cli.common gpupool.client",
     "gpupool.cli.top": (
         "gpupool gpupool.cli.common gpupool.cli.node gpupool.cli.pool gpupool.client gpupool.client.program"
-        " gpupool.client.session gpupool.node gpupool.request"
+        " gpupool.client.session gpupool.embedded gpupool.node gpupool.request"
     ),
     "gpupool.cli": (
         "gpupool gpupool.cli.common gpupool.cli.node gpupool.cli.pool gpupool.cli.report gpupool.cli.top gpupool.client"

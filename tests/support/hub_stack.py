@@ -21,9 +21,9 @@ from types import TracebackType
 from typing import Any, Self
 
 import psutil
+from gpupool.embedded.loopback import free_port
 from jupyter_client.blocking.client import BlockingKernelClient
 
-from jupyter_gpupool.lab.launcher import free_port
 from tests.support.certificates import make_certificates
 from tests.support.pool_node import PoolAndNode
 from tests.support.stack import wait_until

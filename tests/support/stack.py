@@ -1,4 +1,4 @@
-"""The whole product as `make lab` starts it, for tests: real pool, node, workers, Jupyter server, kernels."""
+"""The whole product as `gpupool lab` starts it, for tests: real pool, node, workers, Jupyter server, kernels."""
 
 from __future__ import annotations
 
@@ -149,6 +149,7 @@ class Stack:
         self.token = secrets.token_hex(16)
         self.url = ""
         self._arguments = arguments
+        self._notebook: tuple[str, ...] = ("--notebook", "examples/quickstart.ipynb")
         self._root_dir = root_dir or ROOT
         self.environment = dict(
             os.environ,
@@ -161,7 +162,7 @@ class Stack:
             IPYTHONDIR=str(self.home / "ip"),
             JUPYTER_PLATFORM_DIRS="1",
         )
-        for name in ("JUPYTER_TOKEN", "GPUPOOL_SESSION_FILE", "GPUPOOL_TOKEN_FILE"):
+        for name in ("JUPYTER_TOKEN", "GPUPOOL_SESSION_FILE", "GPUPOOL_TOKEN_FILE", "GPUPOOL_ENDPOINT"):
             self.environment.pop(name, None)
         # With it, ipykernel does not show what a library writes to standard error.
         self.environment.pop("PYTEST_CURRENT_TEST", None)
@@ -171,15 +172,16 @@ class Stack:
         settings.mkdir(parents=True)
         (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}')
         command = [
-            sys.executable, "-m", "jupyter_gpupool.lab", "--no-browser", "--home", str(self.home), "--driver", "software",
-            "--token", self.token, "--port", "0", "--root-dir", str(self._root_dir), *self._arguments,
+            sys.executable, "-m", "gpupool.cli.main", "lab", "--no-browser", "--no-panel", "--home", str(self.home),
+            "--driver", "software", "--token", self.token, "--port", "0", "--root-dir", str(self._root_dir),
+            *self._notebook, *self._arguments,
         ]  # fmt: skip
         self.output = self.home / "lab.log"
         with self.output.open("w") as log:
             self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log, cwd=ROOT)
         try:
             wait_until(
-                self._ready, 120, "make lab to be ready", failed=lambda: self.process.poll() is not None
+                self._ready, 120, "gpupool lab to be ready", failed=lambda: self.process.poll() is not None
             )
         except BaseException as error:
             self.__exit__()

@@ -12,7 +12,7 @@ import { Stack } from './stack';
 export { expect } from '@playwright/test';
 
 interface IWorker {
-  /** Options of `jupyter_gpupool.lab` for the stack of a file's tests. */
+  /** Options of `gpupool lab` for the stack of a file's tests. */
   stackOptions: string[];
   stack: Stack;
   /** Shared by all tests of a worker: scripts are loaded once and then come from the browser's cache. */

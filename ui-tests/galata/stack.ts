@@ -32,7 +32,7 @@ export class Stack {
     private readonly _started: IStarted
   ) {}
 
-  /** Starts `ui-tests/stack.py` with options of `jupyter_gpupool.lab`; it ends when this process does. */
+  /** Starts `ui-tests/stack.py` with options of `gpupool lab`; it ends when this process does. */
   static async start(...options: string[]): Promise<Stack> {
     const child = spawn(PYTHON, [join(ROOT, 'ui-tests/stack.py'), ...options], {
       cwd: ROOT,

@@ -14,6 +14,7 @@ from jupyter_gpupool.server.handlers import (
     history,
     idle_choice,
     kernel_side,
+    start_pool,
     undo,
 )
 from jupyter_gpupool.server.handlers.base import GpupoolHandler
@@ -22,6 +23,7 @@ from jupyter_gpupool.server.rest.routes import ROUTES
 
 _HANDLERS: Final[Mapping[str, type[GpupoolHandler]]] = {
     "api/pool": front_end.PoolHandler,
+    "api/pool/start": start_pool.StartPoolHandler,
     "api/defaults": defaults.DefaultsHandler,
     "api/catalogue": catalogue.CatalogueHandler,
     "api/kernels": front_end.KernelsHandler,

@@ -314,6 +314,7 @@ async def pool_view(extension: GpuPoolExtension) -> Pool:
         "ok": False,
         "user": extension.user,
         "wrong_setting": None,
+        "startable": False,
         "devices": [],
         "queue": [],
         "totals": {"milli": 0, "free_milli": 0},
@@ -323,7 +324,12 @@ async def pool_view(extension: GpuPoolExtension) -> Pool:
         devices, queue = await asyncio.wait_for(asyncio.gather(pool.devices(), pool.queue()), POOL_SECONDS)
     except GpupoolError as error:
         wrong = str(error) if isinstance(error, WrongSettingError) else extension.wrong_setting
-        return {**silent, "error": str(error), "wrong_setting": wrong or None}
+        return {
+            **silent,
+            "error": str(error),
+            "wrong_setting": wrong or None,
+            "startable": extension.startable,
+        }
     except TimeoutError:
         error_text = f"The GPU pool does not answer at {extension.pool_endpoint} (within {POOL_SECONDS:g} s)."
         return {**silent, "error": error_text}
@@ -333,6 +339,7 @@ async def pool_view(extension: GpuPoolExtension) -> Pool:
         "ok": True,
         "user": extension.user,
         "wrong_setting": extension.wrong_setting or None,
+        "startable": False,
         "devices": [_device_view(device, extension.user, kernels) for device in devices],
         "queue": [_entry_view(entry, extension.reader, kernels) for entry in queue],
         "totals": Totals(milli=1000 * len(usable), free_milli=sum(device.free_milli for device in usable)),

@@ -73,6 +73,10 @@ class PoolConnection:
         return self._endpoint
 
     @property
+    def has_answered(self) -> bool:
+        return self._answered
+
+    @property
     def problem(self) -> str:
         """Which setting keeps this server from asking the pool, as far as is known; empty: none."""
         return self._unreached or self._unwelcome

@@ -82,6 +82,8 @@ class Pool(TypedDict):
     """Why it does not answer."""
     wrong_setting: str | None
     """Which setting keeps the server from asking the pool."""
+    startable: bool
+    """No pool is configured and none answers: one may be started with `POST api/pool/start`."""
     user: str
     devices: list[Device]
     queue: list[QueueEntry]

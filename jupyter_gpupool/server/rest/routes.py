@@ -64,6 +64,14 @@ ROUTES: Final = (
     # what pages and the widget ask
     Route("GET", "api/pool", "Devices, shares and the queue.", pool.Pool, refusals=_LOGGED_IN),
     Route(
+        "POST",
+        "api/pool/start",
+        "Starts a pool on this server's machine, where `startable` says that it may, and answers when it lends its GPUs. "
+        "It ends with this server.",
+        pool.Pool,
+        refusals=_LOGGED_IN | {HTTPStatus.CONFLICT},
+    ),
+    Route(
         "GET",
         "api/defaults",
         "What Attach asks for when a person says nothing, and the user's projects. A pool that does not answer leaves "

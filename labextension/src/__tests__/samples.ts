@@ -169,6 +169,7 @@ export function aPool(part: Partial<GpuPool.IPool> = {}): GpuPool.IPool {
   return {
     ok: true,
     wrong_setting: null,
+    startable: false,
     user: 'ann',
     devices,
     queue: [],

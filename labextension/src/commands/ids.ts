@@ -14,5 +14,6 @@ export namespace CommandIDs {
   export const menu = 'gpupool:menu';
   export const openSidebar = 'gpupool:open-sidebar';
   export const openDashboard = 'gpupool:open-dashboard';
+  export const startPool = 'gpupool:start-pool';
   export const refresh = 'gpupool:refresh';
 }

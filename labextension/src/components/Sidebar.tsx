@@ -10,6 +10,7 @@ import { KernelsSection } from './KernelsSection';
 import { PoolSection } from './PoolSection';
 import { Problem } from './Problem';
 import { QueueSection } from './QueueSection';
+import { replacesProblem, StartPool } from './StartPool';
 import type { IContext } from './context';
 
 /**
@@ -72,7 +73,8 @@ export class GpuSidebar extends ReactWidget {
     const { state } = this._context.model;
     return (
       <FocusKeeper>
-        {state.problem ? (
+        <StartPool state={state} context={this._context} />
+        {state.problem && !replacesProblem(state) ? (
           <Problem
             problem={state.problem}
             state={state}

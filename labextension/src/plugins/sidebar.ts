@@ -13,6 +13,7 @@ import { GpuSidebar } from '../components/Sidebar';
 import { Folds } from '../model/folds';
 import { IGpuPool, NAMESPACE, SIDEBAR_ID } from '../model/tokens';
 import { NotebookTerms } from '../notebook/notebookTerms';
+import { showPanelOnce } from './firstLook';
 import { FirstVisit } from './firstVisit';
 import { ourWords } from './translation';
 
@@ -59,5 +60,6 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
     tracker?.currentChanged.connect(() => sidebar.redraw());
     shell.add(sidebar, 'left', { rank: 450, type: 'GPU pool' });
     restorer?.add(sidebar, SIDEBAR_ID);
+    showPanelOnce(app, store);
   }
 };

@@ -13,7 +13,7 @@ from gpupool.cli.common.watch import WatchCommand
 from gpupool.cli.node.app import app as node
 from gpupool.cli.pool.app import app as pool
 from gpupool.cli.report.app import app as report
-from gpupool.cli.top import completion, explain, health, run, smi, softgpu, version
+from gpupool.cli.top import completion, examples, explain, health, lab, run, smi, softgpu, up, version
 
 #: Headings of `gpupool --help`, in the order in which a newcomer needs them.
 USE: Final = "Use a GPU"
@@ -41,6 +41,8 @@ app = typer.Typer(
 
 # What follows the name of these two is the command's own, with or without `--`.
 _WHOLE = {"allow_interspersed_args": False}
+app.command("lab", rich_help_panel=USE)(lab.lab)
+app.command("up", rich_help_panel=USE)(up.up)
 app.command("run", rich_help_panel=USE, context_settings=_WHOLE)(run.run)
 app.command("softgpu", rich_help_panel=USE, epilog=softgpu.HELP, context_settings=_WHOLE)(softgpu.softgpu)
 app.add_typer(lease.app, name="lease", rich_help_panel=USE)
@@ -61,6 +63,7 @@ app.add_typer(token.app, name="token", rich_help_panel=ADMINISTER)
 
 app.add_typer(kernel_packs.app, name="kernel-packs", rich_help_panel=MORE)
 app.add_typer(bench.app, name="bench", rich_help_panel=MORE)
+app.command("examples", rich_help_panel=MORE)(examples.examples)
 app.command("completion", rich_help_panel=MORE)(completion.completion)
 app.command("version", rich_help_panel=MORE)(version.version)
 

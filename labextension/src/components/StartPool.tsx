@@ -1,0 +1,67 @@
+import { useState } from 'react';
+import { CommandIDs } from '../commands/ids';
+import type { IGpuPool } from '../model/tokens';
+import { Button } from '../ui/Button';
+import { h } from '../ui/jsx';
+import type { IContext } from './context';
+
+/** Whether the offer below says all that there is to say. */
+export function replacesProblem({ pool, problem }: IGpuPool.IState): boolean {
+  return pool?.startable === true && problem?.kind === 'setting';
+}
+
+/** Offers a pool where the server has none, and nobody gave it one. */
+export function StartPool(props: {
+  state: IGpuPool.IState;
+  context: IContext;
+}): JSX.Element | null {
+  const { commands, trans } = props.context;
+  const [starting, setStarting] = useState(false);
+  const [failure, setFailure] = useState('');
+  if (props.state.pool?.startable !== true) {
+    return null;
+  }
+  const start = async () => {
+    setStarting(true);
+    setFailure('');
+    try {
+      await commands.execute(CommandIDs.startPool);
+    } catch (error) {
+      setFailure(error instanceof Error ? error.message : String(error));
+    } finally {
+      setStarting(false);
+    }
+  };
+  return (
+    <div
+      className="jp-GpuPool-problem"
+      role="group"
+      aria-label={trans.__('No GPU pool')}
+      data-focus-group=""
+    >
+      <p>{trans.__('No GPU pool is configured, and none runs here.')}</p>
+      <p className="jp-GpuPool-detail">
+        {trans.__(
+          'A pool on this machine lends its NVIDIA GPUs; where there is none, software GPUs, which run CUDA programs on the CPU. It ends with this Jupyter server.'
+        )}
+      </p>
+      <div role="alert">
+        {failure ? <p className="jp-GpuPool-detail">{failure}</p> : null}
+      </div>
+      <Button
+        data-focus-home=""
+        tone="accept"
+        aria-disabled={starting}
+        onClick={() => {
+          if (!starting) {
+            void start();
+          }
+        }}
+      >
+        {starting
+          ? trans.__('Starting a pool…')
+          : trans.__('Start a pool here')}
+      </Button>
+    </div>
+  );
+}

@@ -1,0 +1,248 @@
+"""`gpupool lab`: a pool and a node on this machine, and JupyterLab in the current folder."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import secrets
+import select
+import shutil
+import subprocess
+import sys
+import time
+import urllib.parse
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from gpupool.cli.common import exits, interrupts
+from gpupool.cli.top import up
+from gpupool.cli.top.up import tell
+from gpupool.client.endpoint import ENDPOINT_VARIABLE, private_directory
+
+if TYPE_CHECKING:
+    from gpupool.embedded.join import Lifeline
+
+_START_SECONDS: Final = 120.0
+_STOP_SECONDS: Final = 15.0
+_LOOK_SECONDS: Final = 0.2
+
+
+@dataclass(slots=True)
+class Lab:
+    """JupyterLab as a child process.
+
+    Attributes:
+        process: it.
+        port: of 127.0.0.1.
+        log: what it writes.
+    """
+
+    process: subprocess.Popen[bytes]
+    port: int
+    log: Path
+
+    def wait_ready(self) -> None:
+        """Raises SystemExit with the end of the log when it ends or does not answer in time."""
+        from gpupool.embedded.loopback import answers
+        from gpupool.embedded.service import log_end
+
+        deadline = time.monotonic() + _START_SECONDS
+        while not answers(f"http://127.0.0.1:{self.port}/api"):
+            ended = self.process.poll() is not None
+            if ended or time.monotonic() > deadline:
+                how = "ended while starting" if ended else f"did not answer within {_START_SECONDS:g} s"
+                exits.say(f"JupyterLab {how}. The end of {self.log}:")
+                print(log_end(self.log), file=sys.stderr)
+                raise typer.Exit(exits.FAILED)
+            time.sleep(_LOOK_SECONDS)
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+
+def lab(
+    root_dir: Annotated[
+        Path | None,
+        typer.Option(help="Folder that JupyterLab shows [default: the current one].", show_default=False),
+    ] = None,
+    notebook: Annotated[
+        str | None,
+        typer.Option(
+            help="Notebook to open, relative to that folder [default: the quickstart, which is copied into a folder "
+            "without notebooks].",
+            show_default=False,
+        ),
+    ] = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of JupyterLab; a free one when it is taken, or 0.")
+    ] = 8888,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Print the address, open nothing.")
+    ] = False,
+    panel: Annotated[
+        bool, typer.Option("--panel/--no-panel", help="Show the GPU panel when the page opens first.")
+    ] = True,
+    home: up.Home = None,
+    driver: up.Driver = "auto",
+    software_gpus: up.SoftwareGpus = 2,
+    memory_mib: up.MemoryMib = 8192,
+    quota: up.Quotas = None,
+    notice_seconds: up.NoticeSeconds = None,
+    no_restart: up.NoRestart = False,
+    idle_seconds: Annotated[
+        int | None, typer.Option(min=0, help="Release a GPU after this time unused.", show_default=False)
+    ] = None,
+    warn_seconds: Annotated[
+        int | None, typer.Option(min=0, help="Warn this long before.", show_default=False)
+    ] = None,
+    token: Annotated[
+        str | None, typer.Option(hidden=True, help="Token of JupyterLab (tests); else a random one.")
+    ] = None,
+) -> None:
+    """Start a pool with the GPUs of this machine, and JupyterLab with it in the current folder.
+
+    Needs no GPU: where there is none it lends software GPUs. Ctrl-C ends JupyterLab, and the pool unless something else
+    uses it. With $GPUPOOL_ENDPOINT set JupyterLab uses that pool, and none is started.
+
+    \b
+    Examples:
+      gpupool lab
+      gpupool lab --root-dir notebooks --port 9000 --no-browser
+      gpupool lab --driver software --software-gpus 4
+    """
+    if find_spec("jupyterlab") is None:
+        exits.say("JupyterLab is not installed here. Run: pip install 'jupyter-gpupool[lab]'")
+        raise typer.Exit(exits.FAILED)
+    folder = (root_dir or Path()).absolute()
+    if not folder.is_dir():
+        raise typer.BadParameter(f"{folder} is no folder", param_hint="--root-dir")
+    from gpupool.embedded.loopback import free_port
+
+    directory = up.use_home(home)
+    options = up.options_of(driver, software_gpus, memory_mib, quota, notice_seconds, no_restart)
+    token = token or secrets.token_hex(24)
+    settings = {"idle_seconds": idle_seconds, "warn_seconds": warn_seconds, "show_panel": panel}
+    lifeline: Lifeline | None = None
+    started: Lab | None = None
+    status = exits.OK
+    with exits.clear_errors(), interrupts.as_keyboard_interrupt():
+        private_directory(directory)
+        opens = notebook if notebook is not None else _first_notebook(folder)
+        try:
+            if os.environ.get(ENDPOINT_VARIABLE):
+                tell(f"The pool is {os.environ[ENDPOINT_VARIABLE]}, as ${ENDPOINT_VARIABLE} says.")
+            else:
+                lifeline = up.joined(directory, options)
+            tell("Starting JupyterLab …")
+            started = _start(folder, directory, free_port(port), token, settings)
+            started.wait_ready()
+            _record(directory, started, lifeline)
+            path = f"/tree/{urllib.parse.quote(opens)}" if opens else ""
+            url = f"http://127.0.0.1:{started.port}/lab{path}?token={token}"
+            tell(f"ready {url}")
+            tell("Ctrl-C ends JupyterLab and what was started with it.")
+            if not no_browser:
+                _open_browser(url, directory)
+            status = _supervise(started, lifeline, directory)
+        except KeyboardInterrupt:
+            tell("\nStopping …")
+        finally:
+            with interrupts.ignored():
+                if started is not None:
+                    started.stop()
+                if lifeline is not None:
+                    up.leave(lifeline)
+    raise typer.Exit(status)
+
+
+def _first_notebook(folder: Path) -> str:
+    """Which notebook a newcomer sees first; empty: the folder as it was left."""
+    from gpupool.embedded.examples import QUICKSTART, NoExamplesError, copy_quickstart
+
+    try:
+        copied = copy_quickstart(folder)
+    except (NoExamplesError, OSError) as error:
+        tell(f"The quickstart was not copied: {error}")
+        return ""
+    if copied:
+        tell(f"{QUICKSTART} was copied into {folder}.")
+    return QUICKSTART if copied else ""
+
+
+def _start(
+    folder: Path, directory: Path, port: int, token: str, settings: dict[str, int | bool | None]
+) -> Lab:
+    from gpupool.embedded import paths
+    from gpupool.embedded.service import bound_to_us
+
+    # -P: a file of the user's folder must not stand for a module of Python.
+    command = [
+        *(sys.executable, "-P", "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}"),
+        *("--ServerApp.port_retries=0", f"--ServerApp.root_dir={folder}"),
+        *(f"--GpuPoolExtension.{name}={value}" for name, value in settings.items() if value is not None),
+    ]
+    if os.geteuid() == 0:
+        command.append("--allow-root")
+    paths.logs(directory).mkdir(mode=0o700, exist_ok=True)
+    log = paths.logs(directory) / "jupyter.log"
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            bound_to_us(command),
+            # The token travels by environment: the argument list of a process is public.
+            env={**os.environ, "JUPYTER_TOKEN": token, "PYTHONUNBUFFERED": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            # Ctrl-C reaches this command alone, which ends everything in order.
+            start_new_session=True,
+            cwd=folder,
+        )
+    return Lab(process, port, log)
+
+
+def _supervise(started: Lab, lifeline: Lifeline | None, directory: Path) -> int:
+    """Until JupyterLab ends."""
+    while True:
+        code = started.process.poll()
+        if code is not None:
+            tell(f"JupyterLab ended with status {code}.")
+            return exits.OK if code == 0 else exits.FAILED
+        readable, _, _ = select.select([lifeline] if lifeline else [], [], [], _LOOK_SECONDS)
+        if readable and lifeline is not None:
+            up.report(lifeline)
+            _record(directory, started, lifeline)
+
+
+def _record(directory: Path, started: Lab, lifeline: Lifeline | None) -> None:
+    """What runs now, for people and scripts that look into the home."""
+    pids = dict(lifeline.ready.pids) if lifeline is not None else {}
+    pids["JupyterLab"] = started.process.pid
+    written = directory / f"lab.json.{os.getpid()}"
+    written.write_text(json.dumps({"port": started.port, "pids": pids}))
+    written.rename(directory / "lab.json")
+
+
+def _open_browser(url: str, directory: Path) -> None:
+    """Opens the page by a private file that leads to it: the argument list of a process is public."""
+    opener = (
+        shutil.which("xdg-open") if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") else None
+    )
+    if opener:
+        page = directory / "open.html"
+        page.unlink(missing_ok=True)
+        page.touch(mode=0o600)
+        page.write_text(
+            f'<!doctype html><meta http-equiv="refresh" content="0; url={html.escape(url, quote=True)}">\n'
+        )
+        subprocess.Popen([opener, page.as_uri()], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -1,0 +1,171 @@
+"""`gpupool up`: a pool and a node on this machine, in one command, until Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import select
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from gpupool.cli.common import exits, interrupts
+from gpupool.client.endpoint import HOME_VARIABLE, home
+
+if TYPE_CHECKING:
+    from gpupool.embedded.join import Lifeline
+    from gpupool.embedded.options import EmbeddedOptions
+
+_LOOK_SECONDS: Final = 0.5
+
+Home = Annotated[
+    Path | None,
+    typer.Option(
+        help="Directory of the ledger and the logs, mode 0700 [default: $GPUPOOL_HOME or ~/.local/state/gpupool].",
+        show_default=False,
+    ),
+]
+Driver = Annotated[
+    str,
+    typer.Option(
+        help="auto: NVIDIA GPUs where there are some, else software GPUs. software, nvidia, or the path of a libcuda.so.1."
+    ),
+]
+SoftwareGpus = Annotated[int, typer.Option(min=1, max=64, help="How many software GPUs to lend.")]
+MemoryMib = Annotated[int, typer.Option(min=512, help="Memory of each software GPU.")]
+Quotas = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--quota", metavar="USER=GPUS", help="Most GPUs that a user holds at a time. Several times."
+    ),
+]
+NoticeSeconds = Annotated[
+    float | None,
+    typer.Option(min=0, help="Between the word that a share is taken back and its end.", show_default=False),
+]
+NoRestart = Annotated[
+    bool, typer.Option("--no-restart", help="Do not start a pool or node again that has died.")
+]
+
+
+def tell(text: str) -> None:
+    """Prints at once: whoever starts this in a pipe waits for it."""
+    print(text, flush=True)
+
+
+def use_home(named: Path | None) -> Path:
+    """The home, for this process and what it starts."""
+    if named is not None:
+        os.environ[HOME_VARIABLE] = str(named.absolute())
+    return home()
+
+
+def options_of(
+    driver: str,
+    software_gpus: int,
+    memory_mib: int,
+    quota: list[str] | None,
+    notice_seconds: float | None,
+    no_restart: bool,
+) -> EmbeddedOptions:
+    """What a new pool is made of. Raises typer.BadParameter."""
+    from gpupool.cli.common import quantities
+    from gpupool.embedded.options import EmbeddedOptions
+
+    for text in quota or []:
+        quantities.quota(text)
+    return EmbeddedOptions(
+        driver, software_gpus, memory_mib, tuple(quota or ()), notice_seconds, not no_restart
+    )
+
+
+def joined(directory: Path, options: EmbeddedOptions) -> Lifeline | None:
+    """Holds the pool of this home, and says what it lends; None: one that was started otherwise runs there."""
+    from gpupool.embedded.inventory import sentence
+    from gpupool.embedded.join import join
+
+    lifeline = join(directory, options, tell)
+    if lifeline is None:
+        tell(f"A pool that was started by `gpupool pool serve` runs in {directory}; it is used as it is.")
+        return None
+    if not lifeline.started:
+        tell("A pool of yours runs on this machine already; it is used as it is.")
+    tell(sentence(lifeline.ready.gpus))
+    return lifeline
+
+
+def leave(lifeline: Lifeline) -> None:
+    """Lets go of the pool, and says what becomes of it."""
+    others = lifeline.leave()
+    if others:
+        tell(f"The pool runs on: {'another program uses' if others == 1 else f'{others} others use'} it.")
+    else:
+        tell("Everything that was started has ended.")
+
+
+def up(
+    home: Home = None,
+    driver: Driver = "auto",
+    software_gpus: SoftwareGpus = 2,
+    memory_mib: MemoryMib = 8192,
+    quota: Quotas = None,
+    notice_seconds: NoticeSeconds = None,
+    no_restart: NoRestart = False,
+) -> None:
+    """Start a pool with the GPUs of this machine, and keep it until Ctrl-C.
+
+    Needs no GPU: where there is none it lends software GPUs. The pool ends with this command, unless something else that
+    holds it (`gpupool lab`, JupyterLab) still runs.
+
+    \b
+    Examples:
+      gpupool up
+      gpupool up --driver software --software-gpus 4
+    """
+    directory = use_home(home)
+    options = options_of(driver, software_gpus, memory_mib, quota, notice_seconds, no_restart)
+    with exits.clear_errors(), interrupts.as_keyboard_interrupt():
+        lifeline = joined(directory, options)
+        if lifeline is None:
+            return
+        try:
+            _say_how_to_use(directory)
+            _wait(lifeline)
+        except KeyboardInterrupt:
+            tell("\nStopping …")
+        finally:
+            with interrupts.ignored():
+                leave(lifeline)
+
+
+def _say_how_to_use(directory: Path) -> None:
+    tell("")
+    if os.environ.get(HOME_VARIABLE):
+        tell(f"In another terminal, first:  export {HOME_VARIABLE}={shlex.quote(str(directory))}")
+    tell("Use it:  gpupool run -p 0.5 -- python program.py    a program with half a GPU")
+    tell("         gpupool smi                                who has what")
+    tell("         jupyter lab                                then %%gpu 0.5 above a cell")
+    tell("ready: Ctrl-C ends the pool.")
+
+
+def _wait(lifeline: Lifeline) -> None:
+    """Until the pool ends by itself, which it does only when its keeper is killed."""
+    while True:
+        readable, _, _ = select.select([lifeline], [], [], _LOOK_SECONDS)
+        if readable:
+            report(lifeline)
+
+
+def report(lifeline: Lifeline) -> None:
+    """Says what its keeper tells. Raises EmbeddedError: the pool has failed."""
+    from gpupool.embedded import messages
+    from gpupool.embedded.join import EmbeddedError
+
+    told = lifeline.told(_LOOK_SECONDS)
+    if told is None:
+        return
+    if told.state == messages.RESTARTED:
+        tell(told.text)
+    elif told.state in (messages.FAILED, messages.ENDED):
+        raise EmbeddedError(told.text or "The embedded pool has ended.")

@@ -1,0 +1,51 @@
+"""What an embedded pool is made of; given by whoever starts it, the next ones find it as it is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedOptions:
+    """How the pool and its node are started.
+
+    Attributes:
+        driver: as of ``gpupool node start``: auto takes NVIDIA's GPUs where there are some.
+        software_gpus: how many there are where there is no other.
+        memory_mib: of each of them.
+        quotas: ``user=GPUs``, as of ``gpupool pool serve``.
+        notice_seconds: between the word that a share is taken back and its end; None: the pool's default.
+        restarts: a pool or node that dies is started again.
+    """
+
+    driver: str = "auto"
+    software_gpus: int = 2
+    memory_mib: int = 8192
+    quotas: tuple[str, ...] = ()
+    notice_seconds: float | None = None
+    restarts: bool = True
+
+    def pool_words(self) -> list[str]:
+        """Arguments of ``gpupool pool serve``."""
+        words = [word for quota in self.quotas for word in ("--quota", quota)]
+        return words if self.notice_seconds is None else [*words, "--notice", f"{self.notice_seconds:.3f}s"]
+
+    def node_words(self) -> list[str]:
+        """Arguments of ``gpupool node start``."""
+        software = ("--software-gpus", str(self.software_gpus), "--memory-mib", str(self.memory_mib))
+        return [
+            *("--driver", self.driver),
+            *(() if self.driver == "nvidia" else software),
+            # One machine, one user: usage may be as live as the sidebar shows it.
+            *("--heartbeat-seconds", "1"),
+        ]
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> EmbeddedOptions:
+        said: dict[str, Any] = json.loads(text)
+        return cls(**{**said, "quotas": tuple(said["quotas"])})

@@ -1,0 +1,52 @@
+"""The container recipes name commands, options and extras that exist."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+from gpupool.cli.main import app
+
+ROOT = Path(__file__).resolve().parents[2]
+RECIPES = sorted((ROOT / "containers").glob("*.Dockerfile"))
+
+
+def test_there_are_three() -> None:
+    assert [path.stem for path in RECIPES] == ["node", "pool", "singleuser"]
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+def test_what_is_installed_exists(recipe: Path) -> None:
+    extras = re.search(r"\*\.whl\)\[([a-z0-9,]+)\]", recipe.read_text())
+    assert extras is not None
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(extras[1].split(",")) <= set(known)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+def test_what_is_run_exists(recipe: Path) -> None:
+    text = recipe.read_text()
+    command = re.search(r"^CMD (\[.+\])$", text, re.MULTILINE)
+    assert command is not None
+    words = json.loads(command[1])
+    if 'ENTRYPOINT ["gpupool"]' not in text:
+        assert words[:2] == ["jupyter", "lab"]
+        return
+    one: Any = typer.main.get_command(app)
+    while words and words[0] in getattr(one, "commands", {}):
+        one = one.commands[words.pop(0)]
+    assert not hasattr(one, "commands"), words
+    options = {name for parameter in one.params for name in parameter.opts} | {"--help"}
+    assert {word for word in words if word.startswith("--")} <= options
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+def test_it_runs_as_a_user_without_rights(recipe: Path) -> None:
+    users = re.findall(r"^USER (\w+)$", recipe.read_text(), re.MULTILINE)
+    assert users
+    assert users[-1] != "root"
