@@ -7,6 +7,7 @@ import math
 import shlex
 from typing import Any, Final, NoReturn
 
+from gpupool.likeness import nearest
 from gpupool.request.forms import of_words
 from gpupool.request.gpu_request import GpuRequest, made_of, table
 from gpupool.request.option import Option, Place, RequestError
@@ -14,6 +15,8 @@ from gpupool.shares import Share, ShareError
 
 from jupyter_gpupool.kernel.errors import GpuUsageError
 
+#: Words behind a number that belong to it.
+_UNITS: Final = ("mib", "gib", "mb", "gb", "%")
 #: How each place is called.
 _NAMES: Final = {Place.CELL: "%%gpu", Place.LINE: "%gpu attach", Place.AUTO: "%gpu auto on"}
 
@@ -22,7 +25,15 @@ class _Parser(argparse.ArgumentParser):
     """An argument parser that raises: argparse would end the kernel process."""
 
     def error(self, message: str) -> NoReturn:
-        raise GpuUsageError(f"{message[:1].upper()}{message[1:]}. Usage: {self.usage}")
+        raise GpuUsageError(f"{message[:1].upper()}{message[1:]}.{self._hint(message)} Usage: {self.usage}")
+
+    def _hint(self, message: str) -> str:
+        """What may have been meant by the first word that it does not know."""
+        _, unknown, words = message.partition("unrecognized arguments: ")
+        word = words.split()[0].partition("=")[0] if unknown and words.strip() else ""
+        flags = [flag for action in self._actions for flag in action.option_strings]
+        meant = nearest(word, flags) if word.startswith("-") else ""
+        return f" Did you mean {meant}?" if meant else ""
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         raise GpuUsageError(message or f"Usage: {self.usage}")
@@ -59,13 +70,20 @@ def parse_cell(line: str, place: Place = Place.CELL, record: type[GpuRequest] = 
     Raises:
         GpuUsageError: names the word that is wrong, and what is allowed.
     """
-    said = vars(cell_parser(place, record).parse_args(split(line)))
+    said = vars(cell_parser(place, record).parse_args(_share_as_one_word(split(line))))
     rows: dict[str, Option] = {option.name: option for option in table(place, record)}
     try:
         given = {name: of_words(rows[name], text) for name, text in said.items() if text is not None}
         return made_of(given, record)
     except RequestError as error:
         raise GpuUsageError(str(error)) from None
+
+
+def _share_as_one_word(words: list[str]) -> list[str]:
+    """``2 GiB`` as people write it is one share."""
+    if len(words) > 1 and words[0][:1].isdigit() and words[1].lower() in _UNITS:
+        return ["".join(words[:2]), *words[2:]]
+    return words
 
 
 def parse_auto(words: list[str]) -> GpuRequest | None:

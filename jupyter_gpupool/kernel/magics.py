@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from gpupool.client.hints import hint
+from gpupool.likeness import nearest
 from gpupool.request.forms import body_of
 from gpupool.request.option import Place
 from IPython.core.error import UsageError
@@ -93,11 +94,11 @@ class GpuMagics(Magics):
             return _say(help_text())
         command = words[0] if words else "status"
         if command not in COMMANDS:
-            hint = (
-                f" Did you mean %%gpu {line.strip()} as the first line of the cell?"
-                if command[:1].isdigit()
-                else ""
-            )
+            meant = nearest(command, COMMANDS)
+            if command[:1].isdigit():
+                hint = f" Did you mean %%gpu {line.strip()} as the first line of the cell?"
+            else:
+                hint = f" Did you mean %gpu {meant}?" if meant else ""
             raise GpuUsageError(f"{command!r} is not a command of %gpu.{hint} Usage: {_USAGE}")
         return getattr(self, f"_{command}")(words[1:])
 

@@ -42,14 +42,24 @@ ALLOWED: Final = (
 # At most 12 digits on either side: longer input is never a share, and Decimal stays cheap.
 _SHARE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?|\.[0-9]{1,12})\s*(%|mib|gib)?", re.IGNORECASE | re.ASCII)
 _SHOWN_CHARACTERS = 40
+#: What people write for a share: a number or a fraction, with a unit or what they take for one.
+_LIKE_A_SHARE = re.compile(r"([0-9]{0,6}\.?[0-9]{1,6})(?:/([0-9]{1,4}))?([a-z%]{0,8})", re.ASCII)
+#: And which unit it is; memory is counted in powers of two here.
+_UNITS: Final = {
+    **dict.fromkeys(("", "x", "gpu", "gpus"), ""),
+    **dict.fromkeys(("%", "pct", "percent"), "%"),
+    **dict.fromkeys(("m", "mb", "mib"), "MiB"),
+    **dict.fromkeys(("g", "gb", "gib", "gig"), "GiB"),
+}
 
 
 class ShareError(ValueError):
     """A text is not a share. ``str()`` is one sentence: the offending value, and what is allowed."""
 
-    def __init__(self, value: str, problem: str) -> None:
+    def __init__(self, value: str, problem: str, guess: str = "") -> None:
         shown = value if len(value) <= _SHOWN_CHARACTERS else value[:_SHOWN_CHARACTERS] + "…"
-        super().__init__(f"{shown!r} {problem}: {ALLOWED}.")
+        way = f"did you mean {guess}? Or {ALLOWED}" if guess else ALLOWED
+        super().__init__(f"{shown!r} {problem}: {way}.")
         self.value = value
 
 
@@ -89,26 +99,10 @@ class Share:
                 finer than one milli-GPU or one MiB.
         """
         written = text.strip()
-        match = _SHARE.fullmatch(written)
-        if match is None:
-            raise ShareError(written, "is not a share of a GPU")
-        number = Decimal(match[1])
-        unit = (match[2] or "").lower()
-        if number == 0:
-            raise ShareError(written, "is not a share of a GPU, it is nothing")
-        if unit in ("mib", "gib"):
-            mib = number * (1024 if unit == "gib" else 1)
-            if mib != mib.to_integral_value():
-                raise ShareError(written, "is not a whole number of MiB")
-            if mib > MAXIMUM_MIB:
-                raise ShareError(written, "is more memory than any GPU has")
-            return cls(mib=int(mib), said=written)
-        milli = number * (10 if unit == "%" else WHOLE_DEVICE_MILLI)
-        if milli > WHOLE_DEVICE_MILLI:
-            raise ShareError(written, "is more than one whole GPU (ask for several with -n)")
-        if milli != milli.to_integral_value():
-            raise ShareError(written, "is finer than 0.001 GPU")
-        return cls(milli=int(milli), said=written)
+        found = _read(written)
+        if isinstance(found, str):
+            raise ShareError(written, found, _meant(written))
+        return cls(milli=found[0], mib=found[1], said=written)
 
     def on_device(self, usable: int) -> DeviceShare:
         """Both numbers of this share on a device with ``usable`` MiB.
@@ -136,6 +130,50 @@ class Share:
         if self.milli is not None:
             return format_milli(self.milli)
         return f"{self.mib}MiB"
+
+
+def _read(written: str) -> tuple[int | None, int | None] | str:
+    """Milli or MiB of a share as it is written; a text: what is wrong with it."""
+    match = _SHARE.fullmatch(written)
+    if match is None:
+        return "is not a share of a GPU"
+    number = Decimal(match[1])
+    unit = (match[2] or "").lower()
+    if number == 0:
+        return "is not a share of a GPU, it is nothing"
+    if unit in ("mib", "gib"):
+        mib = number * (1024 if unit == "gib" else 1)
+        if mib != mib.to_integral_value():
+            return "is not a whole number of MiB"
+        return "is more memory than any GPU has" if mib > MAXIMUM_MIB else (None, int(mib))
+    milli = number * (10 if unit == "%" else WHOLE_DEVICE_MILLI)
+    if milli > WHOLE_DEVICE_MILLI:
+        return f"is more than one whole GPU (ask for several with -n{_several(milli)})"
+    return "is finer than 0.001 GPU" if milli != milli.to_integral_value() else (int(milli), None)
+
+
+def _several(milli: Decimal) -> str:
+    """``, such as 0.75 with -n 2``, where so much is an even share of as few GPUs as possible."""
+    count = int(-(-milli // 1) + WHOLE_DEVICE_MILLI - 1) // WHOLE_DEVICE_MILLI
+    each = milli / count
+    if count > MAXIMUM_DEVICES or each != each.to_integral_value():
+        return ""
+    return f", such as {format_milli(int(each))} with -n {count}"
+
+
+def _meant(written: str) -> str:
+    """The share that a text which is none looks like: ``0,2`` → ``0.2``, ``20GB`` → ``20GiB``; empty: it looks like none."""
+    tidy = "".join(written[:_SHOWN_CHARACTERS].split()).lower().replace(",", ".")
+    tidy = re.sub(r"(?<![a-z])o(?=[.0-9])|(?<=[.0-9])o(?![a-z])", "0", tidy)
+    match = _LIKE_A_SHARE.fullmatch(tidy)
+    unit = _UNITS.get(match[3]) if match is not None else None
+    if match is None or unit is None or match[2] in ("0", "00", "000", "0000"):
+        return ""
+    number = Decimal(match[1]) / int(match[2] or 1)
+    if not unit and MAXIMUM_DEVICES < number <= 100:
+        unit = "%"
+    guess = f"{number:f}{unit}"
+    return "" if guess == written or isinstance(_read(guess), str) else guess
 
 
 def least_milli(usable_mib: Iterable[int], milli: int | None, mib: int | None, count: int) -> int:

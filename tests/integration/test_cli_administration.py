@@ -154,6 +154,7 @@ def test_a_nodes_log_is_read_from_afar_and_has_no_secret(gpupool: Any, lease: st
     [
         ("lease release nope", 1, "no lease 'nope'"),
         ("node logs n9", 1, "no node 'n9'; it knows n1"),
+        ("session close nope", 1, "gpupool session list"),
         ("node logs n1 --lines 0", 2, "0"),
         ("node logs n1 --session zzz", 1, "zzz"),
         ("node netperf n9", 1, "n9"),
@@ -234,7 +235,19 @@ def test_a_reservation_whose_time_is_over_leaves_no_session(stack: PoolAndNode, 
     assert gpupool("lease", "release", name).stdout == ""
 
 
-@pytest.mark.parametrize("command", ["smi", "lease list", "session list", "gpu list", "pool queue"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "smi",
+        "lease list",
+        "session list",
+        "gpu list",
+        "pool queue",
+        "node list",
+        "project list",
+        "report history",
+    ],
+)
 def test_80_columns_are_enough_for_whole_ids(
     gpupool: Any, lease: str, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:

@@ -105,10 +105,10 @@ async def test_a_session_that_keeps_memory_of_its_device_is_ended_by_its_id(stac
         grant = await attached(pool)
         await pool.release(grant.lease_id)
         shown = grant.session_id[:12]
-        for refused in (("lease", "release", shown), ("lease", "release", "--close-session", shown[:-1])):
+        for refused in (("lease", "release", "--close-session", shown), ("session", "close", shown[:-1])):
             assert stack.gpupool(*refused).returncode == 1
             assert (await session_of(pool, grant)).state == "parked"
-        assert stack.gpupool("lease", "release", "--close-session", shown).returncode == 0
+        assert stack.gpupool("session", "close", shown).returncode == 0
         assert (await session_of(pool, grant)).state == "closed"
         stack.wait(lambda: not stack.worker_pids(), 10, "the worker's end")
 

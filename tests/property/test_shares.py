@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
 import pytest
@@ -95,3 +96,31 @@ def test_what_is_no_share_is_refused_with_its_value_and_what_is_allowed(text: st
 def test_more_memory_than_the_device_has_is_refused_with_both_numbers() -> None:
     with pytest.raises(ShareError, match=r"9000MiB.*7936 MiB"):
         Share.parse("9000MiB").on_device(usable_mib(8192))
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [("0,2", "0.2"), ("o.2", "0.2"), (".2x", "0.2"), ("20", "20%"), ("20 pct", "20%"), ("20GB", "20GiB"), ("512 mb", "512MiB"),
+     ("5g", "5GiB"), ("1/4", "0.25"), ("0.5 GPU", "0.5")],
+)  # fmt: skip
+def test_what_looks_like_a_share_is_proposed(text: str, meant: str) -> None:
+    with pytest.raises(ShareError, match=rf"did you mean {meant}\?"):
+        Share.parse(text)
+
+
+@given(st.text(alphabet="0123456789.,/ogpuxmib% ", max_size=16))
+def test_a_proposal_is_a_share(text: str) -> None:
+    try:
+        Share.parse(text)
+    except ShareError as error:
+        proposed = re.search(r"did you mean (\S+)\?", str(error))
+        if proposed is not None:
+            Share.parse(proposed[1])
+
+
+@pytest.mark.parametrize(
+    ("text", "says"), [("1.5", "0.75 with -n 2"), ("2", "1 with -n 2"), ("250%", "with -n")]
+)
+def test_more_than_one_gpu_says_how_several_are_asked(text: str, says: str) -> None:
+    with pytest.raises(ShareError, match=says):
+        Share.parse(text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 from gpupool.cli.common import exits, show
 from gpupool.client.types import SessionInfo, Usage
@@ -117,3 +119,14 @@ def test_the_pool_keeps_no_text_that_steers_terminals() -> None:
 def test_names_of_users_hold_nothing_of_the_kind(user: str) -> None:
     assert not validate.is_user(user)
     assert validate.is_user("zoë@example.org")
+
+
+def test_a_long_word_goes_on_below_instead_of_losing_its_end() -> None:
+    lines = show.table("SESSION", "WHAT", wrapped=("WHAT",))
+    lines.add("7f6d4a6e361a", "a-notebook-with-a-long-name-2026-11-25.ipynb")
+    console = Console(width=40, record=True, file=io.StringIO())
+    console.print(lines)
+    text = console.export_text()
+    assert "…" not in text
+    assert "7f6d4a6e361a" in text
+    assert "25.ipynb" in "".join(text.split())

@@ -23,6 +23,7 @@ from jupyter_gpupool.kernel.arguments import parse_auto, parse_cell
 from jupyter_gpupool.kernel.command import KERNEL_EXTENSION, is_ipykernel, with_magics
 from jupyter_gpupool.kernel.errors import GpuError, GpuUsageError
 from jupyter_gpupool.kernel.figures import Figures, html_line, text_line
+from jupyter_gpupool.kernel.magics import GpuMagics
 from jupyter_gpupool.kernel.server import Server
 from jupyter_gpupool.server.kernels.server_address import local_server_url
 from jupyter_gpupool.server.session.usage_history import SAMPLES, UsageHistory
@@ -42,6 +43,7 @@ def asked(share: str = "", **more: Any) -> GpuRequest:
         ("0.2", asked("0.2")),
         ("20%", asked("20%")),
         ("2.5GiB -n 2", asked("2.5GiB", count=2)),
+        ("2.5 GiB -n 2", asked("2.5GiB", count=2)),
         ("-n 2 0.5", asked("0.5", count=2)),
         ("0.5 -n 2 --nodes any", asked("0.5", count=2, nodes="any")),
         ("0.2 --wait 30 --hold --for 60", asked("0.2", wait_seconds=30.0, hold=True, duration_seconds=60.0)),
@@ -99,14 +101,16 @@ def test_what_a_line_asks_for(line: str, expected: GpuRequest) -> None:
         ("0.2 --type ''", "''"),
         ("0.2 --type 'H100|'", "H100|"),
         ("0.2 --type a=b", "a=b"),
-        ("0.2 --hol", "--hol"),
+        ("0.2 --hol", "Did you mean --hold?"),
+        ("0,2", "did you mean 0.2?"),
+        ("20 GB", "did you mean 20GiB?"),
         ("0.2 --project a//b", "a//b"),
         ("0.2 --kind urgent", "urgent"),
         ("0.2 --priority 0", "'0'"),
         ("0.2 --priority high", "high"),
         ("0.2 --filter fast", "fast"),
         ("0.2 --node-pool 'a b'", "a b"),
-        ("0.2 --fro 3", "--fro"),
+        ("0.2 --fro 3", "Did you mean --for?"),
         ("'0.2", "'0.2"),
         ("9" * 100, "999"),
     ],
@@ -116,6 +120,21 @@ def test_errors_name_the_word_that_is_wrong(line: str, named: str) -> None:
         parse_cell(line)
     assert named in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("atach 0.2", "Did you mean %gpu attach?"),
+        ("detatch", "Did you mean %gpu detach?"),
+        ("stats", "Did you mean %gpu status?"),
+        ("0.2", "Did you mean %%gpu 0.2 as the first line of the cell?"),
+    ],
+)
+def test_a_word_that_is_no_command_of_the_magic_proposes_one(line: str, meant: str) -> None:
+    with pytest.raises(GpuUsageError) as error:
+        GpuMagics(None, SimpleNamespace()).gpu(line)  # type: ignore[arg-type]
+    assert meant in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ async def test_a_driver_named_by_its_path_gets_the_software_settings() -> None:
     assert driver.environment == {"GPUPOOL_SOFTGPU_DEVICES": "4", "GPUPOOL_SOFTGPU_MEMORY_MIB": "2048"}
 
 
-async def test_auto_takes_nvidias_driver_when_it_has_a_device_and_else_the_software_gpu(
+async def test_auto_takes_nvidias_driver_when_it_has_a_device_and_else_the_software_gpus_that_were_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPUPOOL_NATIVE_DIR", str(tmp_path))
@@ -111,14 +111,21 @@ async def test_auto_takes_nvidias_driver_when_it_has_a_device_and_else_the_softw
     nvidia.touch()
     monkeypatch.setattr("gpupool.node.driver.find_nvidia_driver", lambda: str(nvidia))
     settings = SoftwareGpuSettings(2, 512)
-    assert (await choose_driver("auto", WORKER, settings)).path == str(nvidia)
+    for asked in (settings, None):
+        assert (await choose_driver("auto", WORKER, asked)).path == str(nvidia)
     monkeypatch.setenv("GPUPOOL_SOFTGPU_DEVICES", "0")  # as a driver without a device answers
+    with pytest.raises(
+        EngineError, match=r"no NVIDIA GPU to lend.*nvidia\.so has no device.*--software-gpus 1"
+    ):
+        await choose_driver("auto", WORKER, None)
     chosen = await choose_driver("auto", WORKER, settings)
     assert chosen.path == str(software)
     assert chosen.environment["CUDA_VISIBLE_DEVICES"] == "0,1"  # whatever this machine hides of real ones
     with pytest.raises(NoDeviceError):
         await choose_driver("nvidia", WORKER, settings)
     monkeypatch.setattr("gpupool.node.driver.find_nvidia_driver", lambda: None)
+    with pytest.raises(EngineError, match=r"No NVIDIA driver .* is installed.*--software-gpus 1"):
+        await choose_driver("auto", WORKER, None)
     with pytest.raises(EngineError, match="No NVIDIA driver"):
         await choose_driver("nvidia", WORKER, settings)
 

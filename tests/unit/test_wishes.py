@@ -62,7 +62,7 @@ class TestFilters:
             self.POOL, Request("bob", 200, filters=(parse("name=H100"), parse("memory>=40GiB")))
         )
         assert (decision.outcome, decision.reason) == (Outcome.REFUSE, "bad-share")
-        assert "none of the pool's 3 device(s) is as asked" in decision.explanation
+        assert "no node has a GPU as asked" in decision.explanation
         assert "2 are not memory>=40GiB, 1 are not name=H100" in decision.explanation
 
     def test_a_session_goes_on_only_where_they_match(self):
@@ -72,9 +72,21 @@ class TestFilters:
         )
         assert placed(free, Request("bob", 200, parked=parked)) == ["b/0"]
         assert placed(free, Request("bob", 200, parked=parked, filters=(parse("driver>=570"),))) == ["c/0"]
-        nowhere = decide(free, Request("bob", 200, parked=parked, filters=(parse("node=x"),)))
-        assert nowhere.outcome is Outcome.QUEUE
-        assert "the session's memory is on b/0, which is not node=x" in nowhere.explanation
+        full = PoolView(
+            (device("b/0", kind="H100"), device("c/0", ANN_07, kind="H100", driver="580")),
+            host_room={"b": 99},
+        )
+        later = decide(full, Request("bob", 400, parked=parked, filters=(parse("driver>=570"),)))
+        assert later.outcome is Outcome.QUEUE
+        assert "the session's memory is on b/0, which is not driver>=570" in later.explanation
+
+    def test_a_session_too_is_refused_at_once_what_no_device_is_with_those_that_there_are(self):
+        parked = Parked("s1", ("b/0",), (10,), "host")
+        pool = PoolView((device("b/0", kind="H100"), device("c/0", kind="H100"), device("d/0", kind="A100")))
+        for more in ({"parked": parked}, {}):
+            refused = decide(pool, Request("bob", 200, filters=(parse("name=*B200*"),), **more))
+            assert (refused.outcome, refused.reason) == (Outcome.REFUSE, "bad-share")
+            assert "3 are not name=*B200*; there are: 2 × H100, 1 × A100" in refused.explanation
 
 
 class TestNodePools:

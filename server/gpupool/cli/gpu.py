@@ -45,7 +45,7 @@ def _device_table(devices: list[Device]) -> RenderableType:
     for device in devices:
         lines.add(
             device.id,
-            device.name,
+            show.device_name(device),
             device.node_pool,
             show.percent(device.busy),
             format_milli(device.free_milli),

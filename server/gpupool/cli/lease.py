@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 from rich.console import RenderableType
@@ -12,15 +12,11 @@ from rich.console import RenderableType
 from gpupool.cli.common import completing, exits, show, watch
 from gpupool.cli.common.options import Endpoint, Json, Memory, OnBehalfOf, Part, TokenFile, client
 from gpupool.cli.common.request_options import named_share, share, takes_request
-from gpupool.cli.common.words import say_queued
+from gpupool.cli.common.words import begun_with, say_queued
 from gpupool.client import at_work
 from gpupool.client.reports import Reports
 from gpupool.client.types import Grant, Lease, LeaseRequest
 from gpupool.request.gpu_request import GpuRequest
-
-#: Digits of a session's id in lists.
-_SHORTENED: Final = 12
-
 
 app = typer.Typer(no_args_is_help=True, help="Leases: shares of GPUs that are held.")
 
@@ -112,11 +108,7 @@ def request(
 def release(
     leases: Annotated[
         list[str],
-        typer.Argument(
-            metavar="LEASE...",
-            help="Ids of leases; with --close-session also of sessions, as `gpupool session list` shows them.",
-            autocompletion=completing.leases,
-        ),
+        typer.Argument(metavar="LEASE...", help="Ids of leases.", autocompletion=completing.leases),
     ],
     close_session: Annotated[
         bool | None,
@@ -136,7 +128,6 @@ def release(
     Examples:
       gpupool lease release l3fa94c0be1d2
       gpupool lease release --close-session l3fa94c0be1d2
-      gpupool lease release --close-session 094f2ade0d6f
     """
 
     async def work() -> tuple[list[str], list[str]]:
@@ -145,13 +136,11 @@ def release(
             open_sessions = [
                 session.id for session in await connection.sessions() if session.state != "closed"
             ]
-            sessions: list[str] = []
+            sessions = [
+                one for one in leases if one not in known and begun_with(open_sessions, one) is not None
+            ]
             for lease in leases:
-                found = [] if lease in known else [one for one in open_sessions if _names(lease, one)]
-                if len(found) == 1:
-                    sessions.append(lease)
-                    if close_session:
-                        await connection.close_session(found[0], "release")
+                if lease in sessions:
                     continue
                 close = (
                     lease in known and known[lease].reservation if close_session is None else close_session
@@ -160,29 +149,20 @@ def release(
             # The pool lists leases for an hour after their end; the journal knows them for longer.
             reports = Reports(connection)
             rest = [lease for lease in leases if lease not in known and lease not in sessions]
-            unknown = [lease for lease in rest if not await reports.ever_leased(lease)]
-            return unknown, [] if close_session else sessions
+            return [lease for lease in rest if not await reports.ever_leased(lease)], sessions
 
-    unknown, kept = exits.run_async(work())
+    unknown, sessions = exits.run_async(work())
     if json:
-        refused = {*unknown, *kept}
-        show.as_json(
-            {"released": [one for one in leases if one not in refused], "unknown": unknown, "kept": kept}
-        )
-    for session in kept:
+        refused = {*unknown, *sessions}
+        show.as_json({"released": [one for one in leases if one not in refused], "unknown": unknown})
+    for session in sessions:
         exits.say(
-            f"{session} is a session, which --close-session ends, and with it what it has in GPU memory; leases that are "
-            "held: gpupool lease list"
+            f"{session} is a session; end it, and with it what it has in GPU memory: gpupool session close {session}"
         )
     for lease in unknown:
         exits.say(f"the pool knows no lease {lease[:64]!r}; those that are held: gpupool lease list")
-    if unknown or kept:
+    if unknown or sessions:
         raise typer.Exit(exits.FAILED)
-
-
-def _names(said: str, session: str) -> bool:
-    """A session's id, whole or as lists shorten it."""
-    return len(said) >= _SHORTENED and session.startswith(said)
 
 
 @app.command("resize", epilog=exits.HELP)

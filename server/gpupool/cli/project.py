@@ -218,7 +218,12 @@ def _tree(found: ProjectList) -> RenderableType:
         "PRIORITY",
         "GPU HOURS",
     )
-    lines = show.table("PROJECT", *columns, "MEMBERS", right=columns)
+    lines = show.table(
+        *("PROJECT", *columns, "MEMBERS"),
+        right=columns,
+        wrapped=("MEMBERS",),
+        less_wanted=("PRIORITY", "WEIGHT", "GPU HOURS", "KEPT", "MEMBERS", "FAIR SHARE", "LIMIT"),
+    )
     # Path by path, so that each stands under its parent; the pool lists all parents before all children.
     for project in sorted(found.projects, key=lambda project: project.settings.path.split("/")):
         settings = project.settings

@@ -163,7 +163,7 @@ def _plain(limit: LimitStatus) -> dict[str, Any]:
 def _table(found: list[LimitStatus]) -> RenderableType:
     columns = ("HELD", "OF", "SHARES", "OF ", "LARGEST REQUEST", "GPU HOURS", "OF  ", "STARTS ANEW IN")
     lines = show.table(
-        "USER", *columns, "FROM", right=columns, less_wanted=("STARTS ANEW IN", "LARGEST REQUEST")
+        "USER", *columns, "FROM", right=columns, less_wanted=("STARTS ANEW IN", "LARGEST REQUEST", "FROM")
     )
     for limit in found:
         settings = limit.settings

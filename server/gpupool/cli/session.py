@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 from rich.console import RenderableType
 
-from gpupool.cli.common import exits, show, watch
+from gpupool.cli.common import completing, exits, show, watch
 from gpupool.cli.common.options import Endpoint, Json, TokenFile, client
+from gpupool.cli.common.words import begun_with
 from gpupool.client.types import SessionInfo
 from gpupool.sentences import obstacles
 
@@ -65,3 +66,47 @@ def _session_table(found: list[SessionInfo]) -> RenderableType:
             f"{session.enforcement}{', strict' if session.strict else ''}",
         )
     return lines if lines.count else "No session."
+
+
+@app.command("close", epilog=exits.HELP)
+def close(
+    sessions: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SESSION...",
+            help="Ids of sessions, as `gpupool session list` shows them.",
+            autocompletion=completing.sessions,
+        ),
+    ],
+    pool: Endpoint = None,
+    token_file: TokenFile = None,
+    json: Json = False,
+) -> None:
+    """End sessions: what they have in GPU memory is lost, and shares that they hold are free.
+
+    The program or notebook goes on without; its CUDA calls fail until it attaches anew.
+
+    \b
+    Examples:
+      gpupool session close 094f2ade0d6f
+    """
+
+    async def work() -> list[str]:
+        async with client(pool, token_file) as connection:
+            there = [one.id for one in await connection.sessions() if one.state != "closed"]
+            unknown = []
+            for said in sessions:
+                session = begun_with(there, said)
+                if session is None:
+                    unknown.append(said)
+                else:
+                    await connection.close_session(session, "release")
+            return unknown
+
+    unknown = exits.run_async(work())
+    if json:
+        show.as_json({"closed": [said for said in sessions if said not in unknown], "unknown": unknown})
+    for said in unknown:
+        exits.say(f"no session that is open has the id {said[:64]!r}; those that are: gpupool session list")
+    if unknown:
+        raise typer.Exit(exits.FAILED)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpupool.cli.common import exits, show
-from gpupool.cli.common.options import Json, TokenFile, client
+from gpupool.cli.common.options import Json, TokenFile, client, endpoint
 from gpupool.client.admin import AdminClient
 from gpupool.client.endpoint import private_home
 from gpupool.client.types import Token
@@ -22,6 +22,8 @@ OtherPool = Annotated[
     str | None,
     typer.Option(
         "--pool",
+        parser=endpoint,
+        metavar="ADDRESS",
         help="Of the pool that runs at host:port or unix:/path, as an admin [default: the ledger of this machine].",
         show_default=False,
     ),

@@ -89,9 +89,11 @@ def private_directory(path: Path, *, tighten: bool = False) -> Path:
         if mode & 0o077 and tighten:
             path.chmod(0o700)
         elif mode & 0o077:
+            # What everybody writes to is not this program's alone.
+            closing = "" if mode & 0o002 else f", or close this one: chmod 700 {path}"
             raise DirectoryUnusableError(
                 f"The directory {path} is open to others (mode {mode:04o}); "
-                "choose one that only you may enter (mode 0700)."
+                f"choose one that only you may enter (mode 0700){closing}."
             )
     except DirectoryUnusableError:
         raise

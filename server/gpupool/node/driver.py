@@ -35,6 +35,10 @@ _USUAL_FOLDERS: Final = (
 )
 _LDCONFIG_LINE = re.compile(r"\s*libcuda\.so\.1 \([^)]*\) => (/\S+)")
 
+_SOFTWARE_INSTEAD: Final = (
+    "To lend software GPUs, which compute on this machine's CPU: gpupool node start --software-gpus 1"
+)
+
 logger = structlog.get_logger(__name__)
 
 
@@ -79,30 +83,48 @@ class NoDeviceError(EngineError):
     """The driver works, and has no device."""
 
 
-async def choose_driver(choice: str, worker_command: Sequence[str], software: SoftwareGpuSettings) -> Driver:
+async def choose_driver(
+    choice: str, worker_command: Sequence[str], software: SoftwareGpuSettings | None
+) -> Driver:
     """The driver for ``auto``, ``software``, ``nvidia`` or a path.
 
-    ``auto`` takes NVIDIA's when it is installed and has a device, else the software GPU.
+    ``auto`` takes NVIDIA's when it is installed and has a device, else the software GPU if that was asked for: a node that
+    stands in for a broken driver in silence would answer, a hundred times too slowly, to everybody who meant a GPU.
+
+    Args:
+        choice: which.
+        worker_command: what opens it.
+        software: of software GPUs; None: none were asked for.
 
     Raises:
         EngineError: there is no such driver, it does not work, or it has no device.
     """
     if choice == "software":
-        return await _software(worker_command, software)
+        return await _software(worker_command, software or SoftwareGpuSettings())
     if choice in ("auto", "nvidia"):
-        path = await asyncio.to_thread(find_nvidia_driver)
-        if path is not None:
-            try:
-                return await probe(path, worker_command, {})
-            except EngineError as error:
-                if choice == "nvidia":
-                    raise
-                logger.info("the software GPU stands in for NVIDIA's driver", reason=str(error))
-        elif choice == "nvidia":
-            raise EngineError("No NVIDIA driver (libcuda.so.1) is installed on this machine.")
-        return await _software(worker_command, software)
+        try:
+            driver = await _nvidia(worker_command)
+        except EngineError as error:
+            if choice == "nvidia":
+                raise
+            if software is None:
+                raise EngineError(f"There is no NVIDIA GPU to lend. {error} {_SOFTWARE_INSTEAD}") from error
+            logger.warning("software GPUs are lent, for there is no NVIDIA GPU", found=str(error))
+            return await _software(worker_command, software)
+        if software is not None:
+            logger.warning(
+                "NVIDIA GPUs are lent, and no software GPUs: --driver software lends those in any case"
+            )
+        return driver
     path = str(await asyncio.to_thread(Path(choice).resolve))
-    return await probe(path, worker_command, software.environment())
+    return await probe(path, worker_command, (software or SoftwareGpuSettings()).environment())
+
+
+async def _nvidia(worker_command: Sequence[str]) -> Driver:
+    path = await asyncio.to_thread(find_nvidia_driver)
+    if path is None:
+        raise EngineError("No NVIDIA driver (libcuda.so.1) is installed on this machine.")
+    return await probe(path, worker_command, {})
 
 
 async def _software(worker_command: Sequence[str], settings: SoftwareGpuSettings) -> Driver:

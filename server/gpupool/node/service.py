@@ -6,7 +6,7 @@ import asyncio
 import fcntl
 import os
 import signal
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -59,7 +59,7 @@ class NodeOptions:
 
     agent: AgentSettings
     driver: str = "auto"
-    software: SoftwareGpuSettings = field(default_factory=SoftwareGpuSettings)
+    software: SoftwareGpuSettings | None = None
     listen_host: str = "127.0.0.1"
     listen_ports: PortRange = ANY_PORT
     tls: str = "auto"

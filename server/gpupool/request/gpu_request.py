@@ -281,7 +281,7 @@ SPELLINGS: Final = (
         ("--type",),
         metavar="NAME",
         keyword="type",
-        where=WORDS,
+        where=WORDS | {Place.COMMAND},
         known=Known.NAMES,
     ),
 )

@@ -85,11 +85,14 @@ def unhealthy(devices: Sequence[DeviceView]) -> Sentence:
 
 def none_like_that(request: Request, devices: Sequence[DeviceView], excluded_by: Counter[str]) -> Sentence:
     """Why no device of the pool will ever do."""
-    said = [say("none-like-that", count=param.count(len(devices))), excluded(excluded_by)]
+    said = [say("none-like-that"), excluded(excluded_by)]
     if excluded_by[NODE_POOL]:
         pools = sorted({view.pool for view in devices})
         listed = [param.text(name) for name in pools[:_MAX_HOLDERS]]
         said.append(say("node-pools", count=param.count(len(pools)), names=listed))
+    if any(reason not in (NODE_POOL, SHARING) for reason in excluded_by):
+        kinds = Counter(view.kind or "?" for view in devices).most_common(_MAX_HOLDERS)
+        said.append(say("kinds", names=[param.text(f"{number} × {kind}") for kind, number in kinds]))
     if excluded_by[SHARING] and not request.isolated:
         said.append(say("parts-are-open"))
     return clauses(*said)

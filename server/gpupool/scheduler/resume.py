@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gpupool.scheduler import explain
-from gpupool.scheduler.eligible import admits, excluded_by
+from gpupool.scheduler.eligible import admits, count_excluded, excluded_by
 from gpupool.scheduler.evict import Eviction, make_room
 from gpupool.scheduler.fit import Room, rooms, wait_for_eviction, within_quota
 from gpupool.scheduler.fleet import Candidates, only
@@ -71,6 +71,11 @@ def decide_resume(pool: PoolView, request: Request, parked: Parked, share: Share
         return Decision(Outcome.QUEUE, "no-node", explain.unhealthy(sick))
     barred = next((device for device in own if not admits(device, request)), None)
     if barred is not None:
+        excluded = count_excluded(pool.devices, request)
+        if excluded.total() == len(pool.devices):
+            return Decision(
+                Outcome.REFUSE, "bad-share", explain.none_like_that(request, pool.devices, excluded)
+            )
         return Decision(Outcome.QUEUE, "full", explain.pinned_barred(barred, excluded_by(barred, request)))
     full = next(
         d for d, placed in zip(own, shares, strict=True) if d.id in pool.reserved or not fits(d, placed)

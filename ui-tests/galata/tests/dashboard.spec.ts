@@ -100,7 +100,9 @@ test('an administrator changes a quota and drains a node', async ({
     await expect(question).toBeHidden();
     await expect(limit).toHaveValue('0.5');
     await expect(save).toBeDisabled();
-    await expect(stack.gpupool('lease', 'request', '-p', '0.6')).rejects.toThrow();
+    await expect(
+      stack.gpupool('lease', 'request', '-p', '0.6')
+    ).rejects.toThrow();
     await limit.fill('');
     await limit.press('Enter');
     await question.getByRole('button', { name: 'Change' }).click();
@@ -118,12 +120,18 @@ test('an administrator changes a quota and drains a node', async ({
       .getByRole('cell')
       .first();
     await expect(state).toHaveText('drained: new fans');
-    await expect(stack.gpupool('lease', 'request', '-p', '0.1')).rejects.toThrow();
+    await expect(
+      stack.gpupool('lease', 'request', '-p', '0.1')
+    ).rejects.toThrow();
     await dashboard
       .getByRole('button', { name: `Let node ${node} take leases again` })
       .click();
     await expect(state).toHaveText('takes leases');
-    await stack.gpupool('lease', 'release', await stack.gpupool('lease', 'request', '-p', '0.1'));
+    await stack.gpupool(
+      'lease',
+      'release',
+      await stack.gpupool('lease', 'request', '-p', '0.1')
+    );
   });
 });
 

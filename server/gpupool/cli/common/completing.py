@@ -78,6 +78,15 @@ def node_pools(ctx: typer.Context, incomplete: str) -> list[Offer]:
     return _offers(ctx, incomplete, work)
 
 
+def device_names(ctx: typer.Context, incomplete: str) -> list[Offer]:
+    """What the pool's devices are called."""
+
+    async def work(pool: PoolClient) -> Iterable[Offer]:
+        return [(name, "GPU") for name in sorted({x.name for x in await pool.devices()})]
+
+    return _offers(ctx, incomplete, work)
+
+
 def filters(ctx: typer.Context, incomplete: str) -> list[Offer]:
     """Keys, and the labels that nodes have."""
     from gpupool.filters import KEYS

@@ -44,6 +44,9 @@ _CODE_OF_REASON: Final = {
     "bad-request": USAGE,
 }
 
+#: What to do when no pool answers.
+_NO_POOL: Final = "Start one there (gpupool pool serve), or say where it is: --pool, or GPUPOOL_ENDPOINT in the environment."
+
 Value = TypeVar("Value")
 
 
@@ -79,6 +82,9 @@ def clear_errors() -> Iterator[None]:
     """Ends the program with the right code and one sentence when a known error passes."""
     try:
         yield
+    except PoolUnavailableError as error:
+        say(f"{error} {_NO_POOL}")
+        raise typer.Exit(UNAVAILABLE) from None
     except (GpupoolError, ShareError) as error:
         say(str(error))
         _say_what_would_be_granted(error)

@@ -27,7 +27,7 @@ def meant(
     """
     leaves, above = list(commands), set(groups)
     words = [word for word in said[:2] if not word.startswith("-")]
-    attempts = [[*group, words[0]], words, words[:1], words[1:]] if words else []
+    attempts = [*([[*group, words[0]]] if group and words else []), words, words[:1], words[1:]]
     for attempt in attempts:
         tokens = [token for word in attempt for token in _tokens(word)]
         found = _likest(tokens, [*leaves, *above])

@@ -39,6 +39,18 @@ def whole(low: int, high: int) -> Callable[[str], int]:
     return read
 
 
+def endpoint(text: str) -> str:
+    """Where a pool is; gRPC would look for a name without a port for half a minute, and then say something else."""
+    host, colon, port = text.removeprefix("tls:").rpartition(":")
+    if text.startswith("unix:") or (host and colon and port.isascii() and port.isdigit()):
+        return text
+    if text.startswith(("/", "./", "~")):
+        raise typer.BadParameter(f"{text[:200]!r} is a path; write unix:{text[:200]}")
+    host = host if colon and not port else text.removeprefix("tls:")
+    way = f"{'tls:' if text.startswith('tls:') else ''}{host[:200] or 'HOST'}:7460"
+    raise typer.BadParameter(f"{text[:200]!r} names no port; write host:port, such as {way}, or unix:/path")
+
+
 def wait_seconds(seconds: float) -> float | None:
     """As :meth:`PoolClient.request` takes it."""
     return None if math.isinf(seconds) else seconds
@@ -48,6 +60,8 @@ Endpoint = Annotated[
     str | None,
     typer.Option(
         "--pool",
+        parser=endpoint,
+        metavar="ADDRESS",
         help="Where the pool is: host:port or unix:/path [default: $GPUPOOL_ENDPOINT or the local socket].",
         show_default=False,
     ),

@@ -20,6 +20,7 @@ _COMPLETED: Final = {
     Known.PROJECTS: completing.projects,
     Known.NODE_POOLS: completing.node_pools,
     Known.CONDITIONS: completing.filters,
+    Known.NAMES: completing.device_names,
 }
 
 
@@ -116,7 +117,8 @@ def _read(row: Option, text: str) -> Any:
     try:
         value = row.of_text(text)
     except RequestError as error:
-        raise typer.BadParameter(str(error)) from None
+        more = " What there is: gpupool gpu list" if row.field == "count" else ""
+        raise typer.BadParameter(f"{error}{more}") from None
     return value[0] if row.repeated else value
 
 

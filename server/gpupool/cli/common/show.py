@@ -107,7 +107,11 @@ class Lines:
         places = self._shown(options.max_width)
         for column in (self._columns[place] for place in places):
             justify: Literal["left", "right"] = "right" if column in self._right else "left"
-            made.add_column(column, justify=justify, no_wrap=column not in self._wrapped)
+            wraps = column in self._wrapped
+            # A word that is longer than its column goes on below: its end is often what tells it from others.
+            made.add_column(
+                column, justify=justify, no_wrap=not wraps, overflow="fold" if wraps else "ellipsis"
+            )
         for row in self._rows:
             made.add_row(*(row[place] for place in places))
         yield made
@@ -183,6 +187,11 @@ def some(names: Sequence[str], most: int = 4) -> str:
 def mib(amount: int) -> str:
     """An amount of memory, always in MiB: columns compare better so."""
     return f"{amount} MiB"
+
+
+def device_name(device: Device) -> str:
+    """What a person calls it; CUDA's own name of the software GPU also says whose it is."""
+    return "software GPU" if device.software and "software gpu" in device.name.lower() else device.name
 
 
 def used(device: Device) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpupool.cli.common import exits
-from gpupool.cli.common.options import TokenFile
+from gpupool.cli.common.options import TokenFile, endpoint
 from gpupool.names import is_label
 from gpupool.node.context_reserve import NVIDIA_CONTEXT_MIB
 
@@ -82,14 +82,31 @@ def _check_advertised(pool: str | None, listen_host: str | None, advertise_host:
 
 def start(
     driver: Annotated[
-        str, typer.Option(help="auto, software, nvidia, or the path of a libcuda.so.1.")
+        str,
+        typer.Option(
+            help="Whose GPUs: nvidia; software; auto, NVIDIA's, or where there are none what --software-gpus says; or the path "
+            "of a libcuda.so.1."
+        ),
     ] = "auto",
-    software_gpus: Annotated[int, typer.Option(min=1, max=64, help="How many software GPUs to lend.")] = 1,
+    software_gpus: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=64,
+            metavar="NUMBER",
+            help="How many software GPUs to lend where there is no NVIDIA GPU, or with --driver software [default: none, "
+            "with --driver software 1].",
+            show_default=False,
+        ),
+    ] = None,
     memory_mib: Annotated[int, typer.Option(min=512, help="Memory of each software GPU.")] = 8192,
     pool: Annotated[
         str | None,
         typer.Option(
-            help="Where the pool is: host:port or unix:/path [default: the local socket].", show_default=False
+            parser=endpoint,
+            metavar="ADDRESS",
+            help="Where the pool is: host:port or unix:/path [default: the local socket].",
+            show_default=False,
         ),
     ] = None,
     token_file: TokenFile = None,
@@ -208,12 +225,12 @@ def start(
 ) -> None:
     """Lend this machine's GPUs to a pool until told to end.
 
-    Takes NVIDIA GPUs when there are some, else software GPUs.
+    Lends NVIDIA GPUs. Software GPUs, which compute on the CPU, are lent only where somebody asks for them.
 
     \b
     Examples:
       gpupool node start
-      gpupool node start --driver software --software-gpus 2 --memory-mib 8192
+      gpupool node start --software-gpus 2
       gpupool node start --node-pool training --label zone=a --sharing whole
       gpupool node start --pool 10.0.0.5:7460 --token-file node.token --listen-host 10.0.0.6
     """
@@ -223,6 +240,12 @@ def start(
     from gpupool.node.recent_log import RecentLog
     from gpupool.node.service import NodeOptions, run_node
 
+    if driver == "nvidia" and software_gpus is not None:
+        raise typer.BadParameter(
+            "--driver nvidia lends no software GPUs; leave --software-gpus out, or say --driver software"
+        )
+    asked = software_gpus is not None or driver != "auto"
+    software = SoftwareGpuSettings(software_gpus or 1, memory_mib) if asked else None
     log = RecentLog()
     _check_advertised(pool, listen_host, advertise_host)
     listen_host = listen_host or DEFAULT_HOST
@@ -240,7 +263,7 @@ def start(
     options = NodeOptions(
         agent=settings,
         driver=driver,
-        software=SoftwareGpuSettings(software_gpus, memory_mib),
+        software=software,
         listen_host=listen_host,
         listen_ports=_ports(port_range),
         tls=tls.value,

@@ -34,6 +34,7 @@ def queue_table(queue: list[QueueEntry]) -> RenderableType:
     lines = show.table(
         *("PLACE", "REQUEST", "USER", "PROJECT", "WHAT", "ASKS FOR", "ABOUT", "WHY"),
         right=("PLACE",),
+        wrapped=("WHAT", "WHY"),
         less_wanted=("PROJECT", "WHAT"),
     )
     for entry in queue:

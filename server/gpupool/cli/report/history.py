@@ -76,7 +76,11 @@ def history(
 
 def _points(found: Series) -> show.Lines:
     figures = ("GPUS", "HELD", "USED", "IDLE", "GiB HELD", "GiB USED", "TO GPU/s", "FROM GPU/s", "WAITING")
-    lines = show.table("FROM", *figures, right=figures)
+    lines = show.table(
+        *("FROM", *figures),
+        right=figures,
+        less_wanted=("TO GPU/s", "FROM GPU/s", "GiB HELD", "GiB USED", "WAITING"),
+    )
     for point in found.points:
         lines.add(local(point.from_unix), *_means(point.amounts))
     lines.add("mean", *_means(found.total))

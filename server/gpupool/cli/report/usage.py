@@ -143,7 +143,11 @@ def _table(found: UsageReport, money: chargeback.Price | None) -> show.Lines:
         *((f"COST {money.currency}".strip(),) if money else ()),
     )
     lines = show.table(
-        *(("FROM (UTC)",) if timed else ()), *(name.upper() for name in names), *figures, right=figures
+        *(("FROM (UTC)",) if timed else ()),
+        *(name.upper() for name in names),
+        *figures,
+        right=figures,
+        less_wanted=("GiB HOURS", "LEASES", *extra),
     )
     for row in found.rows:
         since, _ = chargeback.period(found, row)

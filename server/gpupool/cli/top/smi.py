@@ -50,7 +50,9 @@ def _device_table(devices: list[Device]) -> RenderableType:
     for device in devices:
         lent = f"{format_milli(1000 - device.free_milli)} of 1"
         health = "ok" if device.healthy else device.health_reason or "not well"
-        lines.add(device.id, device.name, show.percent(device.busy), lent, show.used(device), health)
+        lines.add(
+            device.id, show.device_name(device), show.percent(device.busy), lent, show.used(device), health
+        )
     return lines if lines.count else "No GPU."
 
 

@@ -207,7 +207,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
                 context,
                 grpc.StatusCode.PERMISSION_DENIED,
                 "forbidden",
-                f"a token of role {identity.role!r} may not call {method.rpartition('/')[2]}",
+                f"a token of role {identity.role!r} may not call {method.rpartition('/')[2]}; {_who_may(method)}",
             )
         return identity
 
@@ -318,3 +318,11 @@ def _guard(handler: Any, admit: Callable[[Any], Awaitable[None]]) -> Any:
         request_deserializer=handler.request_deserializer,
         response_serializer=handler.response_serializer,
     )
+
+
+def _who_may(method: str) -> str:
+    """What whoever may not can do about it."""
+    roles = sorted(ALLOWED_ROLES.get(method, frozenset()))
+    if roles == ["admin"]:
+        return "only an administrator may; ask one, or show an admin's token"
+    return f"tokens of role {' or '.join(roles)} may" if roles else "nobody may"
