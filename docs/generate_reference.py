@@ -117,12 +117,13 @@ def command_section(path: str, command: Any) -> list[str]:
         )
         value = "" if is_argument or getattr(option, "is_flag", False) else (option.metavar or "")
         default = getattr(option, "show_default", None)
-        shown = default if isinstance(default, str) else ""
+        text = getattr(option, "help", "") or ""
+        named = re.search(r"\s*\[default: ([^\]]+)\]", text)
+        shown = default if isinstance(default, str) else named[1] if named else ""
+        text = text.replace(named[0], "") if named else text
         if not shown and default is not False and isinstance(option.default, (str, int, float)):
             shown = "" if isinstance(option.default, bool) else str(option.default)
-        rows.append(
-            f"| {literal(f'{names} {value}')} | {cell(getattr(option, 'help', '') or '')} | {cell(shown)} |"
-        )
+        rows.append(f"| {literal(f'{names} {value}')} | {cell(text)} | {cell(shown)} |")
     if rows:
         lines += ["| option | meaning | default |", "|---|---|---|", *rows, ""]
     return lines
