@@ -163,9 +163,10 @@ def report(lifeline: Lifeline) -> None:
     from gpupool.embedded.join import EmbeddedError
 
     told = lifeline.told(_LOOK_SECONDS)
-    if told is None:
-        return
-    if told.state == messages.RESTARTED:
-        tell(told.text)
-    elif told.state in (messages.FAILED, messages.ENDED):
-        raise EmbeddedError(told.text or "The embedded pool has ended.")
+    while told is not None:
+        if told.state == messages.RESTARTED:
+            tell(told.text)
+        elif told.state in (messages.FAILED, messages.ENDED):
+            raise EmbeddedError(told.text or "The embedded pool has ended.")
+        # What came with it.
+        told = lifeline.told(0)
