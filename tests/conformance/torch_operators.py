@@ -11,6 +11,7 @@ import argparse
 import collections
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -24,6 +25,9 @@ RESULT: Final = ROOT / "build" / "conformance" / "torch-operators.json"
 #: For one operator, on a busy machine; more is a hang.
 SECONDS: Final = 300.0
 
+#: What the software GPU says of a kernel that the pack does not have.
+LACKS: Final = re.compile(r"the kernel pack of .* lacks (\S+?);")
+
 Results = dict[str, dict[str, str]]
 
 
@@ -32,10 +36,10 @@ def run(python: str, step: int, first: str, results: Results) -> str:
     alone = [*GPUPOOL, "softgpu", "--compute-capability", CAPABILITY, "--"]
     process = subprocess.Popen(
         [*alone, python, str(PROGRAM), str(step), first], cwd=ROOT, env=dict(os.environ),
-        stdout=subprocess.PIPE, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     assert process.stdout is not None
-    current = ""
+    current, lacking = "", ""
     late = threading.Event()
 
     def end_it() -> None:
@@ -50,16 +54,24 @@ def run(python: str, step: int, first: str, results: Results) -> str:
             watch.cancel()
             if not line:
                 break
-            if not line.startswith("{"):
+            if found := LACKS.search(line):
+                lacking = lacking or f"the pack lacks {found[1]}"
+            if not line.startswith('{"'):
                 continue
             said = json.loads(line)
             if "done" in said:
                 return ""
-            current = said.get("begin", current)
+            if "begin" in said:
+                current, lacking = said["begin"], ""
             if "ended" in said:
-                results[said["name"]] = {"ended": said["ended"], "why": said["why"]}
-                if said["ended"] in ("other", "error"):
-                    print(f"{said['name']}: {said['ended']}: {said['why']}", flush=True)
+                bad = said["ended"] in ("other", "error")
+                # What follows from a kernel that is not there counts as that.
+                ended = {"ended": "no kernel", "why": lacking} if bad and lacking else {n: said[n] for n in ("ended", "why")}
+                results[current] = ended
+                if bad:
+                    print(f"{current}: {ended['ended']}: {ended['why']}", flush=True)
+            if said.get("broken"):
+                return current
     finally:
         process.kill()
         status = process.wait()
@@ -86,7 +98,7 @@ def main() -> int:
     counts = collections.Counter(result["ended"] for result in results.values())
     RESULT.parent.mkdir(parents=True, exist_ok=True)
     RESULT.write_text(json.dumps(results, indent=1) + "\n")
-    compared = sum(counts[ended] for ended in ("equal", "other", "error", "crash", "hang"))
+    compared = sum(counts[ended] for ended in ("equal", "other", "error", "no kernel", "crash", "hang"))
     print(f"{counts['equal']} of {compared} operators are equal to the CPU's; {dict(counts)}")
     return 1 if counts["crash"] or counts["hang"] else 0
 
