@@ -65,8 +65,10 @@ def run(python: str, step: int, first: str, results: Results) -> str:
                 current, lacking = said["begin"], ""
             if "ended" in said:
                 bad = said["ended"] in ("other", "error")
-                # What follows from a kernel that is not there counts as that.
-                ended = {"ended": "no kernel", "why": lacking} if bad and lacking else {n: said[n] for n in ("ended", "why")}
+                ended = {name: said[name] for name in ("ended", "why")}
+                # What follows from a kernel that is not there counts as that. The file is named once in a process.
+                if bad and (lacking or "no kernel image" in said["why"]):
+                    ended = {"ended": "no kernel", "why": lacking or "the pack lacks a file that was named before"}
                 results[current] = ended
                 if bad:
                     print(f"{current}: {ended['ended']}: {ended['why']}", flush=True)
