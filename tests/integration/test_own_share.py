@@ -92,6 +92,30 @@ say("leases", len(leases()))
     assert "gpupool.attach(0.2)" in error  # the way out
 
 
+def test_what_was_complete_when_the_share_went_is_so_without_one(pool: PoolAndNode) -> None:
+    """PyTorch's allocator asks for its events first, and an error there ends the process at the next tensor."""
+    out, error = ran(
+        pool,
+        """
+event = ctypes.c_void_p()
+with gpupool.attach(0.2):
+    at = make(7)
+    call("cuEventCreate", ctypes.byref(event), 0)
+    call("cuEventRecord", event, None)
+say("complete", cuda.cuEventQuery(event))
+try:
+    read(at)
+except OSError as refused:
+    say("refused", refused.errno)
+with gpupool.attach(0.2):
+    say("still", cuda.cuEventQuery(event), read(at))
+    call("cuEventDestroy_v2", event)
+""",
+    )
+    assert out.splitlines() == ["complete 0", "refused 46", "still 0 7"]
+    assert error.count("No GPU is attached") == 1
+
+
 def test_blocks_nest_overlap_and_grow_over_one_lease(pool: PoolAndNode) -> None:
     out, _ = ran(
         pool,

@@ -9,6 +9,7 @@
 #include "client/memory/device_memory.h"
 #include "client/process/export.h"
 #include "client/process/log.h"
+#include "client/progress/completion.h"
 #include "client/session/attach_again.h"
 #include "client/session/lease_wait.h"
 #include "client/session/runtime.h"
@@ -56,7 +57,7 @@ GPUPOOL_EXPORT int gpupool_drain(int timeout_ms) {
     const CallerTellsRefusals drained;
     // The session may rest from now on: what the program has freed is not to be kept, moved and brought back.
     if (runtime().connected()) static_cast<void>(device_memory().trim_all());
-    return runtime().drain(timeout_ms);
+    return runtime().drain(timeout_ms, note_drained);
   });
 }
 

@@ -151,6 +151,16 @@ CUresult query(Progress& progress, std::uint64_t context, const M& question, con
   return CUDA_ERROR_NOT_READY;
 }
 
+/// Whether the answer to a query needs no share: what was complete when the share went is so still. Memory
+/// allocators of frameworks ask for their events before anything else, and an error is more than they bear:
+/// PyTorch's forgets the event at it, and uses it again with the next tensor. Where host memory would have to
+/// be fetched with the answer, a share is needed.
+bool complete_without_share(const Event& event) {
+  Runtime& r = runtime();
+  return !r.ready() && r.connected() && known_done(event) &&
+         mirrored_regions.load(std::memory_order_acquire) == 0 && r.enter_without_lease() == CUDA_SUCCESS;
+}
+
 bool too_many(std::uint64_t context) {
   return of(worker_of_context(context)).outstanding.load() >=
          wire::watches - 64;  // several threads may pass here at once
@@ -185,6 +195,12 @@ void note_wait(const WorkerLink& worker, std::uint64_t place) {
 
 void note_context_done(std::uint64_t context, std::uint64_t place) {
   if (Context* const found = tables().contexts.find(context)) found->done.raise(place);
+}
+
+void note_drained(const WorkerLink& worker, std::uint64_t place) {
+  tables().contexts.each([&](std::uint64_t context, Context& found) {
+    if (is_on(context, worker)) found.done.raise(place);
+  });
 }
 
 void note_stream_done(std::uint64_t stream, std::uint64_t context, std::uint64_t place) {
@@ -248,6 +264,7 @@ CUresult query_event(CUevent event) {
   Event* const found = tables().events.find(raw(event));
   if (found == nullptr) return bad_handle(wire::Kind::event);
   if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
+  if (complete_without_share(*found)) return CUDA_SUCCESS;
   if (found->elsewhere.get() != 0 || too_many(found->context) || captures_are_open()) {
     messages::cuEventQuery m;
     m.hEvent = raw(event);

@@ -17,6 +17,9 @@ void note_context_done(std::uint64_t context, std::uint64_t place);
 void note_stream_done(std::uint64_t stream, std::uint64_t context, std::uint64_t place);
 void note_event_done(Event& event, std::uint64_t place);
 
+/// An answer of `worker` to frame `place` says that everything before it is complete, in all its contexts.
+void note_drained(const WorkerLink& worker, std::uint64_t place);
+
 /// Whether all that a stream was given is known to be complete. Never while a capture is open.
 bool known_done(std::uint64_t stream, std::uint64_t context);
 bool known_done(const Event& event);

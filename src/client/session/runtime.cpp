@@ -229,11 +229,12 @@ void Runtime::detach() {
   session_.detached();
 }
 
-std::optional<CUresult> Runtime::drain(WorkerLink& link, int limit) {
+std::optional<CUresult> Runtime::drain(WorkerLink& link, int limit, Drained drained) {
   Reply reply;
   switch (ask_within(link, wire::Control::drain, link.epoch.load(), reply, limit,
                      wire::packed(wire::Drain{static_cast<std::uint32_t>(limit)}))) {
     case Connection::Outcome::answered:
+      if (reply.header.result == CUDA_SUCCESS) drained(link, reply.sequence);
       return earlier_or(worker_result(reply.header.result), link);
     case Connection::Outcome::late:
       remember("The device is still busy after " + std::to_string(limit) + " ms.");
@@ -244,7 +245,7 @@ std::optional<CUresult> Runtime::drain(WorkerLink& link, int limit) {
   return std::nullopt;
 }
 
-CUresult Runtime::drain(int timeout_ms) {
+CUresult Runtime::drain(int timeout_ms, Drained drained) {
   if (forked() || !initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   if (!connected()) return CUDA_SUCCESS;
   using Clock = std::chrono::steady_clock;
@@ -254,7 +255,7 @@ CUresult Runtime::drain(int timeout_ms) {
     // The devices work at the same time: the time is one for all.
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
     const int limit = n == 0 ? std::max(timeout_ms, 0) : static_cast<int>(std::max<long>(left.count(), 0));
-    const auto result = drain(links_[n], limit);
+    const auto result = drain(links_[n], limit, drained);
     if (!result) return lost();
     if (first == CUDA_SUCCESS) first = *result;
   }

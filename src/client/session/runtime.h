@@ -39,6 +39,8 @@ class Runtime {
     if (ready_.load(std::memory_order_acquire)) return CUDA_SUCCESS;
     return attach_for_call();
   }
+  /// Whether enter() would succeed at once.
+  [[nodiscard]] bool ready() const { return ready_.load(std::memory_order_acquire); }
   /// Before a call that needs the worker but no lease: a connection is enough.
   CUresult enter_without_lease();
 
@@ -58,7 +60,10 @@ class Runtime {
   void detach();
   /// The session file was replaced: a lease that it does not name any more is over.
   void notice_session_file();
-  CUresult drain(int timeout_ms);
+  /// Waits until the devices have executed everything. `drained`: of each worker that has, told what came
+  /// before which frame is complete.
+  using Drained = void (*)(const WorkerLink& worker, std::uint64_t place);
+  CUresult drain(int timeout_ms, Drained drained);
   /// What the session's workers say of their devices, asked for at their doors.
   [[nodiscard]] Inquiries inquire();
   [[nodiscard]] std::string inquiry_json();
@@ -139,7 +144,7 @@ class Runtime {
   /// Whether a connection is lost for good.
   [[nodiscard]] bool any_broken();
   /// Waits for one worker's work; nothing when it is lost.
-  std::optional<CUresult> drain(WorkerLink& link, int limit);
+  std::optional<CUresult> drain(WorkerLink& link, int limit, Drained drained);
   /// The lease is taken: calls may go on, unless it was given back meanwhile.
   CUresult leased(const SessionFile& file, std::uint64_t detaches) REQUIRES(mutex_);
   void take_epochs(const SessionFile& file) REQUIRES(mutex_);

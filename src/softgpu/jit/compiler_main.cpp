@@ -1,10 +1,13 @@
 // gpupool-softgpu-jit: makes machine code for the program that started it, until that closes its end or has
 // asked for nothing for a while. It has one descriptor, its standard input, which is a socket.
+#include <poll.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 
 #include "softgpu/jit/compiler_protocol.h"
 #include "softgpu/jit/llvm.h"
@@ -18,6 +21,16 @@ int idle_milliseconds() {
   const long given = text == nullptr ? 0 : std::strtol(text, &end, 10);
   const bool valid = text != nullptr && end != text && *end == '\0' && given > 0 && given <= most_seconds;
   return static_cast<int>(1000 * (valid ? given : default_seconds));
+}
+
+// Until the program has closed its end, also while LLVM works: a killed program gives no other sign, and a large
+// kernel can take minutes of a processor that nobody waits for any more.
+void end_with_the_program(int socket) {
+  std::thread([socket] {
+    pollfd watched{socket, POLLRDHUP, 0};
+    while (poll(&watched, 1, -1) < 0 && errno == EINTR) continue;
+    _exit(softgpu::jit::exit_without_program);
+  }).detach();
 }
 
 }  // namespace
@@ -43,6 +56,7 @@ int main() {
   const int idle = idle_milliseconds();
   MessageKind kind{};
   std::string text;
+  end_with_the_program(socket_number);
   while (softgpu::jit::receive_message(socket_number, kind, text, idle) && kind == MessageKind::text) {
     std::string error;
     const auto object = llvm->compile(text, error);

@@ -2,13 +2,17 @@
 #include "softgpu/jit/compiler_process.h"
 
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <ctime>
 #include <string>
 
 #include "doctest/doctest.h"
 #include "softgpu/exec/program/instruction_set.h"
+#include "softgpu/jit/compiler_protocol.h"
 
 using softgpu::jit::CompilerProcess;
 
@@ -106,6 +110,53 @@ TEST_CASE("it is gone when nobody needs it any more") {
     CHECK_FALSE(compiler.compile(answer_text, error));
   }
   CHECK(kill(process, 0) == -1);
+}
+
+TEST_CASE("a killed program's compiler ends, also in the middle of a large kernel") {
+  {
+    CompilerProcess compiler;
+    if (!has_llvm(compiler)) return;
+  }
+  // Each line depends on the two before, so that nothing can be left out: minutes of work.
+  std::string large = "define i64 @large(i64 %v0, i64 %v1) {\n";
+  for (int n = 2; n < 400'000; ++n) {
+    const auto value = [](int k) { return "%v" + std::to_string(k); };
+    large += "  " + value(n) + (n % 3 == 0 ? " = mul i64 " : " = xor i64 ") + value(n - 1) + ", " + value(n - 2) + "\n";
+  }
+  large += "  ret i64 %v399999\n}\n";
+  // What the program leaves behind is this process's to wait for.
+  REQUIRE(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
+  int told[2];
+  REQUIRE(pipe(told) == 0);
+  const pid_t program = fork();
+  if (program == 0) {
+    CompilerProcess compiler;
+    std::string problem;
+    static_cast<void>(compiler.identity(problem));
+    const pid_t process = compiler.process();
+    static_cast<void>(!write(told[1], &process, sizeof process));
+    static_cast<void>(compiler.compile(large, problem));
+    _exit(0);
+  }
+  pid_t process = -1;
+  REQUIRE(read(told[0], &process, sizeof process) == static_cast<ssize_t>(sizeof process));
+  close(told[0]);
+  close(told[1]);
+  // It works when it has used more of a processor than its start took.
+  const auto used = [&] {
+    clockid_t clock{};
+    timespec now{};
+    if (clock_getcpuclockid(process, &clock) != 0 || clock_gettime(clock, &now) != 0) return -1.0;
+    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+  };
+  const double before = used();
+  while (used() >= 0 && used() < before + 0.3) usleep(10'000);
+  REQUIRE(kill(program, SIGKILL) == 0);
+  int status = 0;
+  CHECK(waitpid(program, &status, 0) == program);
+  CHECK(waitpid(process, &status, 0) == process);
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == softgpu::jit::exit_without_program));
+  prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 
 TEST_CASE("machine code has the instructions that the interpreter was told to use") {

@@ -25,6 +25,8 @@ struct MessageHead {
   uint32_t reserved = 0;
   uint64_t bytes;
 };
+// Of a compiler process whose program is gone.
+inline constexpr int exit_without_program = 3;
 inline constexpr uint64_t most_message_bytes = uint64_t{256} << 20;
 
 // Without SIGPIPE: the program's own signals are its own.
