@@ -68,7 +68,10 @@ def run(python: str, step: int, first: str, results: Results) -> str:
                 ended = {name: said[name] for name in ("ended", "why")}
                 # What follows from a kernel that is not there counts as that. The file is named once in a process.
                 if bad and (lacking or "no kernel image" in said["why"]):
-                    ended = {"ended": "no kernel", "why": lacking or "the pack lacks a file that was named before"}
+                    ended = {
+                        "ended": "no kernel",
+                        "why": lacking or "the pack lacks a file that was named before",
+                    }
                 results[current] = ended
                 if bad:
                     print(f"{current}: {ended['ended']}: {ended['why']}", flush=True)

@@ -68,7 +68,9 @@ def apart(found: list[torch.Tensor], expected: list[torch.Tensor]) -> str:
             if not torch.equal(one, other):
                 return "other integers"
             continue
-        one, other = (part.to(torch.complex128 if part.is_complex() else torch.float64) for part in (one, other))
+        one, other = (
+            part.to(torch.complex128 if part.is_complex() else torch.float64) for part in (one, other)
+        )
         finite = other[torch.isfinite(other)].abs()
         bound = TOLERANCE * max(1.0, float(finite.max()) if finite.numel() else 1.0)
         if not torch.allclose(one, other, rtol=TOLERANCE, atol=bound, equal_nan=True):
@@ -103,11 +105,37 @@ def tried(operator: Any) -> dict[str, str]:
 
 #: Whose values depend on the device's own random numbers.
 RANDOM = frozenset(
-    """bernoulli multinomial normal rand_like randint randint_like randn randn_like uniform exponential geometric log_normal
-    cauchy nn.functional.dropout nn.functional.dropout2d nn.functional.dropout3d nn.functional.alpha_dropout
-    nn.functional.feature_alpha_dropout_with_train nn.functional.rrelu empty empty_like empty_strided empty_permuted
-    new_empty new_empty_strided pca_lowrank svd_lowrank nn.functional.fractional_max_pool2d
-    nn.functional.fractional_max_pool3d""".split()
+    [
+        "bernoulli",
+        "multinomial",
+        "normal",
+        "rand_like",
+        "randint",
+        "randint_like",
+        "randn",
+        "randn_like",
+        "uniform",
+        "exponential",
+        "geometric",
+        "log_normal",
+        "cauchy",
+        "nn.functional.dropout",
+        "nn.functional.dropout2d",
+        "nn.functional.dropout3d",
+        "nn.functional.alpha_dropout",
+        "nn.functional.feature_alpha_dropout_with_train",
+        "nn.functional.rrelu",
+        "empty",
+        "empty_like",
+        "empty_strided",
+        "empty_permuted",
+        "new_empty",
+        "new_empty_strided",
+        "pca_lowrank",
+        "svd_lowrank",
+        "nn.functional.fractional_max_pool2d",
+        "nn.functional.fractional_max_pool3d",
+    ]
 )
 
 
@@ -118,7 +146,9 @@ def sampled(step: int, first: str) -> Iterator[Any]:
 
 
 def full_name(operator: Any) -> str:
-    return f"{operator.name}.{operator.variant_test_name}" if operator.variant_test_name else str(operator.name)
+    return (
+        f"{operator.name}.{operator.variant_test_name}" if operator.variant_test_name else str(operator.name)
+    )
 
 
 if __name__ == "__main__":

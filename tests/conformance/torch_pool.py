@@ -44,14 +44,21 @@ BLOCKS: Final = (3, 8)
 class Program:
     """One training under `gpupool run`, or on its own; what it says lies in files."""
 
-    def __init__(self, stack: Pool, name: str, *arguments: str, run: tuple[str, ...] | None, **variables: str) -> None:
+    def __init__(
+        self, stack: Pool, name: str, *arguments: str, run: tuple[str, ...] | None, **variables: str
+    ) -> None:
         self._out, self._errors = stack.home / f"{name}.out", stack.home / f"{name}.err"
         command = [stack.python, str(PROGRAM), *arguments]
         if run is not None:
             command = stack.command("run", "-p", "1", "--wait", str(PATIENCE), *run, "--", *command)
         with self._out.open("w") as out, self._errors.open("w") as errors:
             self.process = subprocess.Popen(
-                command, env=stack.environment | variables, stdin=subprocess.PIPE, stdout=out, stderr=errors, text=True
+                command,
+                env=stack.environment | variables,
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=errors,
+                text=True,
             )
 
     @property
@@ -111,7 +118,9 @@ class Pool(PoolAndTwoNodes):
         return any(device["shares"] for device in self.devices() if device["id"].startswith(f"{node}/"))
 
     @contextlib.contextmanager
-    def program(self, name: str, *arguments: str, run: tuple[str, ...] | None, **variables: str) -> Iterator[Program]:
+    def program(
+        self, name: str, *arguments: str, run: tuple[str, ...] | None, **variables: str
+    ) -> Iterator[Program]:
         started = Program(self, name, *arguments, run=run, **variables)
         try:
             yield started
@@ -205,7 +214,9 @@ def main() -> int:
             with pool.program("undisturbed", "steps", steps, run=("--filter", "node=a")) as program:
                 same = program.result() == result
             failed += not same
-            print(f"{scene:24} {'equal to the last bit' if same else 'FAILED: it computed something else'}, {steps} steps")
+            print(
+                f"{scene:24} {'equal to the last bit' if same else 'FAILED: it computed something else'}, {steps} steps"
+            )
     RESULT.parent.mkdir(parents=True, exist_ok=True)
     RESULT.write_text(json.dumps(found, indent=1) + "\n")
     return 1 if failed else 0

@@ -80,8 +80,8 @@ struct CompileResult {
 // Links several PTX sources: `.extern` functions and variables are resolved across them. vprintf,
 // malloc, free, __assertfail, cudaCGGetIntrinsicHandle and cudaCGSynchronize are built in.
 // A source may end in NUL bytes. Never throws for bad input; never crashes on it.
-// A program with checks is slower (docs/explanation/software-gpu.md). Without `fuses_products`, sums of products round
-// twice where PTX leaves it open (ptx/fuse_products.h).
+// A program with checks is slower (docs/explanation/software-gpu.md). Without `fuses_products`, sums of
+// products round twice where PTX leaves it open (ptx/fuse_products.h).
 [[nodiscard]] CompileResult compile(std::span<const std::string_view> ptx_sources, const Checks& checks = {},
                                     bool fuses_products = true);
 
