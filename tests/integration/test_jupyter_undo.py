@@ -64,7 +64,8 @@ async def test_a_choice_for_one_kernel_releases_it_and_undo_brings_it_back(
             gone = (await jupyter.kernel(kernel.kernel_id))["released"]
     assert gone["reason"] == "idle"
     said = re.fullmatch(
-        r"Released after (\d+) s without use: 0\.2 of (GPU \d on \S+) is free again; 1\.0 GiB of arrays are kept in host memory\.",
+        r"Released after (\d+) s without use: 0\.2 of (GPU \d on \S+) is free again; "
+        r"1\.0 GiB of arrays are kept in host memory\.",
         gone["message"],
     )
     assert said is not None, gone["message"]
