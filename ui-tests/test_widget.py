@@ -123,7 +123,7 @@ def test_a_kernel_that_ended_is_not_asked_about_any_more(lab: LabStack, open_pag
     expect(widget(page).get_by_role("status")).to_have_text("no GPU attached", timeout=KERNEL_MS)
     lab.shut_kernels_down()
     expect(widget(page)).to_contain_text("There is no kernel")
-    expect(widget(page)).to_contain_text("state: none")
+    expect(widget(page)).to_contain_text("state: no GPU")
     asked = polls(page.page)
     page.page.wait_for_timeout(4000)
     assert asked == []

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from gpupool.amounts import amount
 from gpupool.device_names import device_name
-from gpupool.sentences.reasons import REASONS, headline
 from gpupool.shares import format_milli
 
 from jupyter_gpupool.kernel.failed import HOW_TO_GO_ON
@@ -64,10 +63,18 @@ _STATES: Final = {
 }
 
 
+#: Why a share went back, where its id says too little.
+_SINCE: Final = {
+    "exit": "since the cell ended",
+    "release": "since it was detached",
+    "idle": "since it was not used",
+}
+
+
 def _state_text(kernel: dict[str, Any]) -> str:
-    """``no GPU, memory kept (Given back at the end of the cell)``."""
+    """``no GPU, memory kept (since the cell ended)``."""
     state, reason = str(kernel.get("state")), str(kernel.get("reason") or "")
-    why = headline(reason) if reason in REASONS else reason
+    why = _SINCE.get(reason, reason)
     return _STATES.get(state, state) + (f" ({why})" if why else "")
 
 

@@ -38,7 +38,7 @@ def test_warned_with_a_countdown_then_released_and_undone(stack: Stack, kernel: 
     wait_until(lambda: not kernel.state()["released"]["draining"], 10, "the page to say so")
     released = kernel.state()["released"]
     assert (state["reason"], released["reason"]) == ("idle", "idle")
-    said = r"Released after \d+ s without use: 0\.2 of \S+ is free again; [\d.]+ MiB of arrays are kept\b.*\."
+    said = r"Released after \d+ s without use: 0\.2 of GPU \d on \S+ is free again; [\d.]+ MiB of arrays are kept\b.*\."
     assert re.fullmatch(said, released["message"]), released["message"]
     assert released["memory"]["bytes"] >= 2**20
     assert released["undo_seconds"] > 100

@@ -36,7 +36,7 @@ async def test_a_block_is_a_scope_of_the_kernels_session(jupyter: JupyterInProce
         "status()"
     )
     assert reply.text.count("state: attached") == 1
-    assert "state: parked (exit)" in reply.text
+    assert "state: no GPU, memory kept (since the cell ended)" in reply.text
     assert requests(jupyter) == 1
     assert jupyter.pool.requests[0].project == "a/b"
     inside = await kernel.run("%%gpu 0.4\nwith gpupool.attach(0.2): status()\nstatus()")

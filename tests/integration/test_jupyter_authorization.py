@@ -155,7 +155,7 @@ async def test_the_capability_is_renewed_while_the_kernel_works(
     assert await answer(jupyter, "GET", "self/status", headers=former) == 403
     assert await answer(jupyter, "GET", "self/status", headers=renewed) == 200
     reply = await kernel.run("%gpu status")
-    assert (reply.status, "state: none" in reply.text) == ("ok", True)
+    assert (reply.status, "state: no GPU" in reply.text) == ("ok", True)
 
 
 async def test_a_capability_that_cannot_be_written_stays_as_it_was(

@@ -188,7 +188,7 @@ async def test_the_line_magic(jupyter: JupyterInProcess, kernel: Cells) -> None:
     assert "state: attached" in (await kernel.run("%gpu")).text
     assert "10 minutes" in (await kernel.run("%gpu keep")).text
     listed = await kernel.run("%gpu list")
-    assert "node1/0" in listed.text
+    assert "GPU 0 on node1" in listed.text
     assert "0.4 GPU, 3174 MiB: you" in listed.text
     assert "Detached" in (await kernel.run("%gpu detach")).text
     for wrong, named in [

@@ -44,7 +44,7 @@ async def test_a_stock_kernel_gets_its_environment_and_the_magics(
     assert stat.S_IMODE(file.stat().st_mode) == stat.S_IMODE(capability.stat().st_mode) == 0o600
     assert SessionFile(file).read().state == "none"
     reply = await kernel.run("%gpu status")
-    assert (reply.status, "state: none" in reply.text) == ("ok", True)
+    assert (reply.status, "state: no GPU" in reply.text) == ("ok", True)
 
 
 async def test_the_capability_is_on_no_command_line_and_in_no_environment(
@@ -348,7 +348,7 @@ async def test_a_killed_kernel_comes_back_under_its_id_without_the_old_lease(
     kernel.client.stop_channels()  # two clients of one manager have one identity: the kernel answers the first
     again = await jupyter.client_of(kernel.kernel_id)
     reply = await again.run("%gpu status")
-    assert (reply.status, "state: none" in reply.text) == ("ok", True)
+    assert (reply.status, "state: no GPU" in reply.text) == ("ok", True)
     running = again.start("import time; time.sleep(0.5)")
     async with asyncio.timeout(5):  # its cells are seen
         while not (await jupyter.kernel(kernel.kernel_id))["busy"]:

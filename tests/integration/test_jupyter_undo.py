@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 import pytest_asyncio
+from gpupool.device_names import device_name
 
 from jupyter_gpupool.server.session import released
 from tests.support.jupyter import Cells, JupyterInProcess, jupyter_in_process
@@ -63,11 +64,12 @@ async def test_a_choice_for_one_kernel_releases_it_and_undo_brings_it_back(
             gone = (await jupyter.kernel(kernel.kernel_id))["released"]
     assert gone["reason"] == "idle"
     said = re.fullmatch(
-        r"Released after (\d+) s without use: 0\.2 of (\S+) is free again; 1\.0 GiB of arrays are kept in host memory\.",
+        r"Released after (\d+) s without use: 0\.2 of (GPU \d on \S+) is free again; "
+        r"1\.0 GiB of arrays are kept in host memory\.",
         gone["message"],
     )
     assert said is not None, gone["message"]
-    assert (int(said[1]) >= 4, said[2]) == (True, held["device"])
+    assert (int(said[1]) >= 4, said[2]) == (True, device_name(held["device"]))
     assert gone["freed"] == {"milli": 200, "mib": 1587, "count": 1, "device": held["device"]}
     assert gone["memory"] == {"bytes": GIB, "place": "host"}
     assert 110 < gone["undo_seconds"] <= 120

@@ -47,7 +47,7 @@ def noted(after: Session = PARKED, before: Session = HELD, memory: int = 1_288_4
 
 def test_says_why_what_is_free_and_where_the_memory_is() -> None:
     assert release_sentence(noted(), PARKED, "host") == (
-        "Released after 10 min without use: 0.2 of vm/0 is free again; 1.2 GiB of arrays are kept in host memory."
+        "Released after 10 min without use: 0.2 of GPU 0 on vm is free again; 1.2 GiB of arrays are kept in host memory."
     )
 
 
@@ -57,19 +57,19 @@ def test_says_why_what_is_free_and_where_the_memory_is() -> None:
         (
             "release",
             "device",
-            "Detached: 0.2 of vm/0 is free again; "
+            "Detached: 0.2 of GPU 0 on vm is free again; "
             "1.2 GiB of arrays are kept in GPU memory until others need the room.",
         ),
         (
             "deadline",
             "image",
-            "Released because the time that was asked for is over: 0.2 of vm/0 is free again; "
+            "Released because the time that was asked for is over: 0.2 of GPU 0 on vm is free again; "
             "1.2 GiB of arrays are kept on disk.",
         ),
         (
             "reclaim",
             None,
-            "Taken back for a project that is entitled to it: 0.2 of vm/0 went to others; "
+            "Taken back for a project that is entitled to it: 0.2 of GPU 0 on vm went to others; "
             "1.2 GiB of arrays are kept.",
         ),
     ],
@@ -122,7 +122,7 @@ def test_arrays_made_just_before_a_detach_are_kept_arrays_too() -> None:
 def test_several_devices() -> None:
     both = replace(GRANT, shares=(*GRANT.shares, GrantedShare("vm/1", 200, 1587)))
     release = noted(before=replace(HELD, lease=both), memory=0)
-    assert "2 × 0.2 of vm/0 and vm/1 are free again; nothing was in its memory." in release_sentence(
+    assert "2 × 0.2 of GPU 0 and 1 on vm are free again; nothing was in its memory." in release_sentence(
         release, PARKED, "none"
     )
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from gpupool.client.session.record import Session, State
 from gpupool.client.types import LeaseRequest, Usage
-from gpupool.device_names import device_name
+from gpupool.device_names import device_names
 from gpupool.sentences import param, reasons, render, say
 from gpupool.shares import format_milli
 
@@ -157,7 +157,7 @@ def _why(release: Release) -> str:
 def _share(release: Release) -> str:
     devices = release.devices
     many = f"{len(devices)} × " if len(devices) > 1 else ""
-    return f"{many}{format_milli(release.milli)} of {' and '.join(map(device_name, devices))}"
+    return f"{many}{format_milli(release.milli)} of {device_names(devices)}"
 
 
 def _freed(release: Release) -> str:

@@ -36,7 +36,9 @@ for (const application of ['JupyterLab', 'Notebook 7'] as const) {
         await gpu.runAndWait(0, 'sum 768.0');
         const line = gpu
           .output(0)
-          .getByText(/^0\.2 GPU .* device time .* peak memory .* waits? for the GPU/);
+          .getByText(
+            /^0\.2 GPU .* device time .* peak memory .* waits? for the GPU/
+          );
         await expect(line).toBeVisible();
         const bytes = gpu
           .output(0)

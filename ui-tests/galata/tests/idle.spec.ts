@@ -28,7 +28,9 @@ test('warned in each view, released, undone', async ({ gpu, page, stack }) => {
   });
 
   await test.step('released: why and what was freed, and Undo brings it back', async () => {
-    await expect(gpu.state(NOTEBOOK)).toHaveText('no GPU, memory kept', { timeout: 60_000 });
+    await expect(gpu.state(NOTEBOOK)).toHaveText('no GPU, memory kept', {
+      timeout: 60_000
+    });
     expect(await stack.freeMilli()).toBe(2000);
     const row = gpu.kernel(NOTEBOOK);
     await expect(row).toContainText(

@@ -54,7 +54,9 @@ test('sidebar and menu', async ({ gpu, page, stack }, testInfo) => {
     ...['lease', 'request', '-p', '0.3', '--user', 'maria', '--label', 'train']
   );
   await gpu.attach(NOTEBOOK, '0.25');
-  await expect(gpu.toggle('Pool')).toHaveAccessibleName('Pool 1.45 of 2 GPUs free');
+  await expect(gpu.toggle('Pool')).toHaveAccessibleName(
+    'Pool 1.45 of 2 GPUs free'
+  );
   await expect(gpu.kernel(NOTEBOOK)).toContainText('Can grow to');
   // What was pressed last shows its focus; what moves with time is covered.
   await page.mouse.move(900, 500);
