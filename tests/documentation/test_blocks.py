@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import configparser
 import json
+import re
 from typing import Any
 
+import gpupool
 import pytest
 import yaml
 from traitlets.config import Config
@@ -83,3 +85,9 @@ def test_units_have_their_sections_and_an_absolute_program(block: Block) -> None
     unit.read_string(block.text)
     assert {"Unit", "Service", "Install"} <= set(unit.sections())
     assert unit["Service"]["ExecStart"].startswith("/opt/gpupool/bin/gpupool ")
+
+
+def test_the_python_api_names_all_that_the_package_exports() -> None:
+    page = (ROOT / "docs" / "reference" / "python-api.md").read_text()
+    named = set(re.findall(r"^\.\. auto\w+:: gpupool\.(\w+)$", page, re.MULTILINE))
+    assert named == set(gpupool.__all__)
