@@ -164,6 +164,7 @@ def test_a_client_killed_at_random_moments_leaves_nothing_behind(place: Place, p
             client.communicate(timeout=PATIENCE)
         assert place.worker.process is not None
         assert place.worker.process.poll() is None, place.worker.log_path.read_text()
+        place.worker.stats()  # who does not read what a worker says is dropped
     after = settled(place)
     deadline = time.monotonic() + PATIENCE
     while after.threads > before.threads + 2 and time.monotonic() < deadline:  # lanes end when they are idle
