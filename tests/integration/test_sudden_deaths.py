@@ -1,6 +1,7 @@
 """Client or worker killed at random moments, again and again: no hang, no leak, clear errors.
 
-`GPUPOOL_DEATHS` says how often (`make test-deaths`: 200 each).
+They launch kernels of their own, or operations of the math libraries. `GPUPOOL_DEATHS` says how often
+(`make test-deaths`: 200 each).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from gpupool.client.native import native_directory, native_file
 from gpupool.client.session_file import SessionFile
 
 from benchmarks.worker_process import ProbedDevice, WorkerProcess, probe, software_driver
+from tests.support.library_training import BUSY_TRAINING, loader_path
 from tests.support.stack import ROOT
 from tests.support.worker_state import used_bytes
 
@@ -35,7 +37,17 @@ AT_A_TIME = 4
 #: No process needs longer than this for anything it does here, on a busy machine.
 PATIENCE = 60.0
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(60 + 30 * DEATHS)]
+#: What clients are, and where they find libraries.
+PROGRAMS = {
+    "kernels": ([str(ROOT / "tests" / "support" / "busy_client.py")], str(native_directory() / "client")),
+    "operations": (["-W", "ignore", "-c", BUSY_TRAINING], loader_path()),
+}
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(60 + 30 * DEATHS),
+    pytest.mark.parametrize("program", PROGRAMS),
+]
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +66,16 @@ class Place:
     worker: WorkerProcess
     session_file: Path
 
+    program: str
+
     def client(self, seed: int, threads: int = 4) -> subprocess.Popen[str]:
+        command, folders = PROGRAMS[self.program]
         return subprocess.Popen(
-            [sys.executable, str(ROOT / "tests" / "support" / "busy_client.py"), str(seed), str(threads)],
+            [sys.executable, *command, str(seed), str(threads)],
             env=dict(
                 os.environ,
                 GPUPOOL_SESSION_FILE=str(self.session_file),
-                LD_LIBRARY_PATH=str(native_directory() / "client"),
+                LD_LIBRARY_PATH=folders,
             ),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -68,7 +83,7 @@ class Place:
         )
 
 
-def start_worker(folder: Path, device: ProbedDevice) -> Place:
+def start_worker(folder: Path, device: ProbedDevice, program: str) -> Place:
     folder.mkdir(exist_ok=True)
     worker = WorkerProcess(folder, software_driver(), [(device, 1000, 512)], environment=SOFTWARE)
     worker.__enter__()
@@ -77,12 +92,12 @@ def start_worker(folder: Path, device: ProbedDevice) -> Place:
         "attached", session=worker.session, epoch=worker.epoch, address=worker.address, token=worker.token,
         software=True,
     )  # fmt: skip
-    return Place(worker, file.path)
+    return Place(worker, file.path, program)
 
 
 @pytest.fixture
-def place(tmp_path: Path, device: ProbedDevice) -> Iterator[Place]:
-    place = start_worker(tmp_path / "w", device)
+def place(tmp_path: Path, device: ProbedDevice, program: str) -> Iterator[Place]:
+    place = start_worker(tmp_path / "w", device, program)
     yield place
     place.worker.__exit__(None, None, None)
 
@@ -133,7 +148,7 @@ def settled(place: Place) -> Held:
     return Held.of(place.worker)
 
 
-def test_a_client_killed_at_random_moments_leaves_nothing_behind(place: Place) -> None:
+def test_a_client_killed_at_random_moments_leaves_nothing_behind(place: Place, program: str) -> None:
     choice = random.Random(SEED)
     before = settled(place)
     for death in range(DEATHS):
@@ -149,6 +164,7 @@ def test_a_client_killed_at_random_moments_leaves_nothing_behind(place: Place) -
             client.communicate(timeout=PATIENCE)
         assert place.worker.process is not None
         assert place.worker.process.poll() is None, place.worker.log_path.read_text()
+        place.worker.stats()  # who does not read what a worker says is dropped
     after = settled(place)
     deadline = time.monotonic() + PATIENCE
     while after.threads > before.threads + 2 and time.monotonic() < deadline:  # lanes end when they are idle
@@ -158,16 +174,17 @@ def test_a_client_killed_at_random_moments_leaves_nothing_behind(place: Place) -
     assert after.threads <= before.threads + 2, (before, after)
     assert after.resident_mib <= before.resident_mib + 64 + 0.5 * DEATHS, (before, after)
     assert after.device_bytes <= before.device_bytes, (before, after)
+    print(f"{DEATHS} clients of {program}: {before} -> {after}")
 
 
 def test_a_worker_killed_at_random_moments_is_a_clear_error_at_once(
-    tmp_path: Path, device: ProbedDevice
+    tmp_path: Path, device: ProbedDevice, program: str
 ) -> None:
     choice = random.Random(SEED + 1)
     moments = [choice.random() * 0.3 for _ in range(DEATHS)]
 
-    def die(death: int) -> None:
-        place = start_worker(tmp_path / f"w{death}", device)
+    def die(death: int) -> float:
+        place = start_worker(tmp_path / f"w{death}", device, program)
         client = place.client(death)
         try:
             wait_until_busy(client)
@@ -186,7 +203,9 @@ def test_a_worker_killed_at_random_moments_is_a_clear_error_at_once(
         assert said[0] == "error", (death, output, errors)
         assert len(said) == 3 and "worker" in said[2], (death, output)
         assert took < 45, f"death {death}: the client needed {took:.1f} s to notice"
+        return took
 
     # A client looks for its worker for three seconds; several at a time wait together.
     with ThreadPoolExecutor(AT_A_TIME) as deaths:
-        list(deaths.map(die, range(DEATHS)))
+        slowest = max(deaths.map(die, range(DEATHS)))
+    print(f"{DEATHS} workers of {program}: every client said so, after {slowest:.1f} s at most")

@@ -12,6 +12,7 @@ import pytest
 from gpupool.client.child_environment import environment, software_gpu_environment
 from gpupool.client.native import native_directory
 
+from tests.libraries import machine as machine_module
 from tests.libraries.machine import Machine
 from tests.support.runtime_share import share_of_a_worker
 
@@ -32,6 +33,13 @@ def machine_of(variables: dict[str, str]) -> Iterator[Machine]:
     finally:
         process.kill()
         process.wait()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What the tests have called. Of several processes (`-n`) none says so."""
+    if machine_module.calls:
+        count, functions = machine_module.calls.total(), len(machine_module.calls)
+        terminalreporter.write_line(f"{count} calls of {functions} functions of the math libraries")
 
 
 #: On the software GPU, on a share of it, and by a worker that gives operations to the libraries.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +31,10 @@ DATA_TYPES: Final = {
     np.dtype(ml_dtypes.float8_e4m3fn): 28,
     np.dtype(ml_dtypes.float8_e5m2): 29,
 }
+
+
+#: How often this process has called each function of a library.
+calls: Counter[tuple[str, str]] = Counter()
 
 
 def integer(value: int) -> Argument:
@@ -88,6 +93,7 @@ class Machine:
         return answer["value"]
 
     def call(self, library: str, function: str, *arguments: Argument) -> Answer:
+        calls[library, function] += 1
         status, outputs = self._ask("call", library, function, arguments)
         return Answer(status, [bytes.fromhex(output) for output in outputs])
 

@@ -11,7 +11,6 @@ import scipy.sparse  # type: ignore[import-untyped]
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.libraries.conftest import WITHOUT_LIBRARIES
 from tests.libraries.cusparse import (
     DEVICE,
     FORMATS,
@@ -27,8 +26,6 @@ from tests.libraries.cusparse import (
     sparse,
 )
 from tests.libraries.machine import DATA_TYPES, Array, Machine, integer, out, pointer, wide
-
-pytestmark = WITHOUT_LIBRARIES
 
 LETTERS: Final = {"S": np.float32, "D": np.float64, "C": np.complex64, "Z": np.complex128}
 TYPES: Final = [np.dtype(kind) for kind in (*LETTERS.values(), np.float16, ml_dtypes.bfloat16)]

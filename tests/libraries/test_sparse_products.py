@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.libraries.conftest import WITHOUT_LIBRARIES
 from tests.libraries.cusparse import (
     DEVICE,
     FORMATS,
@@ -29,8 +28,6 @@ from tests.libraries.cusparse import (
     sparse,
 )
 from tests.libraries.machine import DATA_TYPES, Argument, Array, Machine, integer, out, pointer, wide
-
-pytestmark = WITHOUT_LIBRARIES
 
 TYPES: Final = [
     np.dtype(kind)

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.libraries.conftest import WITHOUT_LIBRARIES
 from tests.libraries.cusparse import (
     FORMATS,
     INVALID_VALUE,
@@ -23,8 +22,6 @@ from tests.libraries.cusparse import (
     sparse,
 )
 from tests.libraries.machine import DATA_TYPES, Argument, Array, Machine, host, integer, out, pointer
-
-pytestmark = WITHOUT_LIBRARIES
 
 LETTERS: Final = {"S": np.float32, "D": np.float64, "C": np.complex64, "Z": np.complex128}
 LOWER, UPPER = 0, 1

@@ -69,9 +69,11 @@ class Client:
             env=dict(
                 os.environ,
                 GPUPOOL_SESSION_FILE=str(session.path),
-                LD_LIBRARY_PATH=str(native_directory() / "client"),
                 LD_PRELOAD=str(native_directory() / "compat" / "libnvJitLink.so.13"),
-                **({"GPUPOOL_DEBUG": "1"} | environment),
+                **(
+                    {"GPUPOOL_DEBUG": "1", "LD_LIBRARY_PATH": str(native_directory() / "client")}
+                    | environment
+                ),
             ),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

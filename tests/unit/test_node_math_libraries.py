@@ -26,7 +26,7 @@ def test_folders_that_are_named_are_all_that_counts(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("LD_LIBRARY_PATH", "/own")
     found = find([blas, other])
     assert found.versions == {"cuBLAS": 13, "cuBLASLt": 12, "cuFFT": 11}
-    assert found.missing == ("cuDNN", "cuRAND", "cuSOLVER")
+    assert found.missing == ("cuDNN", "cuRAND", "cuSOLVER", "cuSPARSE")
     folders = f"{blas}:{other}"
     assert found.environment() == {VARIABLE: folders, "LD_LIBRARY_PATH": f"{folders}:/own"}
 
@@ -38,7 +38,7 @@ def test_wheels_beside_this_program_are_found(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     found = find(of_the_system=nothing)
     assert found.folders == (lib, dnn, linker)
-    assert found.missing == ("cuRAND", "cuSOLVER")
+    assert found.missing == ("cuRAND", "cuSOLVER", "cuSPARSE")
 
 
 def test_else_the_system_has_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ LIBRARIES: Final[Mapping[str, tuple[str, tuple[int, ...]]]] = {
     "cuFFT": ("cufft", (12, 11)),
     "cuRAND": ("curand", (10,)),
     "cuSOLVER": ("cusolver", (12, 11)),
+    "cuSPARSE": ("cusparse", (12,)),
 }
 
 

@@ -53,6 +53,11 @@ inline std::string blas_name(char letter, const char* routine) {
   return std::string("cublas") + letter + routine;
 }
 
+/// cublasSideMode_t.
+constexpr int side_of(bool on_left) {
+  return on_left ? 0 : 1;
+}
+
 /// Where a factor is.
 inline const void* place_of(const operations::Factor& factor) {
   return factor.on_device ? pointer<const void>(factor.value.words[0]) : factor.value.words;

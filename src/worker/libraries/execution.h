@@ -17,6 +17,7 @@ struct LibraryState {
   void* cublas = nullptr;
   void* cublaslt = nullptr;
   void* cudnn = nullptr;
+  void* cusparse = nullptr;
   /// cublasLtMatmulAlgo_t by the operation without its addresses and factors.
   std::map<std::string, std::array<std::uint64_t, 8>> algorithms;
   /// cudnnConvolution…Algo_t by the same.
@@ -60,6 +61,13 @@ CUresult run(const Execution& x, const operations::Pointwise& operation);
 CUresult run(const Execution& x, const operations::Reduction& operation);
 // By cuSOLVER.
 CUresult run(const Execution& x, const operations::Decomposition& operation);
+// By cuSPARSE.
+CUresult run(const Execution& x, const operations::SparseArrange& operation);
+CUresult run(const Execution& x, const operations::SparseEntries& operation);
+CUresult run(const Execution& x, const operations::SparseMaking& operation);
+CUresult run(const Execution& x, const operations::SparseProduct& operation);
+CUresult run(const Execution& x, const operations::SparseSolve& operation);
+CUresult run(const Execution& x, const operations::SparseVector& operation);
 // By cuFFT and cuRAND.
 CUresult run(const Execution& x, const operations::Fft& operation);
 CUresult run(const Execution& x, const operations::Random& operation);

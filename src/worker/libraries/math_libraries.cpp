@@ -34,7 +34,8 @@ MathLibraries::MathLibraries(const DriverApi& driver, const std::string& folders
       cudnn(folders_, why_, "libcudnn", {"9"}),
       cufft(folders_, why_, "libcufft", {"12", "11"}),
       curand(folders_, why_, "libcurand", {"10"}),
-      cusolver(folders_, why_, "libcusolver", {"12", "11"}) {}
+      cusolver(folders_, why_, "libcusolver", {"12", "11"}),
+      cusparse(folders_, why_, "libcusparse", {"12"}) {}
 
 MathLibraries::~MathLibraries() = default;
 
@@ -86,6 +87,7 @@ void MathLibraries::forget(CUcontext context) {
   if (state.cublas != nullptr) cublas.call("cublasDestroy_v2", state.cublas);
   if (state.cublaslt != nullptr) cublaslt.call("cublasLtDestroy", state.cublaslt);
   if (state.cudnn != nullptr) cudnn.call("cudnnDestroy", state.cudnn);
+  if (state.cusparse != nullptr) cusparse.call("cusparseDestroy", state.cusparse);
   for (const auto& [key, plan] : state.transforms) cufft.call("cufftDestroy", plan);
   for (const auto& [stream, generator] : state.random) {
     if (generator.handle != nullptr) curand.call("curandDestroyGenerator", generator.handle);

@@ -48,7 +48,7 @@ class MathLibraries {
 
  public:
   const DriverApi& api;
-  Library cublas, cublaslt, cudnn, cufft, curand, cusolver;
+  Library cublas, cublaslt, cudnn, cufft, curand, cusolver, cusparse;
 
  private:
   template <class O>

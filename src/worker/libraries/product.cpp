@@ -12,8 +12,6 @@ using operations::Product;
 using operations::Structure;
 using operations::View;
 
-constexpr int left = 0, right = 1;
-
 /// What the functions are given, by the names that BLAS has for it.
 struct Arguments {
   const Product& of;
@@ -181,8 +179,8 @@ CUresult symmetric_by_matrix(Blas& blas, const Arguments& with) {
   const auto b = matrix_argument(on_left ? of.b : of.a, of.m, of.n), c = matrix_argument(of.c, of.m, of.n);
   if (!a || !b || !c || storage_of(square) != Storage::triangle) return CUDA_ERROR_NOT_SUPPORTED;
   const bool hermitian = square.structure == Structure::hermitian;
-  blas.call(blas_name(with.letter, hermitian ? "hemm_v2_64" : "symm_v2_64"), on_left ? left : right, a->uplo,
-            of.m, of.n, with.alpha, a->address, a->leading, b->address, b->leading, with.beta, target(of.c),
+  blas.call(blas_name(with.letter, hermitian ? "hemm_v2_64" : "symm_v2_64"), side_of(on_left), a->uplo, of.m,
+            of.n, with.alpha, a->address, a->leading, b->address, b->leading, with.beta, target(of.c),
             c->leading);
   return blas.result();
 }
@@ -196,8 +194,8 @@ CUresult triangle_by_matrix(Blas& blas, const Arguments& with) {
   const auto a = matrix_argument(square, order, order);
   const auto b = matrix_argument(on_left ? of.b : of.a, of.m, of.n), c = matrix_argument(of.c, of.m, of.n);
   if (!a || !b || !c || storage_of(square) != Storage::triangle) return CUDA_ERROR_NOT_SUPPORTED;
-  blas.call(blas_name(with.letter, "trmm_v2_64"), on_left ? left : right, a->uplo, a->transposed, a->unit,
-            of.m, of.n, with.alpha, a->address, a->leading, b->address, b->leading, target(of.c), c->leading);
+  blas.call(blas_name(with.letter, "trmm_v2_64"), side_of(on_left), a->uplo, a->transposed, a->unit, of.m,
+            of.n, with.alpha, a->address, a->leading, b->address, b->leading, target(of.c), c->leading);
   return blas.result();
 }
 

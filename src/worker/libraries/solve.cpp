@@ -11,8 +11,6 @@ using operations::Packed;
 using operations::Solve;
 using operations::View;
 
-constexpr int left = 0, right = 1;
-
 View transposed(View view) {
   std::swap(view.row, view.column);
   std::swap(view.below, view.above);
@@ -47,7 +45,7 @@ CUresult solve_matrix(Blas& blas, char letter, const Solve& of) {
   const std::int64_t rows = on_left ? of.m : of.n, columns = on_left ? of.n : of.m;
   const auto a = matrix_argument(square, of.m, of.m), b = matrix_argument(sides, rows, columns);
   if (!a || !b || storage_of(of.a) != Storage::triangle) return CUDA_ERROR_NOT_SUPPORTED;
-  const int side = on_left ? left : right;
+  const int side = side_of(on_left);
   const void* const alpha = place_of(of.alpha);
   if (of.a.pointers) {
     blas.call(blas_name(letter, "trsmBatched_64"), side, a->uplo, a->transposed, a->unit, rows, columns,
@@ -80,7 +78,7 @@ CUresult by_diagonal(Blas& blas, char letter, const Entrywise& of) {
   const auto a = matrix_argument(of.a, of.m, of.n), c = matrix_argument(of.c, of.m, of.n);
   if (!a || !c) return CUDA_ERROR_NOT_SUPPORTED;
   const bool on_left = of.b.column == 0;
-  blas.call(blas_name(letter, "dgmm_64"), on_left ? left : right, of.m, of.n, a->address, a->leading,
+  blas.call(blas_name(letter, "dgmm_64"), side_of(on_left), of.m, of.n, a->address, a->leading,
             pointer<const void>(of.b.address), on_left ? of.b.row : of.b.column, pointer<void>(of.c.address),
             c->leading);
   return blas.result();

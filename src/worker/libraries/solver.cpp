@@ -26,7 +26,7 @@ int type_of(Element type) {
 }
 
 /// The operation's parts as arguments.
-struct Arguments {
+struct SolverArguments {
   const Decomposition& of;
   std::string letter;
   bool complex;
@@ -47,7 +47,7 @@ struct Arguments {
   }
 };
 
-void solve_systems(Solver& solver, const Arguments& x) {
+void solve_systems(Solver& solver, const SolverArguments& x) {
   const Decomposition& of = x.of;
   void* const params = solver.params();
   switch (of.what) {
@@ -99,7 +99,7 @@ void solve_systems(Solver& solver, const Arguments& x) {
 }
 
 /// 32-bit pivots have a function that is not told how much space it has.
-void factor_narrow(Solver& solver, const Execution& execution, const Arguments& x,
+void factor_narrow(Solver& solver, const Execution& execution, const SolverArguments& x,
                    std::size_t element_bytes) {
   int elements = 0;
   solver.call(x.letter + "getrf_bufferSize", x.m, x.n, x.a, x.lda, &elements);
@@ -109,7 +109,7 @@ void factor_narrow(Solver& solver, const Execution& execution, const Arguments& 
   solver.call(x.letter + "getrf", x.m, x.n, x.a, x.lda, work.address(), x.pivots, x.info);
 }
 
-void make_orthogonal(Solver& solver, const Arguments& x) {
+void make_orthogonal(Solver& solver, const SolverArguments& x) {
   const auto info = make_tuple(x.info);
   switch (x.of.what) {
     case Decomposing::qr:
@@ -150,7 +150,7 @@ signed char letter_of_wanted(Wanted wanted) {
 }
 
 /// What singular values leave out: the library says it in host memory.
-void largest_singular_values(Solver& solver, const Execution& execution, const Arguments& x) {
+void largest_singular_values(Solver& solver, const Execution& execution, const SolverArguments& x) {
   const Decomposition& of = x.of;
   const auto stride = [](const Placed& placed) { return static_cast<long long>(placed.stride); };
   std::vector<double> residuals(of.residuals == 0 ? 0 : static_cast<std::size_t>(x.batch));
@@ -165,7 +165,7 @@ void largest_singular_values(Solver& solver, const Execution& execution, const A
       of.residuals, into, residuals.size() * sizeof(double), execution.stream));
 }
 
-void singular_values(Solver& solver, const Execution& execution, const Arguments& x) {
+void singular_values(Solver& solver, const Execution& execution, const SolverArguments& x) {
   const Decomposition& of = x.of;
   if (of.transposed_c) {
     const auto before = make_tuple(
@@ -186,7 +186,7 @@ void singular_values(Solver& solver, const Execution& execution, const Arguments
   solver.compute<false>(x.letter + "gesvdj", before, make_tuple(jacobi), before, make_tuple(x.info, jacobi));
 }
 
-void eigenvalues(Solver& solver, const Arguments& x) {
+void eigenvalues(Solver& solver, const SolverArguments& x) {
   const Decomposition& of = x.of;
   if (of.what == Decomposing::generalized_eigen) {
     const int problem = of.problem;
@@ -215,7 +215,7 @@ void eigenvalues(Solver& solver, const Arguments& x) {
 }
 
 /// Solvers of two types, here of one twice. How often it refined its solution the client has not asked.
-void solve_at_once(Solver& solver, const Execution& execution, const Arguments& x) {
+void solve_at_once(Solver& solver, const Execution& execution, const SolverArguments& x) {
   std::size_t bytes = 0;
   int iterations = 0;
   const bool square = x.of.what == Decomposing::system;
@@ -271,7 +271,7 @@ CUresult run(const Execution& x, const Decomposition& of) {
   if (of.what > operations::last_decomposing) return CUDA_ERROR_INVALID_VALUE;
   const std::size_t bytes = operations::bytes_of(of.type);
   Solver solver(x, bytes);
-  const Arguments arguments{of, std::string(1, *letter), operations::is_complex(of.type)};
+  const SolverArguments arguments{of, std::string(1, *letter), operations::is_complex(of.type)};
   if (of.what == Decomposing::lu && !of.wide_pivots) {
     factor_narrow(solver, x, arguments, bytes);
   } else if (of.what <= Decomposing::exchange) {

@@ -198,7 +198,7 @@ def start(
         list[Path] | None,
         typer.Option(
             metavar="FOLDER",
-            help="Where NVIDIA's cuBLAS, cuDNN, cuFFT, cuRAND and cuSOLVER are. Several times "
+            help="Where NVIDIA's cuBLAS, cuDNN, cuFFT, cuRAND, cuSOLVER and cuSPARSE are. Several times "
             "[default: wheels of the extras cuda12 and cuda13, else where the system's loader looks].",
             show_default=False,
         ),
