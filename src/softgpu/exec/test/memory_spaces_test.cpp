@@ -100,7 +100,7 @@ TEST_CASE("a parameter read at a known distance from its address is a constant")
   Machine machine(reads_structure(R"(
   mov.b64 %x3, s; mov.b64 %x4, %x3; add.s64 %x5, %x4, 8;
   ld.param.s8 %h1, [%x5+8]; cvt.s32.s16 %r3, %h1; st.global.u32 [%x1], %r3;
-  ld.param.v2.u32 {%r4, %r5}, [%x4]; st.global.v2.u32 [%x1+4], {%r4, %r5};
+  ld.param.v2.u32 {%r4, %r5}, [%x4]; st.global.v2.u32 [%x1+8], {%r4, %r5};
   mov.u64 %x6, 1;
   @%p ld.param.u64 %x6, [%x5]; st.global.u64 [%x1+16], %x6;
   mov.u32 %r6, 0; mov.u32 %r7, 0;
@@ -114,8 +114,8 @@ AGAIN:
   REQUIRE(machine.run({1, 1, 1}, {64, 1, 1}, structure_at(machine.address(0))).fault == Fault::none);
   for (uint32_t t = 0; t < 64; ++t) {
     CHECK(*machine.at<int32_t>(t * 32) == -9);
-    CHECK(*machine.at<uint32_t>(t * 32 + 4) == 0xfffffffe);
-    CHECK(*machine.at<uint32_t>(t * 32 + 8) == 1);
+    CHECK(*machine.at<uint32_t>(t * 32 + 8) == 0xfffffffe);
+    CHECK(*machine.at<uint32_t>(t * 32 + 12) == 1);
     CHECK(*machine.at<uint64_t>(t * 32 + 16) == (t % 2 != 0 ? 0x333300004444 : 1));
     CHECK(*machine.at<uint32_t>(t * 32 + 24) == 0x77 * (1 + t % 2));
   }
