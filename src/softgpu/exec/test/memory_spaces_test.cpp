@@ -134,9 +134,9 @@ TEST_CASE("an address of a parameter that is written twice is read as memory") {
 
 TEST_CASE("a misaligned read of a parameter, and one far beyond them, stay faults") {
   for (const auto& [offset, fault] :
-       {std::pair{"2", Fault::misaligned_address}, std::pair{"65536", Fault::illegal_address}}) {
-    Machine machine(reads_structure("  mov.b64 %x3, s; ld.param.u32 %r3, [%x3+" + std::string(offset) +
-                                    "]; st.global.u32 [%x1], %r3;"));
+       {std::pair{"2", Fault::misaligned_address}, std::pair{"0x0800000000000000", Fault::illegal_address}}) {
+    Machine machine(reads_structure("  mov.b64 %x3, s; add.s64 %x4, %x3, " + std::string(offset) +
+                                    "; ld.param.u32 %r3, [%x4]; st.global.u32 [%x1], %r3;"));
     INFO(machine.compiled.log);
     REQUIRE(machine.image != nullptr);
     CHECK(machine.run({1, 1, 1}, {64, 1, 1}, structure_at(machine.address(0))).fault == fault);
