@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "softgpu/exec/lower/known_parameters.h"
 #include "softgpu/ptx/error.h"
 
 namespace softgpu {
@@ -209,6 +210,11 @@ void Lowering::run() {
   // An access under checks has its own use for the operand in which others share what they know of addresses.
   for (LoweredInstruction& instruction : lowered_.code) {
     if (instruction.in.handler == run_checked) instruction.address = -1;
+  }
+  if (syntax_.is_entry) {
+    KnownParameters(lowered_, signature_.bytes, [this](const Constant& value) {
+      return constant(value);
+    }).replace_reads();
   }
   propagate_copies(lowered_);
   if (function_.is_entry) function_.lowered = std::make_shared<const LoweredFunction>(lowered_);

@@ -1,4 +1,8 @@
 // Local, shared and global memory, and the copies between them.
+#include <utility>
+
+#include "softgpu/exec/program/lowered.h"
+#include "softgpu/exec/program/program.h"
 #include "softgpu/exec/test/test_kernel.h"
 
 using namespace softgpu;
@@ -61,6 +65,81 @@ TEST_CASE("parameters are chosen among by their addresses, of 32 and of 64 bits"
     CHECK(*machine.at<uint64_t>(t * 32 + 16) == chosen);
     CHECK(*machine.at<uint32_t>(t * 32 + 24) == static_cast<uint32_t>(chosen));
     CHECK(*machine.at<uint32_t>(t * 32 + 28) == (odd ? 77 : static_cast<uint32_t>(chosen)));
+  }
+}
+
+// A kernel with a structure as its second parameter, 8 to 40 in the buffer.
+static std::string reads_structure(const std::string& body) {
+  return softgpu::testing::ptx_header + R"(
+.visible .entry k(.param .u64 to, .param .align 8 .b8 s[32])
+{ .reg .pred %p; .reg .b16 %h<5>; .reg .b32 %r<9>; .reg .b64 %x<9>;
+  ld.param.u64 %x1, [to]; mov.u32 %r1, %tid.x; mul.wide.u32 %x2, %r1, 32; add.u64 %x1, %x1, %x2;
+  and.b32 %r2, %r1, 1; setp.ne.b32 %p, %r2, 0;
+)" + body +
+         "\n  ret; }\n";
+}
+
+static Parameters structure_at(uint64_t to) {
+  return Parameters()
+      .add(to)
+      .add(uint64_t{0x00000001fffffffe})
+      .add(uint64_t{0x333300004444})
+      .add(uint64_t{0x5555000066f7})
+      .add(uint64_t{0x77});
+}
+
+// Reads of memory that are left in the kernel.
+static int reads_left(const Machine& machine) {
+  int found = 0;
+  for (const LoweredInstruction& in : machine.compiled.program->parts().functions[0].lowered->code)
+    found += in.opcode.starts_with("@load.") || in.opcode.starts_with("@vload.") ? 1 : 0;
+  return found;
+}
+
+TEST_CASE("a parameter read at a known distance from its address is a constant") {
+  Machine machine(reads_structure(R"(
+  mov.b64 %x3, s; mov.b64 %x4, %x3; add.s64 %x5, %x4, 8;
+  ld.param.s8 %h1, [%x5+8]; cvt.s32.s16 %r3, %h1; st.global.u32 [%x1], %r3;
+  ld.param.v2.u32 {%r4, %r5}, [%x4]; st.global.v2.u32 [%x1+8], {%r4, %r5};
+  mov.u64 %x6, 1;
+  @%p ld.param.u64 %x6, [%x5]; st.global.u64 [%x1+16], %x6;
+  mov.u32 %r6, 0; mov.u32 %r7, 0;
+AGAIN:
+  add.s64 %x7, %x3, 24; ld.param.u32 %r8, [%x7]; add.u32 %r6, %r6, %r8; add.u32 %r7, %r7, 1;
+  setp.le.u32 %p, %r7, %r2; @%p bra AGAIN;
+  st.global.u32 [%x1+24], %r6;)"));
+  INFO(machine.compiled.log);
+  REQUIRE(machine.image != nullptr);
+  CHECK(reads_left(machine) == 0);
+  REQUIRE(machine.run({1, 1, 1}, {64, 1, 1}, structure_at(machine.address(0))).fault == Fault::none);
+  for (uint32_t t = 0; t < 64; ++t) {
+    CHECK(*machine.at<int32_t>(t * 32) == -9);
+    CHECK(*machine.at<uint32_t>(t * 32 + 8) == 0xfffffffe);
+    CHECK(*machine.at<uint32_t>(t * 32 + 12) == 1);
+    CHECK(*machine.at<uint64_t>(t * 32 + 16) == (t % 2 != 0 ? 0x333300004444 : 1));
+    CHECK(*machine.at<uint32_t>(t * 32 + 24) == 0x77 * (1 + t % 2));
+  }
+}
+
+TEST_CASE("an address of a parameter that is written twice is read as memory") {
+  Machine machine(reads_structure(R"(
+  mov.b64 %x3, s; @%p mov.b64 %x3, to; ld.param.u64 %x4, [%x3+8]; st.global.u64 [%x1], %x4;)"));
+  INFO(machine.compiled.log);
+  REQUIRE(machine.image != nullptr);
+  CHECK(reads_left(machine) == 1);
+  REQUIRE(machine.run({1, 1, 1}, {64, 1, 1}, structure_at(machine.address(0))).fault == Fault::none);
+  for (uint32_t t = 0; t < 64; ++t)
+    CHECK(*machine.at<uint64_t>(t * 32) == (t % 2 != 0 ? 0x1fffffffe : 0x333300004444));
+}
+
+TEST_CASE("a misaligned read of a parameter, and one far beyond them, stay faults") {
+  for (const auto& [offset, fault] :
+       {std::pair{"2", Fault::misaligned_address}, std::pair{"0x0800000000000000", Fault::illegal_address}}) {
+    Machine machine(reads_structure("  mov.b64 %x3, s; add.s64 %x4, %x3, " + std::string(offset) +
+                                    "; ld.param.u32 %r3, [%x4]; st.global.u32 [%x1], %r3;"));
+    INFO(machine.compiled.log);
+    REQUIRE(machine.image != nullptr);
+    CHECK(machine.run({1, 1, 1}, {64, 1, 1}, structure_at(machine.address(0))).fault == fault);
   }
 }
 
