@@ -23,8 +23,8 @@ int idle_milliseconds() {
   return static_cast<int>(1000 * (valid ? given : default_seconds));
 }
 
-// Until the program has closed its end, also while LLVM works: a killed program gives no other sign, and a large
-// kernel can take minutes of a processor that nobody waits for any more.
+// Until the program has closed its end, also while LLVM works: a killed program gives no other sign, and a
+// large kernel can take minutes of a processor that nobody waits for any more.
 void end_with_the_program(int socket) {
   std::thread([socket] {
     pollfd watched{socket, POLLRDHUP, 0};

@@ -121,7 +121,8 @@ TEST_CASE("a killed program's compiler ends, also in the middle of a large kerne
   std::string large = "define i64 @large(i64 %v0, i64 %v1) {\n";
   for (int n = 2; n < 400'000; ++n) {
     const auto value = [](int k) { return "%v" + std::to_string(k); };
-    large += "  " + value(n) + (n % 3 == 0 ? " = mul i64 " : " = xor i64 ") + value(n - 1) + ", " + value(n - 2) + "\n";
+    large += "  " + value(n) + (n % 3 == 0 ? " = mul i64 " : " = xor i64 ") + value(n - 1) + ", " +
+             value(n - 2) + "\n";
   }
   large += "  ret i64 %v399999\n}\n";
   // What the program leaves behind is this process's to wait for.
