@@ -66,9 +66,12 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attr, const void* func) {
   if (attr == nullptr) return cudaErrorInvalidValue;
   CUkernel kernel = nullptr;
   CUdevice device = 0;
+  const auto without_code = [&](cudaError_t bad) {
+    const bool none = bad == cudaErrorNoKernelImageForDevice || bad == cudaErrorInvalidDeviceFunction;
+    return none && only_tells_architecture(func) ? device_architecture(*attr) : bad;
+  };
   if (const cudaError_t bad = kernel_and_device(func, kernel, device); bad != cudaSuccess) {
-    const bool no_code = bad == cudaErrorNoKernelImageForDevice || bad == cudaErrorInvalidDeviceFunction;
-    return no_code && only_tells_architecture(func) ? device_architecture(*attr) : bad;
+    return without_code(bad);
   }
   KernelAttributes get(kernel, device);
   const auto size = [&](CUfunction_attribute id) { return static_cast<size_t>(get[id]); };
@@ -89,7 +92,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attr, const void* func) {
   attr->requiredClusterDepth = get[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH];
   attr->clusterSchedulingPolicyPreference = get[CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE];
   attr->nonPortableClusterSizeAllowed = get[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED];
-  return translate(get.failure());
+  return get.failure() == CUDA_SUCCESS ? cudaSuccess : without_code(translate(get.failure()));
 }
 
 cudaError_t cudaFuncSetAttribute(const void* func, cudaFuncAttribute attr, int value) {
