@@ -1,8 +1,9 @@
 """`make conformance-torch-operators`: a sample of PyTorch's operator database on the software GPU, beside the CPU.
 
 Forward and backward in float32 with a fixed seed (``torch_operators_program.py``). An operator that ends the process, or does not
-end, is a failure; one without a kernel in the pack is counted with its cause. GPUPOOL_TORCH_PYTHON is an interpreter with PyTorch
-for CUDA, for which a kernel pack was built (`gpupool kernel-packs build --torch`), and with expecttest, which the database imports.
+end, is a failure; one without a kernel in the pack is counted with its cause. GPUPOOL_TORCH_PYTHON is an interpreter with
+PyTorch for CUDA, for which a kernel pack was built (`gpupool kernel-packs build --torch`), and with expecttest, which the
+database imports.
 """
 
 from __future__ import annotations
@@ -68,7 +69,10 @@ def run(python: str, step: int, first: str, results: Results) -> str:
                 ended = {name: said[name] for name in ("ended", "why")}
                 # What follows from a kernel that is not there counts as that. The file is named once in a process.
                 if bad and (lacking or "no kernel image" in said["why"]):
-                    ended = {"ended": "no kernel", "why": lacking or "the pack lacks a file that was named before"}
+                    ended = {
+                        "ended": "no kernel",
+                        "why": lacking or "the pack lacks a file that was named before",
+                    }
                 results[current] = ended
                 if bad:
                     print(f"{current}: {ended['ended']}: {ended['why']}", flush=True)

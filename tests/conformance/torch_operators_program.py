@@ -1,7 +1,7 @@
 """A sample of PyTorch's own operator database, forward and backward in float32, on a device beside the CPU.
 
-Run by an interpreter with PyTorch; ``torch_operators.py`` starts it, and again behind an operator that ended the process. Arguments:
-the sample's step (every so many operators of the sorted database) and the operator to begin at. One line of JSON for each
+Run by an interpreter with PyTorch; ``torch_operators.py`` starts it, and again behind an operator that ended the process.
+Arguments: the sample's step (every so many operators of the sorted database) and the operator to begin at. One line of JSON for each
 operator: before it is tried {"begin": name}, and afterwards how it ended.
 """
 
@@ -12,8 +12,6 @@ import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any
-
-warnings.filterwarnings("ignore")
 
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
@@ -68,7 +66,9 @@ def apart(found: list[torch.Tensor], expected: list[torch.Tensor]) -> str:
             if not torch.equal(one, other):
                 return "other integers"
             continue
-        one, other = (part.to(torch.complex128 if part.is_complex() else torch.float64) for part in (one, other))
+        one, other = (
+            part.to(torch.complex128 if part.is_complex() else torch.float64) for part in (one, other)
+        )
         finite = other[torch.isfinite(other)].abs()
         bound = TOLERANCE * max(1.0, float(finite.max()) if finite.numel() else 1.0)
         if not torch.allclose(one, other, rtol=TOLERANCE, atol=bound, equal_nan=True):
@@ -102,13 +102,14 @@ def tried(operator: Any) -> dict[str, str]:
 
 
 #: Whose values depend on the device's own random numbers.
-RANDOM = frozenset(
-    """bernoulli multinomial normal rand_like randint randint_like randn randn_like uniform exponential geometric log_normal
-    cauchy nn.functional.dropout nn.functional.dropout2d nn.functional.dropout3d nn.functional.alpha_dropout
-    nn.functional.feature_alpha_dropout_with_train nn.functional.rrelu empty empty_like empty_strided empty_permuted
-    new_empty new_empty_strided pca_lowrank svd_lowrank nn.functional.fractional_max_pool2d
-    nn.functional.fractional_max_pool3d""".split()
-)
+RANDOM = frozenset({
+    "bernoulli", "multinomial", "normal", "rand_like", "randint", "randint_like", "randn", "randn_like",
+    "uniform", "exponential", "geometric", "log_normal", "cauchy", "nn.functional.dropout",
+    "nn.functional.dropout2d", "nn.functional.dropout3d", "nn.functional.alpha_dropout",
+    "nn.functional.feature_alpha_dropout_with_train", "nn.functional.rrelu", "empty", "empty_like",
+    "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "pca_lowrank", "svd_lowrank",
+    "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d",
+})  # fmt: skip
 
 
 def sampled(step: int, first: str) -> Iterator[Any]:
@@ -118,10 +119,13 @@ def sampled(step: int, first: str) -> Iterator[Any]:
 
 
 def full_name(operator: Any) -> str:
-    return f"{operator.name}.{operator.variant_test_name}" if operator.variant_test_name else str(operator.name)
+    return (
+        f"{operator.name}.{operator.variant_test_name}" if operator.variant_test_name else str(operator.name)
+    )
 
 
 if __name__ == "__main__":
+    warnings.filterwarnings("ignore")
     for chosen in sampled(int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else ""):
         print(json.dumps({"begin": full_name(chosen)}), flush=True)
         print(json.dumps(tried(chosen)), flush=True)

@@ -3,7 +3,7 @@
 The share is attached after `import torch`, given up and taken again with the same tensors; it is taken back for a project that is
 entitled to it; its node is drained, so that the session goes on on another one; and nothing passes the network for 20 s. Each
 time every loss and every parameter must be, to the last bit, those of a run that nothing disturbed (``torch_pool_program.py``).
-GPUPOOL_TORCH_PYTHON is an interpreter with PyTorch for CUDA, for which a kernel pack was built (`gpupool kernel-packs build --torch`).
+GPUPOOL_TORCH_PYTHON is an interpreter with PyTorch for CUDA, for which a kernel pack was built (`gpupool kernel-packs build`).
 """
 
 from __future__ import annotations
@@ -44,14 +44,21 @@ BLOCKS: Final = (3, 8)
 class Program:
     """One training under `gpupool run`, or on its own; what it says lies in files."""
 
-    def __init__(self, stack: Pool, name: str, *arguments: str, run: tuple[str, ...] | None, **variables: str) -> None:
+    def __init__(
+        self, stack: Pool, name: str, *arguments: str, run: tuple[str, ...] | None, **variables: str
+    ) -> None:
         self._out, self._errors = stack.home / f"{name}.out", stack.home / f"{name}.err"
         command = [stack.python, str(PROGRAM), *arguments]
         if run is not None:
             command = stack.command("run", "-p", "1", "--wait", str(PATIENCE), *run, "--", *command)
         with self._out.open("w") as out, self._errors.open("w") as errors:
             self.process = subprocess.Popen(
-                command, env=stack.environment | variables, stdin=subprocess.PIPE, stdout=out, stderr=errors, text=True
+                command,
+                env=stack.environment | variables,
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=errors,
+                text=True,
             )
 
     @property
@@ -111,7 +118,9 @@ class Pool(PoolAndTwoNodes):
         return any(device["shares"] for device in self.devices() if device["id"].startswith(f"{node}/"))
 
     @contextlib.contextmanager
-    def program(self, name: str, *arguments: str, run: tuple[str, ...] | None, **variables: str) -> Iterator[Program]:
+    def program(
+        self, name: str, *arguments: str, run: tuple[str, ...] | None, **variables: str
+    ) -> Iterator[Program]:
         started = Program(self, name, *arguments, run=run, **variables)
         try:
             yield started
@@ -163,15 +172,17 @@ def moved(pool: Pool) -> dict[str, Any]:
 def network_cut(pool: Pool) -> dict[str, Any]:
     """A relay lies between the program and its worker, and passes nothing on for a while."""
     run = ("--filter", "node=b")
-    with NetworkProxy(f"127.0.0.1:{pool.port}", listen=f"{RELAY_HOST}:{pool.port}") as relay:
-        with pool.program("cut", "until-told", run=run, GPUPOOL_TRANSPORT="tcp") as program:
-            program.await_text("training")
-            relay.stall()
-            time.sleep(CUT_SECONDS)
-            relay.cut()
-            relay.resume()
-            time.sleep(5)
-            return program.result()
+    with (
+        NetworkProxy(f"127.0.0.1:{pool.port}", listen=f"{RELAY_HOST}:{pool.port}") as relay,
+        pool.program("cut", "until-told", run=run, GPUPOOL_TRANSPORT="tcp") as program,
+    ):
+        program.await_text("training")
+        relay.stall()
+        time.sleep(CUT_SECONDS)
+        relay.cut()
+        relay.resume()
+        time.sleep(5)
+        return program.result()
 
 
 SCENES: Final[dict[str, Callable[[Pool], dict[str, Any]]]] = {
@@ -205,7 +216,9 @@ def main() -> int:
             with pool.program("undisturbed", "steps", steps, run=("--filter", "node=a")) as program:
                 same = program.result() == result
             failed += not same
-            print(f"{scene:24} {'equal to the last bit' if same else 'FAILED: it computed something else'}, {steps} steps")
+            print(
+                f"{scene:24} {'equal to the last bit' if same else 'FAILED: it computed something else'}, {steps} steps"
+            )
     RESULT.parent.mkdir(parents=True, exist_ok=True)
     RESULT.write_text(json.dumps(found, indent=1) + "\n")
     return 1 if failed else 0
