@@ -1,8 +1,8 @@
 """A sample of PyTorch's own operator database, forward and backward in float32, on a device beside the CPU.
 
 Run by an interpreter with PyTorch; ``torch_operators.py`` starts it, and again behind an operator that ended the process.
-Arguments: the sample's step (every so many operators of the sorted database) and the operator to begin at. One line of JSON for each
-operator: before it is tried {"begin": name}, and afterwards how it ended.
+Arguments: the sample's step (every so many operators of the sorted database) and the operator to begin at. One line of JSON for
+each operator: before it is tried {"begin": name}, and afterwards how it ended.
 """
 
 from __future__ import annotations
