@@ -140,25 +140,6 @@ TEST_CASE("what cannot be launched is told why") {
   CHECK(cudaGetLastError() == cudaErrorInvalidPtx);
 }
 
-TEST_CASE("the kernel by which CUB finds its architecture has one without code, and no other kernel has") {
-  const std::string cub = "_ZN3cub17CUB_200302_800_NS11EmptyKernelIvEEvv";
-  TestProgram program(ptx);
-  program.kernel(address(absent_on_host), cub.c_str());
-  program.kernel(address(crash_on_host), "absent");
-  cudaFuncAttributes attributes{};
-  REQUIRE(cudaFuncGetAttributes(&attributes, address(absent_on_host)) == cudaSuccess);
-  int major = 0, minor = 0;
-  CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess);
-  CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0) == cudaSuccess);
-  CHECK(attributes.binaryVersion == 10 * major + minor);
-  CHECK(attributes.ptxVersion == 10 * major + minor);
-  CHECK(cudaFuncGetAttributes(&attributes, address(crash_on_host)) == cudaErrorInvalidDeviceFunction);
-  // What is launched is still refused, and the last error says so.
-  CHECK(cudaLaunchKernel(address(absent_on_host), dim3(1), dim3(1), nullptr, 0, nullptr) ==
-        cudaErrorInvalidDeviceFunction);
-  CHECK(cudaGetLastError() == cudaErrorInvalidDeviceFunction);
-}
-
 TEST_CASE("a graph made of nodes computes") {
   Registered program;
   Output out;

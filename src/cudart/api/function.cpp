@@ -1,6 +1,4 @@
 // Attributes of kernels, and kernels as handles.
-#include <string_view>
-
 #include "cudart/call.h"
 #include "cudart/registry.h"
 #include "generated_custom.h"
@@ -34,45 +32,13 @@ cudaError_t kernel_and_device(const void* func, CUkernel& kernel, CUdevice& devi
   return current_device(device);
 }
 
-/// Whether this is the kernel that CUB never launches, and only asks which architecture its own code is for.
-bool only_tells_architecture(const void* func) {
-  constexpr std::string_view end = "11EmptyKernelIvEEvv";
-  const Kernel* const kernel = find_kernel(func);
-  const std::string_view name = kernel == nullptr ? std::string_view() : kernel->name;
-  return name.size() > end.size() && name.substr(name.size() - end.size()) == end;
-}
-
-/// The answer for it where its image has nothing that the device can run: the device's own architecture. An
-/// error would be swallowed by CUB, and who calls CUB and looks for the runtime's last error alone, as
-/// PyTorch does, would take what was never computed for the result. So CUB goes on, and the launch of the
-/// kernel that is missing says so.
-cudaError_t device_architecture(cudaFuncAttributes& attributes) {
-  CUdevice device = 0;
-  if (const cudaError_t bad = current_device(device); bad != cudaSuccess) return bad;
-  int major = 0, minor = 0;
-  const EntryPoints& d = driver();
-  CUresult bad = d.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
-  if (bad == CUDA_SUCCESS)
-    bad = d.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
-  attributes = {};
-  attributes.maxThreadsPerBlock = 1024;
-  attributes.ptxVersion = attributes.binaryVersion = 10 * major + minor;
-  return translate(bad);
-}
-
 }  // namespace
 
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attr, const void* func) {
   if (attr == nullptr) return cudaErrorInvalidValue;
   CUkernel kernel = nullptr;
   CUdevice device = 0;
-  const auto without_code = [&](cudaError_t bad) {
-    const bool none = bad == cudaErrorNoKernelImageForDevice || bad == cudaErrorInvalidDeviceFunction;
-    return none && only_tells_architecture(func) ? device_architecture(*attr) : bad;
-  };
-  if (const cudaError_t bad = kernel_and_device(func, kernel, device); bad != cudaSuccess) {
-    return without_code(bad);
-  }
+  if (const cudaError_t bad = kernel_and_device(func, kernel, device); bad != cudaSuccess) return bad;
   KernelAttributes get(kernel, device);
   const auto size = [&](CUfunction_attribute id) { return static_cast<size_t>(get[id]); };
   *attr = {};
@@ -92,7 +58,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attr, const void* func) {
   attr->requiredClusterDepth = get[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH];
   attr->clusterSchedulingPolicyPreference = get[CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE];
   attr->nonPortableClusterSizeAllowed = get[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED];
-  return get.failure() == CUDA_SUCCESS ? cudaSuccess : without_code(translate(get.failure()));
+  return translate(get.failure());
 }
 
 cudaError_t cudaFuncSetAttribute(const void* func, cudaFuncAttribute attr, int value) {
