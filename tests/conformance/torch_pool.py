@@ -96,6 +96,10 @@ class Pool(PoolAndTwoNodes):
         packs = {name: value for name, value in os.environ.items() if name.startswith("GPUPOOL_SOFTGPU_")}
         self.environment |= packs | {"GPUPOOL_SOFTGPU_COMPUTE_CAPABILITY": CAPABILITY}
 
+    def __enter__(self) -> Pool:
+        super().__enter__()
+        return self
+
     def start_agent(self, name: str) -> None:
         if name != "b":
             super().start_agent(name)
