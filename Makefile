@@ -317,6 +317,14 @@ conformance-triton: build-tests ## Triton's tutorials and language tests: make c
 conformance-torch-train: build-tests ## eager training beside the CPU; GPUPOOL_TORCH_PYTHON=<python with PyTorch for which a kernel pack was built>
 	$(BIN)/python -m tests.conformance.torch_train
 
+.PHONY: conformance-torch-pool
+conformance-torch-pool: build-tests ## eager training that is attached late, taken back, moved, cut off; GPUPOOL_TORCH_PYTHON as above
+	$(BIN)/python -m tests.conformance.torch_pool
+
+.PHONY: conformance-torch-operators
+conformance-torch-operators: build-tests ## a sample of PyTorch's operator database beside the CPU; GPUPOOL_TORCH_PYTHON as above
+	$(BIN)/python -m tests.conformance.torch_operators
+
 .PHONY: conformance-torch-compile
 conformance-torch-compile: build-tests ## training under torch.compile beside the CPU; GPUPOOL_TORCH_PYTHON=<python with PyTorch>
 	$(BIN)/python -m tests.conformance.torch_compile

@@ -1,8 +1,9 @@
 """`make conformance-torch-operators`: a sample of PyTorch's operator database on the software GPU, beside the CPU.
 
 Forward and backward in float32 with a fixed seed (``torch_operators_program.py``). An operator that ends the process, or does not
-end, is a failure; one without a kernel in the pack is counted with its cause. GPUPOOL_TORCH_PYTHON is an interpreter with PyTorch
-for CUDA, for which a kernel pack was built (`gpupool kernel-packs build --torch`), and with expecttest, which the database imports.
+end, is a failure; one without a kernel in the pack is counted with its cause. GPUPOOL_TORCH_PYTHON is an interpreter with
+PyTorch for CUDA, for which a kernel pack was built (`gpupool kernel-packs build --torch`), and with expecttest, which the
+database imports.
 """
 
 from __future__ import annotations

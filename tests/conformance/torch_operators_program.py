@@ -1,8 +1,8 @@
 """A sample of PyTorch's own operator database, forward and backward in float32, on a device beside the CPU.
 
-Run by an interpreter with PyTorch; ``torch_operators.py`` starts it, and again behind an operator that ended the process. Arguments:
-the sample's step (every so many operators of the sorted database) and the operator to begin at. One line of JSON for each
-operator: before it is tried {"begin": name}, and afterwards how it ended.
+Run by an interpreter with PyTorch; ``torch_operators.py`` starts it, and again behind an operator that ended the process.
+Arguments: the sample's step (every so many operators of the sorted database) and the operator to begin at. One line of JSON for
+each operator: before it is tried {"begin": name}, and afterwards how it ended.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any
-
-warnings.filterwarnings("ignore")
 
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
@@ -104,39 +102,14 @@ def tried(operator: Any) -> dict[str, str]:
 
 
 #: Whose values depend on the device's own random numbers.
-RANDOM = frozenset(
-    [
-        "bernoulli",
-        "multinomial",
-        "normal",
-        "rand_like",
-        "randint",
-        "randint_like",
-        "randn",
-        "randn_like",
-        "uniform",
-        "exponential",
-        "geometric",
-        "log_normal",
-        "cauchy",
-        "nn.functional.dropout",
-        "nn.functional.dropout2d",
-        "nn.functional.dropout3d",
-        "nn.functional.alpha_dropout",
-        "nn.functional.feature_alpha_dropout_with_train",
-        "nn.functional.rrelu",
-        "empty",
-        "empty_like",
-        "empty_strided",
-        "empty_permuted",
-        "new_empty",
-        "new_empty_strided",
-        "pca_lowrank",
-        "svd_lowrank",
-        "nn.functional.fractional_max_pool2d",
-        "nn.functional.fractional_max_pool3d",
-    ]
-)
+RANDOM = frozenset({
+    "bernoulli", "multinomial", "normal", "rand_like", "randint", "randint_like", "randn", "randn_like",
+    "uniform", "exponential", "geometric", "log_normal", "cauchy", "nn.functional.dropout",
+    "nn.functional.dropout2d", "nn.functional.dropout3d", "nn.functional.alpha_dropout",
+    "nn.functional.feature_alpha_dropout_with_train", "nn.functional.rrelu", "empty", "empty_like",
+    "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "pca_lowrank", "svd_lowrank",
+    "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d",
+})  # fmt: skip
 
 
 def sampled(step: int, first: str) -> Iterator[Any]:
@@ -152,6 +125,7 @@ def full_name(operator: Any) -> str:
 
 
 if __name__ == "__main__":
+    warnings.filterwarnings("ignore")
     for chosen in sampled(int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else ""):
         print(json.dumps({"begin": full_name(chosen)}), flush=True)
         print(json.dumps(tried(chosen)), flush=True)

@@ -3,7 +3,7 @@
 The share is attached after `import torch`, given up and taken again with the same tensors; it is taken back for a project that is
 entitled to it; its node is drained, so that the session goes on on another one; and nothing passes the network for 20 s. Each
 time every loss and every parameter must be, to the last bit, those of a run that nothing disturbed (``torch_pool_program.py``).
-GPUPOOL_TORCH_PYTHON is an interpreter with PyTorch for CUDA, for which a kernel pack was built (`gpupool kernel-packs build --torch`).
+GPUPOOL_TORCH_PYTHON is an interpreter with PyTorch for CUDA, for which a kernel pack was built (`gpupool kernel-packs build`).
 """
 
 from __future__ import annotations
@@ -96,6 +96,10 @@ class Pool(PoolAndTwoNodes):
         packs = {name: value for name, value in os.environ.items() if name.startswith("GPUPOOL_SOFTGPU_")}
         self.environment |= packs | {"GPUPOOL_SOFTGPU_COMPUTE_CAPABILITY": CAPABILITY}
 
+    def __enter__(self) -> Pool:
+        super().__enter__()
+        return self
+
     def start_agent(self, name: str) -> None:
         if name != "b":
             super().start_agent(name)
@@ -172,15 +176,17 @@ def moved(pool: Pool) -> dict[str, Any]:
 def network_cut(pool: Pool) -> dict[str, Any]:
     """A relay lies between the program and its worker, and passes nothing on for a while."""
     run = ("--filter", "node=b")
-    with NetworkProxy(f"127.0.0.1:{pool.port}", listen=f"{RELAY_HOST}:{pool.port}") as relay:
-        with pool.program("cut", "until-told", run=run, GPUPOOL_TRANSPORT="tcp") as program:
-            program.await_text("training")
-            relay.stall()
-            time.sleep(CUT_SECONDS)
-            relay.cut()
-            relay.resume()
-            time.sleep(5)
-            return program.result()
+    with (
+        NetworkProxy(f"127.0.0.1:{pool.port}", listen=f"{RELAY_HOST}:{pool.port}") as relay,
+        pool.program("cut", "until-told", run=run, GPUPOOL_TRANSPORT="tcp") as program,
+    ):
+        program.await_text("training")
+        relay.stall()
+        time.sleep(CUT_SECONDS)
+        relay.cut()
+        relay.resume()
+        time.sleep(5)
+        return program.result()
 
 
 SCENES: Final[dict[str, Callable[[Pool], dict[str, Any]]]] = {
