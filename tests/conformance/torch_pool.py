@@ -149,7 +149,7 @@ def taken_back(pool: Pool) -> dict[str, Any]:
     """The owner of the GPU asks for it in the middle of a step, has it for a while, and gives it back."""
     with pool.program("guest", "until-told", run=("--project", "guest", "--filter", "node=a")) as program:
         program.await_text("training")
-        asked = ("request", "-p", "1", "--project", "owner", "--filter", "node=a", "--wait", str(PATIENCE))
+        asked = ("lease", "request", "-p", "1", "--project", "owner", "--filter", "node=a", "--wait", str(PATIENCE))
         lease = pool.gpupool(*asked, seconds=PATIENCE).stdout.strip()
         program.await_text("waiting at place 1")
         pool.gpupool("release", lease)
@@ -163,13 +163,13 @@ def moved(pool: Pool) -> dict[str, Any]:
     with pool.program("moved", "until-told", run=("--node-pool", "default")) as program:
         program.await_text("training")
         here, there = ("a", "b") if pool.lent("a") else ("b", "a")
-        pool.gpupool("drain", here, "--evict")
+        pool.gpupool("node", "drain", here, "--evict")
         program.await_text("has a GPU share again")
         if pool.lent(here) or not pool.lent(there):
             raise AssertionError(f"it has not gone on on node {there}:\n{program.said}")
         time.sleep(2)
         found = program.result()
-        pool.gpupool("drain", here, "--undo")
+        pool.gpupool("node", "drain", here, "--undo")
         return found
 
 
