@@ -45,6 +45,6 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
     });
     shell.add(sidebar, 'left', { rank: 450, type: 'GPU pool' });
     restorer?.add(sidebar, SIDEBAR_ID);
-    showPanelOnce(app, store);
+    void showPanelOnce(app, store);
   }
 };
