@@ -152,7 +152,7 @@ def taken_back(pool: Pool) -> dict[str, Any]:
         asked = ("lease", "request", "-p", "1", "--project", "owner", "--filter", "node=a", "--wait", str(PATIENCE))
         lease = pool.gpupool(*asked, seconds=PATIENCE).stdout.strip()
         program.await_text("waiting at place 1")
-        pool.gpupool("release", lease)
+        pool.gpupool("lease", "release", lease)
         program.await_text("has a GPU share again")
         time.sleep(2)
         return program.result()

@@ -26,6 +26,7 @@ import { KernelActions } from './kernelActions';
 import type { INotebookTerms } from './notebooks';
 import { addReleaseCommands } from './releaseCommands';
 import { addResetCommand } from './resetCommand';
+import { addStartPoolCommand } from './startPool';
 
 export { CommandIDs } from './ids';
 export { currentKernelId } from './kernelActions';
@@ -218,6 +219,7 @@ export function addCommands(
 
   addReleaseCommands(actions);
   addResetCommand(actions);
+  addStartPoolCommand(actions);
 
   const notify = () => {
     for (const id of Object.values(CommandIDs)) {

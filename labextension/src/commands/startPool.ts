@@ -1,28 +1,23 @@
-import type { JupyterFrontEnd } from '@jupyterlab/application';
-import type { TranslationBundle } from '@jupyterlab/translation';
 import { StartPoolApi } from '../api/startPool';
-import type { IGpuPool } from '../model/tokens';
 import { gpuIcon } from '../ui/icons';
 import { plainSchema } from './arguments';
 import { CommandIDs } from './ids';
+import type { KernelActions } from './kernelActions';
 
 /** The command that starts a pool where the Jupyter server has none. */
-export function addStartPoolCommand(
-  app: JupyterFrontEnd,
-  model: IGpuPool,
-  trans: TranslationBundle
-): void {
-  const api = new StartPoolApi(app.serviceManager.serverSettings);
+export function addStartPoolCommand({
+  app,
+  model,
+  trans
+}: KernelActions): void {
   app.commands.addCommand(CommandIDs.startPool, {
     label: trans.__('Start a GPU Pool Here'),
-    caption: trans.__(
-      'Start a pool with the GPUs of the machine of this Jupyter server'
-    ),
+    caption: trans.__('Lend the GPUs of the Jupyter server’s machine'),
     icon: gpuIcon,
     describedBy: plainSchema(),
     isEnabled: () => model.state.pool?.startable === true,
     execute: async () => {
-      await api.start();
+      await new StartPoolApi(app.serviceManager.serverSettings).start();
       await model.refresh();
       await model.refreshDefaults();
     }

@@ -42,7 +42,7 @@ export function StartPool(props: {
       <p>{trans.__('No GPU pool is configured, and none runs here.')}</p>
       <p className="jp-GpuPool-detail">
         {trans.__(
-          'A pool on this machine lends its NVIDIA GPUs; where there is none, software GPUs, which run CUDA programs on the CPU. It ends with this Jupyter server.'
+          'One on this machine lends its NVIDIA GPUs, or software GPUs, and ends with this server.'
         )}
       </p>
       <div role="alert">
@@ -52,11 +52,7 @@ export function StartPool(props: {
         data-focus-home=""
         tone="accept"
         aria-disabled={starting}
-        onClick={() => {
-          if (!starting) {
-            void start();
-          }
-        }}
+        onClick={() => void (starting || start())}
       >
         {starting
           ? trans.__('Starting a pool…')

@@ -9,21 +9,15 @@ const SHOWN = `${NAMESPACE}:panel-shown`;
  * Shows the panel to whoever sees it first, where the server says so. Who has
  * closed it is not shown it again.
  */
-export function showPanelOnce(
+export async function showPanelOnce(
   { restored, shell }: JupyterFrontEnd,
   store: IStateDB | null
-): void {
-  if (PageConfig.getOption('gpupoolShowPanel') !== 'true') {
-    return;
-  }
-  const show = async () => {
+): Promise<void> {
+  if (PageConfig.getOption('gpupoolShowPanel') === 'true') {
     await restored;
-    if ((await store?.fetch(SHOWN)) !== true) {
+    if (!(await store?.fetch(SHOWN))) {
       shell.activateById(SIDEBAR_ID);
       await store?.save(SHOWN, true);
     }
-  };
-  show().catch(reason => {
-    console.error('The GPU panel was not shown', reason);
-  });
+  }
 }

@@ -7,7 +7,6 @@ import { INotebookTracker } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator } from '@jupyterlab/translation';
 import { addCommands, CommandIDs } from '../commands/commands';
-import { addStartPoolCommand } from '../commands/startPool';
 import { GpuPoolModel } from '../model/model';
 import { IGpuPool, NAMESPACE } from '../model/tokens';
 import { NotebookTerms } from '../notebook/notebookTerms';
@@ -30,7 +29,6 @@ export const modelPlugin: JupyterFrontEndPlugin<IGpuPool> = {
     const trans = ourWords(translator);
     const model = new GpuPoolModel({ serviceManager: app.serviceManager });
     addCommands(app, model, trans, tracker && new NotebookTerms(tracker));
-    addStartPoolCommand(app, model, trans);
 
     if (settings) {
       settings

@@ -60,6 +60,6 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
     tracker?.currentChanged.connect(() => sidebar.redraw());
     shell.add(sidebar, 'left', { rank: 450, type: 'GPU pool' });
     restorer?.add(sidebar, SIDEBAR_ID);
-    showPanelOnce(app, store);
+    void showPanelOnce(app, store);
   }
 };

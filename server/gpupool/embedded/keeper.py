@@ -31,7 +31,7 @@ NODE: Final = "the node"
 #: A service has so long to answer, seconds.
 _START_SECONDS: Final = 90.0
 _STOP_SECONDS: Final = 15.0
-#: A service that dies sooner after its start is started again only after this time.
+#: A service that dies sooner after its start is started again only when this time is over.
 _PAUSE_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 0.1
 
@@ -165,7 +165,8 @@ class Keeper:
             status = await service.ended()
             if not self._options.restarts:
                 return
-            await asyncio.sleep(_PAUSE_SECONDS)
+            # At once, for its workers wait for it; not in a tight loop where it cannot live.
+            await asyncio.sleep(max(0.0, _PAUSE_SECONDS - service.age()))
             await service.start()
             self._told = replace(self._told, pids=self._pids())
             text = f"{service.name} ended with status {status} (log: {service.log}); it was started again."

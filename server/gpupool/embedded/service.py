@@ -7,6 +7,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -48,6 +49,11 @@ class Service:
         self._command = command
         self._environment = environment
         self._process: asyncio.subprocess.Process | None = None
+        self._started_at = 0.0
+
+    def age(self) -> float:
+        """Seconds since its last start."""
+        return time.monotonic() - self._started_at
 
     @property
     def pid(self) -> int:
@@ -63,6 +69,7 @@ class Service:
                 stderr=subprocess.STDOUT,
                 pass_fds=(self._held,),
             )
+        self._started_at = time.monotonic()
 
     async def ended(self) -> int:
         """Waits for its end; the status."""
