@@ -116,7 +116,7 @@ ROOMS: Mapping[str, str] = {
     "jupyter_gpupool.kernel": "gpupool gpupool.client gpupool.request",
     "jupyter_gpupool.widget": "jupyter_gpupool.kernel",
     # Jupyter: in the server
-    "jupyter_gpupool.server.pool": "gpupool gpupool.client gpupool.client.session",
+    "jupyter_gpupool.server.pool": "gpupool gpupool.client gpupool.client.session gpupool.embedded",
     "jupyter_gpupool.server.session": (
         "gpupool gpupool.sentences gpupool.client gpupool.client.session gpupool.request jupyter_gpupool.server.pool"
     ),
@@ -134,8 +134,6 @@ ROOMS: Mapping[str, str] = {
         " jupyter_gpupool.server.watching"
     ),
     "jupyter_gpupool:face": "jupyter_gpupool.kernel jupyter_gpupool.server jupyter_gpupool.widget",
-    # Jupyter: what starts all of it
-    "jupyter_gpupool.lab": "gpupool.client",
     # what measures: not in the wheel, found in a checkout by the command line when somebody wants it
     "benchmarks.softgpu_kernels": "",
     "benchmarks": (
