@@ -149,7 +149,18 @@ def taken_back(pool: Pool) -> dict[str, Any]:
     """The owner of the GPU asks for it in the middle of a step, has it for a while, and gives it back."""
     with pool.program("guest", "until-told", run=("--project", "guest", "--filter", "node=a")) as program:
         program.await_text("training")
-        asked = ("lease", "request", "-p", "1", "--project", "owner", "--filter", "node=a", "--wait", str(PATIENCE))
+        asked = (
+            "lease",
+            "request",
+            "-p",
+            "1",
+            "--project",
+            "owner",
+            "--filter",
+            "node=a",
+            "--wait",
+            str(PATIENCE),
+        )
         lease = pool.gpupool(*asked, seconds=PATIENCE).stdout.strip()
         program.await_text("waiting at place 1")
         pool.gpupool("lease", "release", lease)

@@ -83,7 +83,10 @@ def test_math_libraries_that_are_missing_are_named(facts: NodeFacts) -> None:
         check for check in checks(replace(facts, math_libraries=some), 0) if check.name == "math libraries"
     ]
     assert check.status == "warn"
-    assert check.detail.split("; missing: ") == ["cuBLAS 13, cuBLASLt 13", "cuDNN, cuFFT, cuRAND, cuSOLVER, cuSPARSE"]
+    assert check.detail.split("; missing: ") == [
+        "cuBLAS 13, cuBLASLt 13",
+        "cuDNN, cuFFT, cuRAND, cuSOLVER, cuSPARSE",
+    ]
 
 
 def test_software_gpus_need_no_math_libraries(facts: NodeFacts) -> None:
