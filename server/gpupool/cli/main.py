@@ -19,6 +19,7 @@ from gpupool.cli import (
     netperf,
     nodes,
     projects,
+    providers,
     quotas,
     replay,
     report,
@@ -60,6 +61,8 @@ app.command("explain", cls=WatchCommand, epilog=exits.HELP)(explain.explain)
 app.command("health", cls=WatchCommand, epilog=exits.HELP)(health.health)
 app.command("nodes", cls=WatchCommand, epilog=exits.HELP)(nodes.nodes)
 app.command("drain", epilog=exits.HELP)(nodes.drain)
+app.command("providers", cls=WatchCommand, epilog=exits.HELP)(providers.providers)
+app.command("scale", epilog=exits.HELP)(providers.scale)
 app.command("logs", cls=WatchCommand, epilog=exits.HELP)(nodes.logs)
 app.command("netperf", epilog=exits.HELP)(netperf.netperf)
 app.command("completion", epilog=exits.HELP)(completion.completion)

@@ -144,7 +144,9 @@ def plan(
     drain, cancel = _endings(scale, jobs, packed.needed, now)
     going = {ending.job for ending in cancel}
     alive = [job for job in jobs if job.phase != "over" and job.id not in going]
-    stuck = next((job for job in coming if job.engine == "pending" and now - job.since >= PENDING_PATIENCE), None)
+    stuck = next(
+        (job for job in coming if job.engine == "pending" and now - job.since >= PENDING_PATIENCE), None
+    )
     room = max(0, scale.maximum - len(alive))
     # Nodes that are on their way out count against the maximum, but serve nobody.
     staying = sum(job.phase in ("intended", "submitted") for job in alive)
@@ -153,7 +155,9 @@ def plan(
     said = {}
     for ask in mine:
         begun = packed.on.get(ask.id)
-        said[ask.id] = _say(name, scale, next((j for j in coming if j.id == begun), None), stuck, trouble, room, now)
+        said[ask.id] = _say(
+            name, scale, next((j for j in coming if j.id == begun), None), stuck, trouble, room, now
+        )
     return Plan(submit, drain, cancel, packed.needed, said)
 
 
@@ -176,21 +180,29 @@ def _pack(scale: Scale, coming: Sequence[Standing], asks: Sequence[Ask]) -> _Pac
     more, needed, on = 0, set(), {}
     for ask in asks:
         size = max(1, ask.milli or -(-_DEVICE_MILLI * (ask.mib or 0) // scale.device_mib))
-        for job, free in bins:
-            places = [index for index, left in enumerate(free) if left >= size][: ask.count]
-            if len(places) == ask.count:
-                break
-        else:
-            job, free = "", [_DEVICE_MILLI] * scale.devices
-            bins.append((job, free))
+        if not (found := _first_fit(bins, size, ask.count)):
+            bins.append(("", [_DEVICE_MILLI] * scale.devices))
             more += 1
-            places = list(range(ask.count))
+            found = _first_fit(bins[-1:], size, ask.count)
+        assert found is not None
+        job, free, places = found
         for place in places:
             free[place] -= size
         if job:
             needed.add(job)
             on[ask.id] = job
     return _Packed(more, frozenset(needed), on)
+
+
+def _first_fit(
+    bins: Sequence[tuple[str, list[int]]], size: int, count: int
+) -> tuple[str, list[int], list[int]] | None:
+    """The first job with so much room on so many devices, what is free on each, and which they are."""
+    for job, free in bins:
+        places = [index for index, left in enumerate(free) if left >= size][:count]
+        if len(places) == count:
+            return job, free, places
+    return None
 
 
 def _endings(
@@ -243,7 +255,13 @@ def _wrong(scale: Scale, job: Standing, now: float) -> str:
 
 
 def _say(
-    name: str, scale: Scale, job: Standing | None, stuck: Standing | None, trouble: Trouble, room: int, now: float
+    name: str,
+    scale: Scale,
+    job: Standing | None,
+    stuck: Standing | None,
+    trouble: Trouble,
+    room: int,
+    now: float,
 ) -> Sentence:
     """What whoever waits is told. How long something has lasted is left out: it would be told anew each time."""
     provider = param.text(name)

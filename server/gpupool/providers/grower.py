@@ -72,8 +72,13 @@ class PoolSide(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How often, in seconds: `look` at the engine; `settle`: a submit whose answer was lost may still arrive for so long;
-    `insist`: before a job is told again to end; `sweep`: between looks for jobs that nobody knows.
+    """How often, in seconds.
+
+    Attributes:
+        look: between looks at the engine.
+        settle: a submit whose answer was lost may still arrive for so long.
+        insist: before a job is told again to end.
+        sweep: between looks for jobs that nobody knows.
     """
 
     look: float = 5.0
@@ -175,8 +180,10 @@ class Grower:
         return [(job, self._standing(job)) for job in self._jobs.values() if job.provider == name]
 
     def set_scale(self, name: str, scale: Scale) -> None:
-        """From now on. Raises KeyError: there is no such provider."""
-        self._of(name).scale = scale
+        """From now on, and after a restart. Raises KeyError: there is no such provider."""
+        provided = self._of(name)
+        self._book.set_limits(name, {"minimum": scale.minimum, "maximum": scale.maximum, "idle": scale.idle})
+        provided.scale = scale
         self.look_soon.set()
 
     def _of(self, name: str) -> _Provided:
@@ -198,7 +205,14 @@ class Grower:
             # Nothing is known of the engine; leases and nodes go on as they are.
             provided.trouble = provided.trouble.failed(now, _words(error))
             logger.warning("a provider does not answer", provider=provided.name, problem=str(error))
-            decided = plan(provided.name, provided.scale, self._standings(provided), self._pool.asks(), provided.trouble, now)
+            decided = plan(
+                provided.name,
+                provided.scale,
+                self._standings(provided),
+                self._pool.asks(),
+                provided.trouble,
+                now,
+            )
             return decided.said
         for job_id, report in reports.items():
             self._take_report(provided, self._jobs[job_id], report, now)
@@ -226,7 +240,9 @@ class Grower:
                 self._forget(job)
         for job_id, state in owned.items():
             if job_id not in self._jobs:
-                logger.warning("a job that this pool does not know is ended", provider=provided.name, job=job_id)
+                logger.warning(
+                    "a job that this pool does not know is ended", provider=provided.name, job=job_id
+                )
                 await provided.provider.cancel(job_id, state)
         # Those that were asked to end are looked at again soon.
         strangers = any(job_id not in self._jobs for job_id in owned)
@@ -247,7 +263,9 @@ class Grower:
         came = seen.connected or self._pool.node(job.node) is not None
         why = job.why if job.phase == "cancelling" else f"the engine ended it: {seen.reason}"
         if job.phase in ("submitted", "draining") and not came:
-            provided.trouble = provided.trouble.failed(now, f"the job ended before its agent connected: {seen.reason}")
+            provided.trouble = provided.trouble.failed(
+                now, f"the job ended before its agent connected: {seen.reason}"
+            )
         logger.info("a job is over", provider=provided.name, job=job.id, node=job.node, why=why)
         self._store(replace(job, phase="over", why=why))
 

@@ -38,14 +38,16 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class LocalSettings:
-    """Attributes:
-    folder: for the files of jobs, of mode 0700.
-    pool_id: marks this pool's jobs.
-    agent: the agent's command without its name.
-    gpus: what may be in its CUDA_VISIBLE_DEVICES, each given to one job at a time; empty: that is left as it is.
-    time_limit: seconds that a job may run; None: no limit.
-    grace: seconds between asking a process to end and making it.
-    environment: what is added to the agent's.
+    """What the provider of processes is told.
+
+    Attributes:
+        folder: for the files of jobs, of mode 0700.
+        pool_id: marks this pool's jobs.
+        agent: the agent's command without its name.
+        gpus: what may be in its CUDA_VISIBLE_DEVICES, each given to one job at a time; empty: that is left as it is.
+        time_limit: seconds that a job may run; None: no limit.
+        grace: seconds between asking a process to end and making it.
+        environment: what is added to the agent's.
     """
 
     folder: Path
@@ -79,11 +81,16 @@ class LocalProvider:
         taken = {gpu for state in owned.values() for gpu in state["gpus"]}
         free = [gpu for gpu in self._settings.gpus if gpu not in taken]
         if self._settings.gpus and len(free) < order.devices:
-            raise ProviderRefusedError(f"{len(free)} of this machine's {len(self._settings.gpus)} GPU(s) are free")
+            raise ProviderRefusedError(
+                f"{len(free)} of this machine's {len(self._settings.gpus)} GPU(s) are free"
+            )
         gpus = free[: order.devices] if self._settings.gpus else []
         environment = {**os.environ, **(self._settings.environment or {}), MARK: self._mark(order.job, gpus)}
         if gpus:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+        return await asyncio.to_thread(self._start, order, gpus, environment)
+
+    def _start(self, order: JobOrder, gpus: list[str], environment: Mapping[str, str]) -> State:
         file = self._file(order.job)
         command = ["/bin/sh", "-c", _START, str(file), *self._settings.agent, "--name", order.node]
         try:
@@ -203,5 +210,3 @@ def _how_ended(code: int | None) -> str:
     if code < 0:
         return f"its process was ended by signal {-code}"
     return f"its process ended with exit code {code}"
-
-

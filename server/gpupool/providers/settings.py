@@ -1,12 +1,12 @@
 """The file that says which engines may lend nodes: TOML, a table for each provider.
 
-    [lab]
-    kind = "slurm"
-    maximum = 4
-    idle = "10m"
-    pool = "tls:login1:7460"
-    token_file = "/shared/gpupool/node.token"
-    partition = "gpu"
+[lab]
+kind = "slurm"
+maximum = 4
+idle = "10m"
+pool = "tls:login1:7460"
+token_file = "/shared/gpupool/node.token"
+partition = "gpu"
 """
 
 from __future__ import annotations
@@ -104,13 +104,15 @@ def read(path: Path) -> list[ProviderSettings]:
         raise SettingsError(f"{path} is no TOML: {error}") from error
     found = [_provider(path, name, table) for name, table in tables.items()]
     if not found:
-        raise SettingsError(f"{path} names no provider; write a table such as [lab] with kind = \"slurm\"")
+        raise SettingsError(f'{path} names no provider; write a table such as [lab] with kind = "slurm"')
     return found
 
 
 def _provider(path: Path, name: str, table: Any) -> ProviderSettings:
     if not _NAME.fullmatch(name) or not isinstance(table, dict):
-        raise SettingsError(f"{path}: {name[:40]!r} is no provider; names are up to 16 letters a-z and digits, in a table")
+        raise SettingsError(
+            f"{path}: {name[:40]!r} is no provider; names are up to 16 letters a-z and digits, in a table"
+        )
     where = f"{path}, [{name}]"
     values = dict(table)
     kind = values.pop("kind", None)
@@ -121,13 +123,17 @@ def _provider(path: Path, name: str, table: Any) -> ProviderSettings:
     known = {**_SCALE, **_AGENT, **own_types}
     for key, value in values.items():
         if key not in known:
-            raise SettingsError(f"{where}: {key[:40]!r} is not known; known are {', '.join(sorted([*known, *_TIMES]))}")
+            raise SettingsError(
+                f"{where}: {key[:40]!r} is not known; known are {', '.join(sorted([*known, *_TIMES]))}"
+            )
         _check(where, key, value, known[key])
     own = {key: value for key, value in values.items() if key in own_types}
     if "time_limit" in own:
         own["time_limit"] = _time(where, "time_limit", own["time_limit"])
     if kind == "slurm" and "pool" not in values:
-        raise SettingsError(f"{where}: pool is missing: what compute nodes dial to reach this pool, such as tls:HOST:PORT")
+        raise SettingsError(
+            f"{where}: pool is missing: what compute nodes dial to reach this pool, such as tls:HOST:PORT"
+        )
     sizes = {key: value for key, value in values.items() if key in _SCALE}
     if "device_memory_mib" in sizes:
         sizes["device_mib"] = sizes.pop("device_memory_mib")

@@ -28,8 +28,12 @@ from gpupool.providers.contract import (
 
 _ANSWER_SECONDS: Final = 20.0
 _COLUMNS: Final = "%i|%j|%T|%L|%r"
-_WAITS: Final = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
-_RUNS: Final = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT"})
+_WAITS: Final = frozenset(
+    {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
+)
+_RUNS: Final = frozenset(
+    {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT"}
+)
 _TIME: Final = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,2}):)?(\d{1,6}):(\d{2})", re.ASCII)
 _JOB_NUMBER: Final = re.compile(r"\d{1,12}", re.ASCII)
 #: Errors after which nothing is known: the controller does not answer.
@@ -46,17 +50,19 @@ _DOWN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SlurmSettings:
-    """Attributes:
-    pool_id: marks this pool's jobs, in their names.
-    agent: the agent's command on a compute node, without its name.
-    partition: and the next four, as `sbatch` has them; empty: Slurm's default.
-    gres: what one device is called: ``gpu``, ``gpu:h100``; empty: none is asked for.
-    time_limit: minutes; None: the partition's.
-    options: for `sbatch`, as they are.
-    prolog: lines of the script before the agent: modules, environments.
-    output: file for what the agent writes; Slurm's patterns are allowed.
-    advertise_host: shell word for the compute node's address, as kernels dial it.
-    programs: folder of Slurm's commands; empty: the path is searched.
+    """What the provider of Slurm jobs is told.
+
+    Attributes:
+        pool_id: marks this pool's jobs, in their names.
+        agent: the agent's command on a compute node, without its name.
+        partition: and the next four, as `sbatch` has them; empty: Slurm's default.
+        gres: what one device is called: ``gpu``, ``gpu:h100``; empty: none is asked for.
+        time_limit: minutes; None: the partition's.
+        options: for `sbatch`, as they are.
+        prolog: lines of the script before the agent: modules, environments.
+        output: file for what the agent writes; Slurm's patterns are allowed.
+        advertise_host: shell word for the compute node's address, as kernels dial it.
+        programs: folder of Slurm's commands; empty: the path is searched.
     """
 
     pool_id: str
@@ -133,7 +139,7 @@ class SlurmProvider:
                 'export GPUPOOL_HOME="$(mktemp -d "${TMPDIR:-/tmp}/gpupool-XXXXXX")" || exit 1',
                 f"{agent} --listen-host 0.0.0.0 --advertise-host {self._settings.advertise_host} &",
                 "agent=$!",
-                'trap \'kill -TERM "$agent" 2>/dev/null\' TERM INT',
+                "trap 'kill -TERM \"$agent\" 2>/dev/null' TERM INT",
                 # A trap interrupts `wait`: the agent ends its workers first.
                 'while kill -0 "$agent" 2>/dev/null; do wait "$agent"; code=$?; done',
                 'rm -rf -- "$GPUPOOL_HOME"',

@@ -33,7 +33,9 @@ class PoolSide:
         waiting = [
             request
             for request in self._pool.state.requests.values()
-            if request.decision is not None and request.decision.reason in _ROOM and not request.decision.evict
+            if request.decision is not None
+            and request.decision.reason in _ROOM
+            and not request.decision.evict
         ]
         return [
             Ask(request.id, request.milli, request.mib, request.count, request.pools)

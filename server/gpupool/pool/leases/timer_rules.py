@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gpupool.model import events
 from gpupool.model.instructions import DropNode
 from gpupool.model.state import LeaseRecord, NodeRecord, SessionRecord, key_of
 from gpupool.pool.leases import lease_rules, parking_rules
