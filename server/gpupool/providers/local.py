@@ -1,7 +1,7 @@
 """Jobs as processes on this machine: the reference of the contract, and enough for one box whose GPUs others use too.
 
-A job is found again by what its process carries in its environment and by a file with its number, which the process writes
-itself before it becomes the agent: so the death of the pool between the two calls loses nothing.
+A job is found again by what its process carries in its environment from its beginning: the death of the pool at any
+moment loses nothing.
 """
 
 from __future__ import annotations
@@ -23,16 +23,14 @@ from gpupool.providers.contract import (
     Description,
     JobOrder,
     JobReport,
-    ProviderDownError,
     ProviderRefusedError,
     State,
 )
 
 #: What a job's process carries: the pool's name and the job's.
 MARK: Final = "GPUPOOL_PROVIDER_JOB"
-#: Writes its number where it is looked for, then becomes the command. `$0`: the file.
-_START: Final = 'printf "%s\\n" "$$" >"$0.new" && mv "$0.new" "$0" && exec "$@"'
 _NAME: Final = re.compile(r"[0-9a-z]{1,32}")
+_LOGS_KEPT: Final = 20
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -91,13 +89,12 @@ class LocalProvider:
         return await asyncio.to_thread(self._start, order, gpus, environment)
 
     def _start(self, order: JobOrder, gpus: list[str], environment: Mapping[str, str]) -> State:
-        file = self._file(order.job)
-        command = ["/bin/sh", "-c", _START, str(file), *self._settings.agent, "--name", order.node]
+        log_file = self._log(order.job)
         try:
             self._settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with file.with_suffix(".log").open("ab") as log:
+            with log_file.open("ab") as log:
                 child = subprocess.Popen(
-                    command,
+                    [*self._settings.agent, "--name", order.node],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -132,7 +129,7 @@ class LocalProvider:
         if code is not None or not self._lives(state):
             self._children.pop(job, None)
             self._asked_to_end.pop(job, None)
-            self._file(job).unlink(missing_ok=True)
+            self._remove_old_logs()
             return JobReport("ended", _how_ended(code))
         limit = self._settings.time_limit
         if limit is None:
@@ -147,27 +144,29 @@ class LocalProvider:
 
     def _owned(self) -> dict[str, State]:
         found: dict[str, State] = {}
-        try:
-            files = sorted(self._settings.folder.glob("*.pid"))
-        except OSError as error:
-            raise ProviderDownError(f"{self._settings.folder} cannot be read: {error}") from error
-        for file in files:
-            job = file.stem
-            with contextlib.suppress(OSError, ValueError):
-                pid = int(file.read_text())
-                mark = _mark_of(pid)
-                if mark is not None and mark.rpartition("/")[0] == f"{self._settings.pool_id}/{job}":
-                    gpus = [gpu for gpu in mark.rpartition("/")[2].split(",") if gpu]
-                    found[job] = {"pid": pid, "started": _started(pid) or 0, "gpus": gpus}
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # it has ended meanwhile, or is somebody else's
+                pid = int(folder.name)
+                pool_id, _, rest = _mark_of(pid).partition("/")
+                job, _, gpus = rest.partition("/")
+                if pool_id == self._settings.pool_id and _NAME.fullmatch(job):
+                    taken = [gpu for gpu in gpus.split(",") if gpu]
+                    found[job] = {"pid": pid, "started": _started(pid) or 0, "gpus": taken}
         return found
 
     def _mark(self, job: str, gpus: Sequence[str]) -> str:
         return f"{self._settings.pool_id}/{job}/{','.join(gpus)}"
 
-    def _file(self, job: str) -> Path:
+    def _log(self, job: str) -> Path:
         if not _NAME.fullmatch(job):
             raise ValueError(f"{job[:40]!r} is no name of a job")
-        return self._settings.folder / f"{job}.pid"
+        return self._settings.folder / f"{job}.log"
+
+    def _remove_old_logs(self) -> None:
+        """Keeps those of the latest jobs."""
+        logs = sorted(self._settings.folder.glob("*.log"), key=lambda log: log.stat().st_mtime)
+        for log in logs[:-_LOGS_KEPT]:
+            log.unlink(missing_ok=True)
 
     @staticmethod
     def _lives(state: State) -> bool:
@@ -194,14 +193,16 @@ def _age(started: int) -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started / _TICKS
 
 
-def _mark_of(pid: int) -> str | None:
-    if _stat(pid) is None:
-        return None
+def _mark_of(pid: int) -> str:
+    """What an agent carries; empty: it is none. Workers have a session of their own, and do not carry it."""
+    fields = _stat(pid)
+    if fields is None or int(fields[3]) != pid:
+        return ""
     for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
         name, _, value = entry.partition(b"=")
         if name == MARK.encode():
             return value.decode(errors="replace")
-    return None
+    return ""
 
 
 def _how_ended(code: int | None) -> str:
