@@ -49,7 +49,7 @@ class LocalEngine:
         self._folder = folder
 
     def provider(self, pool_id: str = "pool", **more: Any) -> Provider:
-        more.setdefault("agent", ("/bin/sh", "-c", "trap 'exit 0' TERM; sleep 600 & wait", "agent"))
+        more.setdefault("agent", ("/bin/sh", "-c", "trap 'kill $!; exit 0' TERM; sleep 600 & wait", "agent"))
         more.setdefault("grace", 5.0)
         return LocalProvider(LocalSettings(self._folder, pool_id, gpus=("6", "7"), **more))
 

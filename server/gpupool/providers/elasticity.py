@@ -108,11 +108,17 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """A job that is to end, and why. `evict`: its leases are told to go."""
+    """A job that is to end, and why.
+
+    Attributes:
+        evict: its leases are told to go.
+        failed: it was of no use from the start; the next may be no better.
+    """
 
     job: str
     why: str
     evict: bool = False
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +229,7 @@ def _endings(
         elif wrong and job.busy:
             drain.append(Ending(job.id, wrong, evict=True))
         elif wrong:
-            cancel.append(Ending(job.id, wrong))
+            cancel.append(Ending(job.id, wrong, failed=True))
         elif _time_is_up(scale, job):
             drain.append(Ending(job.id, "its time limit is near", evict=True))
         elif (

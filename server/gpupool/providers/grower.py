@@ -300,11 +300,14 @@ class Grower:
             self._drain(ending)
         for ending in decided.cancel:
             self._store(replace(self._jobs[ending.job], phase="cancelling", why=ending.why))
+            if ending.failed:
+                provided.trouble = provided.trouble.failed(now, ending.why)
+        room = now >= provided.trouble.not_before
         try:
             for job in self._of_provider(provided.name):
                 if job.phase == "cancelling":
                     await self._end(provided, job, now)
-            for _ in range(decided.submit):
+            for _ in range(decided.submit if room else 0):
                 await self._submit(provided, now)
         except (ProviderDownError, ProviderRefusedError) as error:
             provided.trouble = provided.trouble.failed(now, _words(error))
