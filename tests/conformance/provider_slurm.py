@@ -114,7 +114,9 @@ time_limit = "60m"
             assert _queue(cluster) == []
             steps, begun = {}, time.monotonic()
             wish = [*gpupool, "run", "-p", "0.2", "--wait", "5m", "--", sys.executable, "-c", program]
-            run = subprocess.Popen(wish, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            run = subprocess.Popen(
+                wish, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
             for state in ("", "RUNNING"):
                 deadline = until_late(60)
                 while not any(line.endswith(state) for line in _queue(cluster)):

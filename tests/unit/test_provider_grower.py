@@ -60,7 +60,11 @@ class TestGrowing:
 
     async def test_what_no_device_could_serve_asks_for_nothing(self) -> None:
         world = World()
-        world.pool.waiting = [Ask("big", None, 10**6), Ask("many", 500, None, count=2), Ask("else", 500, None, pools=("x",))]
+        world.pool.waiting = [
+            Ask("big", None, 10**6),
+            Ask("many", 500, None, count=2),
+            Ask("else", 500, None, pools=("x",)),
+        ]
         await world.look(times=2)
         assert world.provider.orders == {} and world.pool.said == {}
 
@@ -87,7 +91,9 @@ class TestShrinking:
         world.pool.change(node, busy=False)
         await world.look(after=1.0)
         await world.look(after=61.0)
-        assert world.pool.drains == [(node, "nobody needed it for 60 s", False)] and world.provider.cancels == []
+        assert (
+            world.pool.drains == [(node, "nobody needed it for 60 s", False)] and world.provider.cancels == []
+        )
         await world.look()
         assert world.provider.cancels == [job]
 
