@@ -54,9 +54,7 @@ class Killer:
 
 
 def provider(folder: Path) -> LocalProvider:
-    return LocalProvider(
-        LocalSettings(folder / "jobs", f"crash{folder.name}", _AGENT, grace=2.0)
-    )
+    return LocalProvider(LocalSettings(folder / "jobs", f"crash{folder.name}", _AGENT, grace=2.0))
 
 
 async def life(folder: Path, killer: Killer) -> None:

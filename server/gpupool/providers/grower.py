@@ -144,11 +144,11 @@ class Grower:
     async def run(self) -> None:
         """Goes on until cancelled."""
         while True:
+            self.look_soon.clear()
             try:
                 await self.step()
             except Exception:
                 logger.exception("the look at providers failed")
-            self.look_soon.clear()
             try:
                 async with asyncio.timeout(self._pace.look):
                     await self.look_soon.wait()
@@ -318,6 +318,8 @@ class Grower:
         self._store(replace(job, phase="draining", why=ending.why))
         self._see(job).evicting = ending.evict
         self._pool.drain(job.node, ending.why, evict=ending.evict)
+        if not ending.evict:
+            self.look_soon.set()  # it serves nobody, unless somebody came just now
 
     async def _end(self, provided: _Provided, job: Job, now: float) -> None:
         seen = self._see(job)

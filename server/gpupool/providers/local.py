@@ -171,7 +171,7 @@ class LocalProvider:
     @staticmethod
     def _lives(state: State) -> bool:
         """Whether the very process lives: numbers of processes come again, with another start."""
-        return _started(state["pid"]) == state["started"]
+        return bool(_started(state["pid"]) == state["started"])
 
 
 def _stat(pid: int) -> list[str] | None:

@@ -134,10 +134,10 @@ def _provider(path: Path, name: str, table: Any) -> ProviderSettings:
         raise SettingsError(
             f"{where}: pool is missing: what compute nodes dial to reach this pool, such as tls:HOST:PORT"
         )
-    sizes = {key: value for key, value in values.items() if key in _SCALE}
+    sizes: dict[str, Any] = {key: value for key, value in values.items() if key in _SCALE}
     if "device_memory_mib" in sizes:
         sizes["device_mib"] = sizes.pop("device_memory_mib")
-    scale = Scale(**sizes, **times)
+    scale = Scale(**{**sizes, **times})
     check_scale(where, scale)
     agent = {key: value for key, value in values.items() if key in _AGENT}
     return ProviderSettings(name, kind, scale, agent, own)
@@ -159,9 +159,12 @@ def changed(where: str, scale: Scale, limits: Mapping[str, float]) -> Scale:
     Raises:
         SettingsError: the figures make no sense together.
     """
-    whole = {key: int(value) for key, value in limits.items() if key in ("minimum", "maximum")}
-    times = {key: float(value) for key, value in limits.items() if key == "idle"}
-    new = dataclasses.replace(scale, **whole, **times)
+    new = dataclasses.replace(
+        scale,
+        minimum=int(limits.get("minimum", scale.minimum)),
+        maximum=int(limits.get("maximum", scale.maximum)),
+        idle=float(limits.get("idle", scale.idle)),
+    )
     check_scale(where, new)
     return new
 
