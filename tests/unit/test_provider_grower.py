@@ -278,3 +278,13 @@ class TestRestarts:
         assert world.book.limits()["lab"] == {"minimum": 1, "maximum": 2, "idle": 600.0}
         await world.look()
         assert len(world.provider.living()) == 1
+
+
+class TestLostNodes:
+    async def test_a_job_whose_agent_is_lost_is_given_back_though_sessions_remember_it(self) -> None:
+        world = World()
+        job = await world.one_job(busy=True)
+        world.pool.change(world.provider.node_of(job), connected=False, lost=True)
+        await world.look()
+        await world.look(after=61.0, times=3)
+        assert world.provider.cancels == [job]

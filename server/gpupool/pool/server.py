@@ -178,7 +178,10 @@ async def _serve_pool(
     auth = AuthInterceptor(pool.ledger, _hub(options.hub), show_users=options.show_users)
     server = grpc.aio.server(interceptors=[auth], options=_GRPC_OPTIONS)
     pool_pb2_grpc.add_PoolServicer_to_server(PoolService(pool), server)
-    pool_pb2_grpc.add_NodesServicer_to_server(NodesService(pool), server)
+    growing = _grower(options, pool, directory, (options.socket or directory / SOCKET_NAME).absolute())
+    pool_pb2_grpc.add_GrowthServicer_to_server(GrowthService(growing), server)
+    nodes = NodesService(pool) if growing is None else NodesService(pool, growing.lends)
+    pool_pb2_grpc.add_NodesServicer_to_server(nodes, server)
     pool_pb2_grpc.add_ReportsServicer_to_server(ReportsService(pool), server)
     history = HistorySampler(pool)
     pool_pb2_grpc.add_HistoryServicer_to_server(HistoryService(pool, history), server)
@@ -191,8 +194,6 @@ async def _serve_pool(
     health_pb2_grpc.add_HealthServicer_to_server(health_aio.HealthServicer(), server)
     socket = _bind_socket(server, options.socket or directory / SOCKET_NAME)
     port = _bind_tcp(server, options.listen, options.tls) if options.listen else 0
-    growing = _grower(options, pool, directory, socket)
-    pool_pb2_grpc.add_GrowthServicer_to_server(GrowthService(growing), server)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(socket.unlink, missing_ok=True)
         metrics_port = 0

@@ -179,6 +179,13 @@ class Grower:
         """The jobs of a provider, with how they stand."""
         return [(job, self._standing(job)) for job in self._jobs.values() if job.provider == name]
 
+    def lends(self, provider: str, node: str) -> bool:
+        """Whether the provider has a job whose agent calls itself so."""
+        return any(
+            job.provider == provider and job.node == node and job.phase != "over"
+            for job in self._jobs.values()
+        )
+
     def set_scale(self, name: str, scale: Scale) -> None:
         """From now on, and after a restart. Raises KeyError: there is no such provider."""
         provided = self._of(name)
@@ -290,7 +297,7 @@ class Grower:
         for job in self._of_provider(provided.name):
             node = self._pool.node(job.node)
             seen = self._see(job)
-            if job.id in decided.needed or (node is not None and node.busy):
+            if job.id in decided.needed or (node is not None and node.busy and not node.lost):
                 seen.unneeded_since = None
             elif seen.unneeded_since is None:
                 seen.unneeded_since = now
