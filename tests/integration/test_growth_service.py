@@ -100,7 +100,7 @@ async def test_what_is_set_outlives_the_server(tmp_path: Path) -> None:
         ("[box]\nkind = 'local'\nminimum = 4\nmaximum = 3", "minimum <= maximum"),
         ("[box]\nkind = 'local'\nidle = 'soon'", "is no time"),
         ("[box]\nkind = 'slurm'", "pool is missing"),
-        ("[box]\nkind = 'slurm'\npool = 'a\\nb'", "is no TOML|line break"),
+        ("[box]\nkind = 'slurm'\npool = \"a\\nb\"", "line break"),
     ],
 )
 async def test_a_file_that_is_wrong_says_where(tmp_path: Path, settings: str, said: str) -> None:
