@@ -289,6 +289,10 @@ test-session-machine: build-tests ## sessions on real processes against a model 
 test-outage: build-tests ## training goes on after 20 seconds without a network
 	GPUPOOL_OUTAGE_SECONDS=20 $(BIN)/python -m pytest tests/integration/test_broken_connections.py -k gone_for_a_while $(PYTEST_ARGS)
 
+.PHONY: slurm-check
+slurm-check: $(STAMPS)/install ## the provider of nodes on a real Slurm of its own, as root: apt-get install slurmctld slurmd slurm-client munge
+	$(BIN)/python -m pytest tests/conformance/provider_slurm.py -s
+
 .PHONY: conformance-numba
 conformance-numba: build-tests ## numba-cuda's own test suite on the software GPU, alone and through client, wire and worker
 	$(BIN)/python -m tests.conformance.numba_suite

@@ -44,6 +44,8 @@ ROOMS: Mapping[str, str] = {
     # what runs on a node
     "gpupool.engines": "gpupool.client",
     "gpupool.node": "gpupool gpupool.client gpupool.engines gpupool.proto",
+    # where nodes come from
+    "gpupool.providers": "gpupool gpupool.sentences",
     # the pool server: rules without I/O first
     "gpupool.pool.model": "gpupool gpupool.sentences gpupool.model gpupool.scheduler gpupool.scheduler.placement",
     "gpupool.pool.projects": (
@@ -69,6 +71,9 @@ ROOMS: Mapping[str, str] = {
         "gpupool gpupool.sentences gpupool.ledger gpupool.model gpupool.pool.leases gpupool.pool.model gpupool.pool.nodes"
         " gpupool.pool.projects gpupool.pool.queue gpupool.proto gpupool.scheduler gpupool.scheduler.placement"
     ),
+    "gpupool.pool.growing": (
+        "gpupool.sentences gpupool.ledger gpupool.model gpupool.pool.lifecycle gpupool.providers"
+    ),
     "gpupool.pool.access": (
         "gpupool gpupool.sentences gpupool.client gpupool.ledger gpupool.model gpupool.proto gpupool.request"
         " gpupool.scheduler gpupool.scheduler.fairshare"
@@ -81,11 +86,11 @@ ROOMS: Mapping[str, str] = {
     "gpupool.pool.api": (
         "gpupool gpupool.sentences gpupool.client gpupool.ledger gpupool.model gpupool.node gpupool.pool.access"
         " gpupool.pool.leases gpupool.pool.lifecycle gpupool.pool.model gpupool.pool.nodes gpupool.pool.projects"
-        " gpupool.pool.reporting gpupool.proto gpupool.request gpupool.scheduler gpupool.scheduler.fairshare"
+        " gpupool.pool.reporting gpupool.proto gpupool.providers gpupool.request gpupool.scheduler gpupool.scheduler.fairshare"
     ),
     "gpupool.pool": (
-        "gpupool.client gpupool.ledger gpupool.model gpupool.pool.access gpupool.pool.api gpupool.pool.lifecycle"
-        " gpupool.pool.model gpupool.pool.projects gpupool.pool.reporting gpupool.proto"
+        "gpupool.client gpupool.ledger gpupool.model gpupool.pool.access gpupool.pool.api gpupool.pool.growing"
+        " gpupool.pool.lifecycle gpupool.pool.model gpupool.pool.projects gpupool.pool.reporting gpupool.proto gpupool.providers"
         " gpupool.scheduler gpupool.scheduler.placement"
     ),
     # what would happen on another pool, and the command line

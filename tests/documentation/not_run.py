@@ -32,6 +32,10 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
         "gpupool up": "runs until it is told to end; the tests of `gpupool up` start it",
     },
     "how-to/run-as-services.md": {"sudo -u gpupool": "needs the user gpupool"},
+    "how-to/slurm.md": {
+        "(umask 077": "needs a Slurm cluster; `make slurm-check` starts one",
+        "gpupool pool serve": "needs a Slurm cluster; `make slurm-check` starts one",
+    },
     "how-to/several-machines.md": {
         "gpupool pool serve": _MACHINES,
         _NODE: _MACHINES,

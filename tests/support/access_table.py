@@ -276,6 +276,21 @@ TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
             (OK, OK, DENIED, DENIED, DENIED, UNKNOWN),
         )
     ],
+    "Growth/ListProviders": [
+        (
+            "all",
+            of_service("Growth", "ListProviders", pb.ListRequest),
+            (OK, OK, DENIED, DENIED, DENIED, UNKNOWN),
+        )
+    ],
+    # This pool has no provider: see test_growth_service.py for one that has.
+    "Growth/Scale": [
+        (
+            "one that is not there",
+            of_service("Growth", "Scale", lambda: pb.ScaleRequest(provider="slurm", minimum=1)),
+            ("NOT_FOUND", "NOT_FOUND", DENIED, DENIED, DENIED, UNKNOWN),
+        )
+    ],
     "Nodes/Connect": [
         ("as node2", connect, (OK, OK, DENIED, DENIED, OK, UNKNOWN)),
         ("as node1", connect_as_another_node, (OK, OK, DENIED, DENIED, DENIED, UNKNOWN)),

@@ -6,7 +6,7 @@ from typing import Final
 
 import typer
 
-from gpupool.cli import bench, gpu, kernel_packs, lease, project, quota, session, token
+from gpupool.cli import bench, gpu, kernel_packs, lease, project, provider, quota, session, token
 from gpupool.cli.common import exits
 from gpupool.cli.common.groups import Group
 from gpupool.cli.common.watch import WatchCommand
@@ -56,6 +56,7 @@ app.add_typer(report, name="report", rich_help_panel=LOOK)
 
 app.add_typer(pool, name="pool", rich_help_panel=LEND)
 app.add_typer(node, name="node", rich_help_panel=LEND)
+app.add_typer(provider.app, name="provider", rich_help_panel=LEND)
 
 app.add_typer(project.app, name="project", rich_help_panel=ADMINISTER)
 app.add_typer(quota.app, name="quota", rich_help_panel=ADMINISTER)

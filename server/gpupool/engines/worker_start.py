@@ -29,6 +29,8 @@ _WITHHELD: Final = (
     "GPUPOOL_SESSION_FILE",
     "LD_PRELOAD",
     "NOTIFY_SOCKET",
+    # Marks the agent itself, see `gpupool.providers.local`.
+    "GPUPOOL_PROVIDER_JOB",
     *mps.OF_EACH_CLIENT,
 )
 # sockaddr_un holds 108 bytes with the final zero.

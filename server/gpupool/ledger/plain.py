@@ -22,7 +22,7 @@ from gpupool.sentences import NOTHING, Sentence
 #: those that no rule of the pool reads (`tests/unit/test_ledger_steps.py` holds them to that).
 LEFT_OUT: Final[Mapping[type, frozenset[str]]] = {
     SessionRecord: frozenset({"token"}),
-    RequestRecord: frozenset({"place", "said", "eta"}),
+    RequestRecord: frozenset({"place", "said", "eta", "growth"}),
     # Of why a request waits, what the queue goes by; the rest is said anew.
     Decision: frozenset({"shares", "said", "wants", "to_disk", "facts", "helps"}),
     Usage: frozenset(

@@ -291,6 +291,22 @@ samples = Table(
     *(Column(name, BigInteger, nullable=False) for name in AMOUNTS),
 )
 
+# Jobs of providers: written before and after each step of theirs, not with the pool's.
+provider_jobs = Table(
+    "provider_jobs", metadata, Column("id", String, primary_key=True), Column("job", JSON, nullable=False)
+)
+
+# What `gpupool provider scale` has set.
+provider_limits = Table(
+    "provider_limits",
+    metadata,
+    Column("provider", String, primary_key=True),
+    Column("limits", JSON, nullable=False),
+)
+
+#: Tables that came without another version: they change nothing of the others, and are made in a ledger that lacks them.
+ADDED = (provider_jobs, provider_limits)
+
 # Names of triggers, and what they forbid. `append_only.py` writes them for each database.
 PROTECTED = (
     Protection("journal_no_update", "journal", "UPDATE", "the journal is append-only"),

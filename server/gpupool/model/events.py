@@ -8,6 +8,7 @@ from gpupool.filters import Filter
 from gpupool.model.alert import Alert
 from gpupool.model.state import LimitRecord, ProjectRecord, Usage
 from gpupool.scheduler.model import DEFAULT_NODE_POOL
+from gpupool.sentences import Sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,20 @@ class NodeDrained(Event):
     reason: str
     by: str
     evict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeForgotten(Event):
+    """A node will not come back: what it ran on has been given back. It goes as soon as it is lost and nothing of it is left."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class PoolGrows(Event):
+    """What providers do for requests that wait, by the requests' ids; of all others nothing is done."""
+
+    said: tuple[tuple[str, Sentence], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ class RequestRecord:
         project, kind, priority: as those of the lease it will become.
         filters, pools, isolated: see `scheduler.model.Request`.
         decision: why it waits, as the scheduler said last.
+        growth: what is done so that the pool grows for it.
     """
 
     id: str
@@ -56,6 +57,7 @@ class RequestRecord:
     pools: tuple[str, ...] = ()
     isolated: bool = True
     decision: Decision | None = None
+    growth: Sentence = NOTHING
 
     @property
     def explanation(self) -> str:

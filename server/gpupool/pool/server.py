@@ -17,6 +17,7 @@ import grpc.aio
 import structlog
 from grpc_health.v1 import health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
+from sqlalchemy.exc import SQLAlchemyError
 
 from gpupool.client.endpoint import private_directory, private_home
 from gpupool.client.errors import DirectoryUnusableError
@@ -28,6 +29,7 @@ from gpupool.pool.access.listening import ServeError, host_and_port
 from gpupool.pool.access.tls_files import TlsFiles, TlsFilesUnusableError
 from gpupool.pool.api.administration_service import AdministrationService
 from gpupool.pool.api.explanations_service import ExplanationsService
+from gpupool.pool.api.growth_service import GrowthService
 from gpupool.pool.api.history_service import HistoryService
 from gpupool.pool.api.identities_service import IdentitiesService
 from gpupool.pool.api.maintenance_service import MaintenanceService
@@ -35,6 +37,7 @@ from gpupool.pool.api.nodes_service import NodesService
 from gpupool.pool.api.pool_service import PoolService
 from gpupool.pool.api.projects_service import ProjectsService
 from gpupool.pool.api.reports_service import ReportsService
+from gpupool.pool.growing.start import grower
 from gpupool.pool.lifecycle import restore
 from gpupool.pool.lifecycle.shell import PoolShell
 from gpupool.pool.model.consolidation import Consolidation
@@ -43,6 +46,8 @@ from gpupool.pool.projects.alerts import NEAR_PERCENT
 from gpupool.pool.reporting import alert_watch
 from gpupool.pool.reporting.history_sampler import HistorySampler
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
+from gpupool.providers import settings
+from gpupool.providers.grower import Grower
 from gpupool.scheduler.model import Quota
 from gpupool.scheduler.placement import DEFAULT_POLICY, POLICIES
 
@@ -89,6 +94,7 @@ class ServeOptions:
         metrics_listen: `host:port` of Prometheus `/metrics`; None: none.
         tls: certificate and key of the TCP port; None: it is not encrypted.
         hub: the JupyterHub whose users may call, over TLS and on the socket only; None: none.
+        providers: a file that names engines that lend nodes, see `gpupool.providers.settings`; None: there are none.
         show_users: whether users who are no admins see each other's names. What others call their notebooks they never see.
         policy: name of the placement policy, one of `gpupool.scheduler.placement.POLICIES`.
         consolidate: which leases go on elsewhere for a request that fits nowhere.
@@ -110,6 +116,7 @@ class ServeOptions:
     tls: TlsFiles | None = None
     hub: HubOptions | None = None
     show_users: bool = True
+    providers: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +178,10 @@ async def _serve_pool(
     auth = AuthInterceptor(pool.ledger, _hub(options.hub), show_users=options.show_users)
     server = grpc.aio.server(interceptors=[auth], options=_GRPC_OPTIONS)
     pool_pb2_grpc.add_PoolServicer_to_server(PoolService(pool), server)
-    pool_pb2_grpc.add_NodesServicer_to_server(NodesService(pool), server)
+    growing = _grower(options, pool, directory, (options.socket or directory / SOCKET_NAME).absolute())
+    pool_pb2_grpc.add_GrowthServicer_to_server(GrowthService(growing), server)
+    nodes = NodesService(pool) if growing is None else NodesService(pool, growing.lends)
+    pool_pb2_grpc.add_NodesServicer_to_server(nodes, server)
     pool_pb2_grpc.add_ReportsServicer_to_server(ReportsService(pool), server)
     history = HistorySampler(pool)
     pool_pb2_grpc.add_HistoryServicer_to_server(HistoryService(pool, history), server)
@@ -198,6 +208,8 @@ async def _serve_pool(
         pool.alerts.percent = options.alert_percent
         stack.push_async_callback(_cancel, asyncio.create_task(alert_watch.watch(pool), name="quotas"))
         stack.push_async_callback(_cancel, asyncio.create_task(history.run(), name="history"))
+        if growing is not None:
+            stack.push_async_callback(_cancel, asyncio.create_task(growing.run(), name="providers"))
         if stop is None:
             stop = asyncio.Event()
             loop = asyncio.get_running_loop()
@@ -288,6 +300,15 @@ def _bind_socket(server: grpc.aio.Server, path: Path) -> Path:
     finally:
         os.umask(before)
     return path
+
+
+def _grower(options: ServeOptions, pool: PoolShell, home: Path, socket: Path) -> Grower | None:
+    if options.providers is None:
+        return None
+    try:
+        return grower(pool, settings.read(options.providers), home.absolute(), socket, options.timers_scale)
+    except (ValueError, SQLAlchemyError) as error:
+        raise ServeError(str(error)) from None
 
 
 def _hub(options: HubOptions | None) -> Hub | None:

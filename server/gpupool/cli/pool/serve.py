@@ -125,6 +125,7 @@ def serve(
     hub_believed: serve_options.HubBelieved = "5m",  # type: ignore[assignment]
     hub_grace: serve_options.HubGrace = "30m",  # type: ignore[assignment]
     show_users: serve_options.ShowUsers = True,
+    providers: serve_options.Providers = None,
     timers_scale: Annotated[float, typer.Option(hidden=True, help="All timers times this (tests).")] = 1.0,
 ) -> None:
     """Run the pool server until it is told to end; leases and sessions survive its restart.
@@ -165,6 +166,7 @@ def serve(
         tls=serve_options.tls_files(tls_certificate, tls_key),
         hub=serve_options.hub_options(hub_api_url, hub_believed, hub_grace),
         show_users=show_users,
+        providers=providers,
     )
     exits.log_to_stderr()
     with exits.clear_errors():

@@ -56,6 +56,16 @@ ShowUsers = Annotated[
     ),
 ]
 
+Providers = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Borrow nodes from the engines that this file names (TOML): processes of this machine, Slurm. "
+        "`gpupool provider list` shows them.",
+        show_default=False,
+    ),
+]
+
 
 def tls_files(certificate: Path | None, key: Path | None) -> TlsFiles | None:
     """Both files, or None without TLS.

@@ -44,6 +44,8 @@ ALLOWED_ROLES: Final[dict[str, frozenset[str]]] = {
     "/gpupool.v1.Administration/OpenMeter": _EVERYONE,
     "/gpupool.v1.Administration/Drain": frozenset({"admin"}),
     "/gpupool.v1.Administration/NodeLogs": frozenset({"admin"}),
+    "/gpupool.v1.Growth/ListProviders": frozenset({"admin"}),
+    "/gpupool.v1.Growth/Scale": frozenset({"admin"}),
     "/gpupool.v1.Explanations/Explain": _EVERYONE,
     "/gpupool.v1.Projects/ListProjects": _EVERYONE,
     "/gpupool.v1.Projects/SetProject": frozenset({"admin"}),

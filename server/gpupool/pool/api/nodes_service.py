@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeAlias
 
 import grpc
 import grpc.aio
@@ -34,11 +34,16 @@ _MAX_DEVICES = 64
 _MAX_WORKERS = 10_000
 
 
+#: Whether a provider has a job whose agent calls itself so: a token for the provider is good for the nodes of its jobs.
+Lends: TypeAlias = Callable[[str, str], bool]
+
+
 class NodesService(pool_pb2_grpc.NodesServicer):
     """Reads what agents say into events, and sends them what the machine wants done."""
 
-    def __init__(self, pool: PoolShell) -> None:
+    def __init__(self, pool: PoolShell, lends: Lends = lambda provider, node: False) -> None:
         self._pool = pool
+        self._lends = lends
 
     async def Connect(
         self, request_iterator: AsyncIterator[pb.FromNode], context: Any
@@ -77,7 +82,8 @@ class NodesService(pool_pb2_grpc.NodesServicer):
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", text)
         hello = first.hello
         identity = current_identity()
-        if identity.role == "node" and identity.name != hello.node:
+        allowed = identity.name == hello.node or self._lends(identity.name, hello.node)
+        if identity.role == "node" and not allowed:
             text = f"this token is for node {identity.name!r}, not for {hello.node[:64]!r}"
             await refuse(context, grpc.StatusCode.PERMISSION_DENIED, "forbidden", text)
         return hello

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gpupool.model import events
 from gpupool.model.instructions import DropNode
 from gpupool.model.state import LeaseRecord, NodeRecord, SessionRecord, key_of
 from gpupool.pool.leases import lease_rules, parking_rules
@@ -165,8 +166,22 @@ def _forget(step: Step) -> None:
         if not any(state.index.leases_of_session.count(part.id) for part in parts):
             del state.sessions[session.id]
     for node in list(state.nodes.values()):
-        unused = not state.index.sessions_of_node.count(node.name)
-        if node.lost and node.last_answered < horizon and unused:
-            del state.nodes[node.name]
-            for device in [d for d in state.devices.values() if d.node == node.name]:
-                del state.devices[device.id]
+        if node.last_answered < horizon:
+            _forget_node(step, node)
+
+
+def node_forgotten(step: Step, event: events.NodeForgotten) -> None:
+    """A node that will not come back is not waited for as long as others are; its leases and sessions are, as ever."""
+    node = step.state.nodes.get(event.node)
+    if node is not None:
+        _forget_node(step, node)
+
+
+def _forget_node(step: Step, node: NodeRecord) -> None:
+    """Drops a lost node of which nothing is left."""
+    state = step.state
+    if not node.lost or state.index.sessions_of_node.count(node.name):
+        return
+    del state.nodes[node.name]
+    for device in [d for d in state.devices.values() if d.node == node.name]:
+        del state.devices[device.id]

@@ -123,6 +123,10 @@ class Machine:
                 limit_rules.limit_removed(step, event)
             case events.NodeDrained():
                 notice_rules.node_drained(step, event)
+            case events.NodeForgotten():
+                timer_rules.node_forgotten(step, event)
+            case events.PoolGrows():
+                queue_rules.grows(step, event)
             case events.QuotasNear():
                 _quotas_near(step, event)
             case events.ProjectSet():

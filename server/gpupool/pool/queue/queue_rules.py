@@ -22,7 +22,7 @@ from gpupool.pool.queue.queue_pass import QueuePass
 from gpupool.pool.queue.request_view import current_view, resumed_by
 from gpupool.pool.queue.said import Said
 from gpupool.scheduler.model import Decision, Outcome
-from gpupool.sentences import NOTHING, Sentence, param, say
+from gpupool.sentences import NOTHING, Sentence, clauses, param, say
 
 #: Up to so many requests are told of every change at once.
 ALL_TOLD = 50
@@ -109,6 +109,16 @@ def cancelled(step: Step, event: events.Cancelled) -> None:
         if lease.renew_by is not None:
             soon = min(soon, lease.renew_by)
         state.leases[lease.id] = replace(lease, renew_by=soon, reservation=False)
+
+
+def grows(step: Step, event: events.PoolGrows) -> None:
+    """Those who wait are told what is done so that the pool grows for them."""
+    said = dict(event.said)
+    for request in list(step.state.requests.values()):
+        growth = said.get(request.id, NOTHING)
+        if growth != request.growth:
+            step.state.requests[request.id] = replace(request, growth=growth)
+            step.queue.untold = step.reschedule = True
 
 
 def schedule(step: Step) -> None:
@@ -260,20 +270,21 @@ def _first_part(step: Step, session_id: str) -> str:
 
 def _tell_place(step: Step, look: QueuePass, request: RequestRecord, place: int, decision: Decision) -> None:
     eta = look.eta_of(step, request, decision) if place == 1 or decision.reason == "notice" else None
-    told = (place, decision.said)
+    said = clauses(decision.said, request.growth)
+    told = (place, said)
     wants = decision.wants if request.id in look.decisions else ()
     if (told, eta, wants) == (request.told, request.eta, request.wants) and decision is request.decision:
         return
     step.state.requests[request.id] = replace(
-        request, place=place, said=decision.said, eta=eta, wants=wants, told=told, decision=decision
+        request, place=place, said=said, eta=eta, wants=wants, told=told, decision=decision
     )
     if request.told is None:
         step.journal(
-            "queue", decision.said, user=request.user, session_id=request.session_id,
+            "queue", said, user=request.user, session_id=request.session_id,
             data={"place": place, "reason": decision.reason, "key": request.key},
         )  # fmt: skip
     if request.told != told:
-        step.do(TellQueued(request.user, request.key, place, decision.said, eta))
+        step.do(TellQueued(request.user, request.key, place, said, eta))
 
 
 def _refuse(step: Step, request: RequestRecord, decision: Decision) -> None:

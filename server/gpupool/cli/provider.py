@@ -1,0 +1,112 @@
+"""`gpupool provider`: engines that lend nodes, and how many. For administrators."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Group, RenderableType
+
+from gpupool.cli.common import exits, show, watch
+from gpupool.cli.common.options import Endpoint, Json, TokenFile, client, duration, whole
+from gpupool.client.growth import GrowthClient, Provider
+
+_NONE = "no provider; name engines that lend nodes in a file for `gpupool pool serve --providers FILE`"
+
+app = typer.Typer(no_args_is_help=True, help="Engines that lend nodes to the pool: Slurm, this machine.")
+
+
+@app.command("list", cls=watch.WatchCommand, epilog=exits.HELP)
+def list_(
+    pool: Endpoint = None, token_file: TokenFile = None, json: Json = False, every: watch.Watch = None
+) -> None:
+    """List the engines that lend nodes to the pool, and the jobs that they run for it.
+
+    \b
+    Examples:
+      gpupool provider list
+      gpupool provider list --watch
+    """
+
+    async def work() -> watch.Shown:
+        async with client(pool, token_file) as connection:
+            found = await GrowthClient(connection).providers()
+        notes = tuple(f"{one.name}: {one.problem}" for one in found if one.problem) if found else (_NONE,)
+        return watch.Shown(_tables(found), {"providers": found}, notes)
+
+    watch.look(work, as_json=json, every=every)
+
+
+@app.command("scale", epilog=exits.HELP)
+def scale(
+    provider: Annotated[str, typer.Argument(metavar="PROVIDER", help="Its name in the file of providers.")],
+    minimum: Annotated[
+        int | None,
+        typer.Option(
+            "--min", parser=whole(0, 1000), metavar="JOBS", help="Kept at all times.", show_default=False
+        ),
+    ] = None,
+    maximum: Annotated[
+        int | None,
+        typer.Option("--max", parser=whole(0, 1000), metavar="JOBS", help="Never more.", show_default=False),
+    ] = None,
+    idle: Annotated[
+        float | None,
+        typer.Option(
+            parser=duration,
+            metavar="TIME",
+            help="After so long a job that nobody needs is given back.",
+            show_default=False,
+        ),
+    ] = None,
+    pool: Endpoint = None,
+    token_file: TokenFile = None,
+    json: Json = False,
+) -> None:
+    """Say how many jobs an engine may and must lend. It stays so until it is said again, also over a restart.
+
+    \b
+    Examples:
+      gpupool provider scale lab --max 8
+      gpupool provider scale lab --min 1 --idle 30m
+      gpupool provider scale lab --max 0
+    """
+    if minimum is None and maximum is None and idle is None:
+        raise typer.BadParameter("say what is to change: --min, --max or --idle")
+
+    async def work() -> Provider:
+        async with client(pool, token_file) as connection:
+            least = 0 if maximum == 0 and minimum is None else minimum
+            return await GrowthClient(connection).scale(provider, least, maximum, idle)
+
+    found = exits.run_async(work())
+    if json:
+        show.as_json(found)
+    else:
+        idle_for = show.seconds(found.idle_seconds)
+        print(
+            f"{found.name}: {found.minimum} to {found.maximum} job(s), given back after {idle_for} that nobody needs them"
+        )
+
+
+def _tables(found: list[Provider]) -> RenderableType:
+    if not found:
+        return "No provider."
+    lines = show.table(
+        "PROVIDER", "ENGINE", "WHERE", "JOBS", "MIN", "MAX", "IDLE", "NODE POOL", right=("JOBS", "MIN", "MAX")
+    )
+    jobs = show.table("NODE", "JOB", "ENGINE SAYS", "STATE", "TIME LEFT", "WHY", wrapped=("WHY",))
+    for one in found:
+        living = sum(job.phase != "over" for job in one.jobs)
+        idle = show.seconds(one.idle_seconds)
+        lines.add(
+            one.name, one.engine or "does not answer", one.detail or "-", str(living), str(one.minimum),
+            str(one.maximum), idle, one.node_pool,
+        )  # fmt: skip
+        for job in one.jobs:
+            state = "serving" if job.connected and job.phase == "submitted" else job.phase
+            left = "-" if job.seconds_left is None else show.seconds(job.seconds_left)
+            jobs.add(
+                job.node, job.engine_job or "-", job.engine or "-", state, left, job.why or job.reason or "-"
+            )
+    return Group(lines, jobs) if jobs.count else lines

@@ -1,0 +1,84 @@
+"""Engines that lend nodes to the pool, as typed calls. For administrators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gpupool.client.services import Services
+from gpupool.proto import pool_pb2
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderJob:
+    """A job of an engine, as proto `ProviderJob` says; `seconds_left`: None: no time limit is known."""
+
+    id: str
+    node: str
+    phase: str
+    engine: str
+    reason: str
+    why: str
+    connected: bool
+    engine_job: str
+    seconds_left: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """An engine that lends nodes, as proto `Provider` says."""
+
+    name: str
+    engine: str
+    detail: str
+    problem: str
+    minimum: int
+    maximum: int
+    idle_seconds: float
+    devices: int
+    node_pool: str
+    time_limit_known: bool
+    holds_until_confirmed: bool
+    jobs: tuple[ProviderJob, ...]
+
+
+class GrowthClient:
+    """The service Growth of an open connection; errors are its."""
+
+    def __init__(self, pool: Services) -> None:
+        self._pool = pool
+
+    async def providers(self) -> list[Provider]:
+        answer = await self._pool.call("Growth", "ListProviders", pool_pb2.ListRequest())
+        return [_provider(item) for item in answer.providers]
+
+    async def scale(
+        self, provider: str, minimum: int | None = None, maximum: int | None = None, idle: float | None = None
+    ) -> Provider:
+        """Changes what is not None; it stays so until it is changed again. `idle`: seconds."""
+        message = pool_pb2.ScaleRequest(
+            provider=provider, minimum=minimum, maximum=maximum, idle_seconds=idle
+        )
+        return _provider(await self._pool.call("Growth", "Scale", message))
+
+
+def _provider(message: Any) -> Provider:
+    plain = (
+        "name",
+        "engine",
+        "detail",
+        "problem",
+        "minimum",
+        "maximum",
+        "idle_seconds",
+        "devices",
+        "node_pool",
+    )
+    values = {name: getattr(message, name) for name in (*plain, "time_limit_known", "holds_until_confirmed")}
+    return Provider(**values, jobs=tuple(map(_job, message.jobs)))
+
+
+def _job(message: Any) -> ProviderJob:
+    plain = ("id", "node", "phase", "engine", "reason", "why", "connected", "engine_job")
+    left = message.seconds_left if message.HasField("seconds_left") else None
+    return ProviderJob(**{name: getattr(message, name) for name in plain}, seconds_left=left)

@@ -1,0 +1,88 @@
+"""The `Growth` service: engines that lend nodes, and how much of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import grpc
+from sqlalchemy.exc import SQLAlchemyError
+
+from gpupool.pool.access.auth import refuse
+from gpupool.proto.gpupool.v1 import pool_pb2 as pb
+from gpupool.proto.gpupool.v1 import pool_pb2_grpc
+from gpupool.providers.contract import Description, ProviderDownError
+from gpupool.providers.grower import Grower
+from gpupool.providers.settings import SettingsError, check_scale
+from gpupool.text import printable
+
+
+class GrowthService(pool_pb2_grpc.GrowthServicer):
+    """Over the loop of providers; None: the pool has none."""
+
+    def __init__(self, grower: Grower | None) -> None:
+        self._grower = grower
+
+    async def ListProviders(self, request: pb.ListRequest, context: Any) -> pb.ProviderList:
+        names = self._grower.names() if self._grower is not None else []
+        return pb.ProviderList(providers=[await self._provider(name) for name in names])
+
+    async def Scale(self, request: pb.ScaleRequest, context: Any) -> pb.Provider:
+        name = request.provider
+        if self._grower is None or name not in self._grower.names():
+            known = ", ".join(self._grower.names()) if self._grower is not None else "none"
+            text = f"the pool has no provider {printable(name[:64])!r}; it has {known or 'none'}"
+            await refuse(context, grpc.StatusCode.NOT_FOUND, "unknown-provider", text)
+            raise AssertionError("unreachable")
+        _, scale, _ = self._grower.provider(name)
+        if request.HasField("minimum"):
+            scale = replace(scale, minimum=request.minimum)
+        if request.HasField("maximum"):
+            scale = replace(scale, maximum=request.maximum)
+        if request.HasField("idle_seconds"):
+            scale = replace(scale, idle=request.idle_seconds)
+        try:
+            check_scale(f"provider {name}", scale)
+            self._grower.set_scale(name, scale)
+        except SettingsError as error:
+            await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", str(error))
+        except SQLAlchemyError as error:
+            text = f"it cannot be stored: {type(error).__name__}"
+            await refuse(context, grpc.StatusCode.UNAVAILABLE, "ledger", text)
+        return await self._provider(name)
+
+    async def _provider(self, name: str) -> pb.Provider:
+        assert self._grower is not None
+        provider, scale, trouble = self._grower.provider(name)
+        problem = trouble.problem
+        try:
+            about = await provider.describe()
+        except ProviderDownError as error:
+            about, problem = Description(""), problem or str(error)
+        return pb.Provider(
+            name=name,
+            engine=printable(about.engine[:80]),
+            detail=printable(about.detail[:120]),
+            problem=printable(problem[:300]),
+            minimum=scale.minimum,
+            maximum=scale.maximum,
+            idle_seconds=scale.idle,
+            devices=scale.devices,
+            node_pool=scale.node_pool,
+            time_limit_known=provider.capabilities.time_limit_known,
+            holds_until_confirmed=provider.capabilities.holds_until_confirmed,
+            jobs=[
+                pb.ProviderJob(
+                    id=job.id,
+                    node=job.node,
+                    phase=job.phase,
+                    engine=stands.engine,
+                    reason=printable(stands.reason),
+                    why=printable(job.why[:200]),
+                    connected=stands.connected,
+                    seconds_left=stands.seconds_left,
+                    engine_job=str(job.state.get("job", job.state.get("pid", "")))[:32],
+                )
+                for job, stands in self._grower.standing(name)
+            ],
+        )

@@ -1,0 +1,1 @@
+"""How the pool grows and shrinks with its providers."""

@@ -1,0 +1,1 @@
+"""Providers of nodes: engines that lend whole devices to the pool."""

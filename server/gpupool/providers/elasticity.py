@@ -1,0 +1,283 @@
+"""How many jobs of a provider there should be: a pure function of what waits and what there is.
+
+Never more than what waits needs: shares are packed onto devices, and devices that are on their way already are counted before new
+ones are asked for. While the engine lets a job wait, nothing more is asked of it. What nobody needs for a while goes back,
+and is drained first, so that nobody is placed on a node that is about to go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from gpupool.sentences import Sentence, param, say
+
+_DEVICE_MILLI: Final = 1000
+#: After so many seconds in the engine's queue a job says that the engine is full.
+PENDING_PATIENCE: Final = 30.0
+_FIRST_BACK_OFF: Final = 5.0
+_LONGEST_BACK_OFF: Final = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What a provider may do.
+
+    Attributes:
+        minimum: jobs that are kept, whether somebody waits or not.
+        maximum: jobs at most.
+        idle: seconds after which a job that nobody needs is given back.
+        devices: of one job.
+        device_mib: memory that each of them has, at least; shares that are larger cannot be served.
+        node_pool: that its nodes belong to.
+        drain_before: a node is drained so many seconds before its time limit.
+        start: seconds that an agent may take to connect once the engine says that its job runs.
+    """
+
+    minimum: int = 0
+    maximum: int = 1
+    idle: float = 600.0
+    devices: int = 1
+    device_mib: int = 8192
+    node_pool: str = "default"
+    drain_before: float = 600.0
+    start: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request that waits because there is no room. `milli` or `mib`, as in `scheduler.model.Request`."""
+
+    id: str
+    milli: int | None
+    mib: int | None
+    count: int = 1
+    pools: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A job as it stands.
+
+    Attributes:
+        phase: as the ledger has it.
+        engine: what the engine says: ``pending``, ``running``, ``ended``; empty: not asked yet.
+        reason: in its words.
+        since: when the engine began to say so.
+        connected: its agent serves the pool, or has done so.
+        found: devices that its agent has; None: not known.
+        busy: leases, or sessions whose memory is there.
+        unneeded_since: since when nobody has needed it; None: somebody does.
+        seconds_left: until its time limit; None: none is known.
+        evicting: its leases were told to end.
+    """
+
+    id: str
+    phase: str
+    engine: str
+    since: float
+    reason: str = ""
+    devices: int = 1
+    connected: bool = False
+    found: int | None = None
+    busy: bool = False
+    unneeded_since: float | None = None
+    seconds_left: float | None = None
+    evicting: bool = False
+
+    @property
+    def coming(self) -> bool:
+        """Its devices will be there, and are not yet."""
+        return self.phase in ("intended", "submitted") and not self.connected and self.engine != "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """How the engine answers. `failures` in a row; nothing is asked for before `not_before`."""
+
+    failures: int = 0
+    not_before: float = 0.0
+    problem: str = ""
+
+    def failed(self, now: float, problem: str) -> Trouble:
+        """After one failure more: each waits twice as long."""
+        pause = min(_LONGEST_BACK_OFF, _FIRST_BACK_OFF * 2 ** min(self.failures, 10))
+        return Trouble(self.failures + 1, now + pause, problem)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A job that is to end, and why.
+
+    Attributes:
+        evict: its leases are told to go.
+        failed: it was of no use from the start; the next may be no better.
+    """
+
+    job: str
+    why: str
+    evict: bool = False
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done now.
+
+    Attributes:
+        submit: so many jobs.
+        drain: nodes that are to take no new leases.
+        cancel: jobs that the engine is to end.
+        needed: jobs on their way that somebody waits for.
+        said: to whom of those that wait what is said.
+    """
+
+    submit: int = 0
+    drain: tuple[Ending, ...] = ()
+    cancel: tuple[Ending, ...] = ()
+    needed: frozenset[str] = frozenset()
+    said: dict[str, Sentence] = field(default_factory=dict)
+
+
+def plan(
+    name: str, scale: Scale, jobs: Sequence[Standing], asks: Sequence[Ask], trouble: Trouble, now: float
+) -> Plan:
+    """What provider `name` is to do about these jobs and asks. `asks`: in the order in which they are served."""
+    mine = [ask for ask in asks if can_serve(scale, ask)]
+    coming = [job for job in jobs if job.coming]
+    packed = _pack(scale, coming, mine)
+    drain, cancel = _endings(scale, jobs, packed.needed, now)
+    going = {ending.job for ending in cancel}
+    alive = [job for job in jobs if job.phase != "over" and job.id not in going]
+    stuck = next(
+        (job for job in coming if job.engine == "pending" and now - job.since >= PENDING_PATIENCE), None
+    )
+    room = max(0, scale.maximum - len(alive))
+    # Nodes that are on their way out count against the maximum, but serve nobody.
+    staying = sum(job.phase in ("intended", "submitted") for job in alive)
+    wanted = max(packed.more, scale.minimum - staying)
+    submit = 0 if stuck is not None or now < trouble.not_before else max(0, min(wanted, room))
+    said = {}
+    for ask in mine:
+        begun = packed.on.get(ask.id)
+        said[ask.id] = _say(
+            name, scale, next((j for j in coming if j.id == begun), None), stuck, trouble, room, now
+        )
+    return Plan(submit, drain, cancel, packed.needed, said)
+
+
+def can_serve(scale: Scale, ask: Ask) -> bool:
+    """Whether a job's devices could serve it at all."""
+    fits = ask.mib is None or ask.mib <= scale.device_mib
+    return fits and ask.count <= scale.devices and (not ask.pools or scale.node_pool in ask.pools)
+
+
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    more: int
+    needed: frozenset[str]
+    on: dict[str, str]
+
+
+def _pack(scale: Scale, coming: Sequence[Standing], asks: Sequence[Ask]) -> _Packed:
+    """Puts asks onto devices that are on their way, then onto as few new jobs as they need."""
+    bins: list[tuple[str, list[int]]] = [(job.id, [_DEVICE_MILLI] * job.devices) for job in coming]
+    more, needed, on = 0, set(), {}
+    for ask in asks:
+        size = max(1, ask.milli or -(-_DEVICE_MILLI * (ask.mib or 0) // scale.device_mib))
+        if not (found := _first_fit(bins, size, ask.count)):
+            bins.append(("", [_DEVICE_MILLI] * scale.devices))
+            more += 1
+            found = _first_fit(bins[-1:], size, ask.count)
+        assert found is not None
+        job, free, places = found
+        for place in places:
+            free[place] -= size
+        if job:
+            needed.add(job)
+            on[ask.id] = job
+    return _Packed(more, frozenset(needed), on)
+
+
+def _first_fit(
+    bins: Sequence[tuple[str, list[int]]], size: int, count: int
+) -> tuple[str, list[int], list[int]] | None:
+    """The first job with so much room on so many devices, what is free on each, and which they are."""
+    for job, free in bins:
+        places = [index for index, left in enumerate(free) if left >= size][:count]
+        if len(places) == count:
+            return job, free, places
+    return None
+
+
+def _endings(
+    scale: Scale, jobs: Sequence[Standing], needed: frozenset[str], now: float
+) -> tuple[tuple[Ending, ...], tuple[Ending, ...]]:
+    drain: list[Ending] = []
+    cancel: list[Ending] = []
+    staying = sum(job.phase in ("intended", "submitted") and job.engine != "ended" for job in jobs)
+    for job in sorted(jobs, key=lambda job: (job.connected, job.id)):
+        if job.phase in ("cancelling", "over") or job.engine == "ended":
+            continue
+        wrong = _wrong(scale, job, now)
+        if job.phase == "draining":
+            if not job.busy:
+                cancel.append(Ending(job.id, "it serves nobody any more"))
+            elif not job.evicting and _time_is_up(scale, job):
+                drain.append(Ending(job.id, "its time limit is near", evict=True))
+        elif wrong and job.busy:
+            drain.append(Ending(job.id, wrong, evict=True))
+        elif wrong:
+            cancel.append(Ending(job.id, wrong, failed=True))
+        elif _time_is_up(scale, job):
+            drain.append(Ending(job.id, "its time limit is near", evict=True))
+        elif (
+            staying > scale.minimum
+            and job.id not in needed
+            and not job.busy
+            and job.unneeded_since is not None
+            and now - job.unneeded_since >= scale.idle
+        ):
+            ending = Ending(job.id, f"nobody needed it for {scale.idle:g} s")
+            (drain if job.connected else cancel).append(ending)
+        else:
+            continue
+        staying -= job.phase != "draining"
+    return tuple(drain), tuple(cancel)
+
+
+def _time_is_up(scale: Scale, job: Standing) -> bool:
+    return job.seconds_left is not None and job.connected and job.seconds_left <= scale.drain_before
+
+
+def _wrong(scale: Scale, job: Standing, now: float) -> str:
+    """Why a job is of no use; empty: nothing is wrong."""
+    if job.found is not None and job.found != job.devices:
+        return f"its agent has {job.found} device(s), and the engine was asked for {job.devices}"
+    if job.engine == "running" and not job.connected and now - job.since >= scale.start:
+        return f"its agent did not connect within {scale.start:g} s"
+    return ""
+
+
+def _say(
+    name: str,
+    scale: Scale,
+    job: Standing | None,
+    stuck: Standing | None,
+    trouble: Trouble,
+    room: int,
+    now: float,
+) -> Sentence:
+    """What whoever waits is told. How long something has lasted is left out: it would be told anew each time."""
+    provider = param.text(name)
+    if job is not None and job.engine == "running":
+        return say("provider.starting", provider=provider)
+    waits = job if job is not None and job.engine == "pending" else stuck
+    if waits is not None:
+        return say("provider.pending", provider=provider, why=param.text(waits.reason or "no reason"))
+    if job is None and now < trouble.not_before:
+        return say("provider.trouble", provider=provider, why=param.text(trouble.problem))
+    if job is None and room == 0:
+        return say("provider.at-maximum", provider=provider, count=param.count(scale.maximum))
+    return say("provider.asked", provider=provider)

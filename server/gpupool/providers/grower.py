@@ -1,0 +1,397 @@
+"""The loop that asks, decides and acts: what the engine has, what the pool needs, and what follows from both.
+
+Every act has two lines in the ledger: one before, that it is meant, and one after, with what the provider wants to know again. A
+pool that dies between them finds the job in the engine by its name, or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+import structlog
+
+from gpupool.providers.contract import (
+    JobOrder,
+    JobReport,
+    Provider,
+    ProviderDownError,
+    ProviderRefusedError,
+)
+from gpupool.providers.elasticity import Ask, Ending, Plan, Scale, Standing, Trouble, plan
+from gpupool.providers.jobs import Job, JobBook
+from gpupool.sentences import Sentence
+
+logger = structlog.get_logger(__name__)
+
+_UNPRINTABLE: Final = re.compile(r"[^ -~]")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStands:
+    """A node as the pool knows it.
+
+    Attributes:
+        devices: that its agent has told.
+        busy: leases, or sessions that are not closed.
+        lost: silent for so long that its workers have fenced themselves.
+    """
+
+    connected: bool
+    devices: int
+    busy: bool
+    drained: bool
+    lost: bool
+
+
+class PoolSide(Protocol):
+    """The pool, as far as providers need it."""
+
+    def now(self) -> float:
+        """Seconds of a clock that never goes back."""
+
+    def asks(self) -> Sequence[Ask]:
+        """What waits because there is no room, in the order in which it is served."""
+
+    def node(self, name: str) -> NodeStands | None:
+        """None: it has never connected, or is forgotten."""
+
+    def drain(self, node: str, why: str, *, evict: bool) -> None:
+        """It takes no new leases; `evict`: those that it has end with notice, and their sessions go on elsewhere."""
+
+    def forget(self, node: str) -> None:
+        """It will not come back; the pool drops it when nothing of it is left."""
+
+    def say(self, said: Mapping[str, Sentence]) -> None:
+        """What those that wait are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often, in seconds.
+
+    Attributes:
+        look: between looks at the engine.
+        settle: a submit whose answer was lost may still arrive for so long.
+        insist: before a job is told again to end.
+        sweep: between looks for jobs that nobody knows.
+    """
+
+    look: float = 5.0
+    settle: float = 60.0
+    insist: float = 10.0
+    sweep: float = 60.0
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What is known of a job besides the ledger; forgotten with the process, which at worst keeps a job longer."""
+
+    since: float
+    engine: str = ""
+    reason: str = ""
+    seconds_left: float | None = None
+    unneeded_since: float | None = None
+    connected: bool = False
+    evicting: bool = False
+    told_to_end: float | None = None
+
+
+@dataclass(slots=True)
+class _Provided:
+    """A provider with what has been seen of it."""
+
+    name: str
+    provider: Provider
+    scale: Scale
+    trouble: Trouble = field(default_factory=Trouble)
+    swept: float | None = None
+
+
+class Grower:
+    """Keeps as many jobs as are needed.
+
+    Args:
+        book: where jobs are kept.
+        pool: what needs them.
+        providers: by name, with what each may do.
+        pace: how often.
+        name: makes a new job's name.
+    """
+
+    def __init__(
+        self,
+        book: JobBook,
+        pool: PoolSide,
+        providers: Mapping[str, tuple[Provider, Scale]],
+        pace: Pace | None = None,
+        name: Callable[[], str] = lambda: secrets.token_hex(6),
+    ) -> None:
+        self._book = book
+        self._pool = pool
+        self._pace = pace or Pace()
+        self._name = name
+        self._provided = [_Provided(name, *provider) for name, provider in providers.items()]
+        self._jobs = book.jobs()
+        self._seen: dict[str, _Seen] = {}
+        self._said: dict[str, Sentence] = {}
+        self.look_soon = asyncio.Event()
+
+    async def run(self) -> None:
+        """Goes on until cancelled."""
+        while True:
+            self.look_soon.clear()
+            try:
+                await self.step()
+            except Exception:
+                logger.exception("the look at providers failed")
+            try:
+                async with asyncio.timeout(self._pace.look):
+                    await self.look_soon.wait()
+            except TimeoutError:
+                pass
+
+    async def step(self) -> None:
+        """One look at every provider. A provider that does not answer keeps the others from nothing."""
+        said: dict[str, Sentence] = {}
+        for provided in self._provided:
+            for name, sentence in (await self._look(provided)).items():
+                said.setdefault(name, sentence)
+        if said != self._said:
+            self._pool.say(said)
+            self._said = said
+
+    # ---- what others see
+
+    def names(self) -> list[str]:
+        return [provided.name for provided in self._provided]
+
+    def provider(self, name: str) -> tuple[Provider, Scale, Trouble]:
+        """Raises KeyError: there is none."""
+        found = self._of(name)
+        return found.provider, found.scale, found.trouble
+
+    def standing(self, name: str) -> list[tuple[Job, Standing]]:
+        """The jobs of a provider, with how they stand."""
+        return [(job, self._standing(job)) for job in self._jobs.values() if job.provider == name]
+
+    def lends(self, provider: str, node: str) -> bool:
+        """Whether the provider has a job whose agent calls itself so."""
+        return any(
+            job.provider == provider and job.node == node and job.phase != "over"
+            for job in self._jobs.values()
+        )
+
+    def set_scale(self, name: str, scale: Scale) -> None:
+        """From now on, and after a restart. Raises KeyError: there is no such provider."""
+        provided = self._of(name)
+        self._book.set_limits(name, {"minimum": scale.minimum, "maximum": scale.maximum, "idle": scale.idle})
+        provided.scale = scale
+        self.look_soon.set()
+
+    def _of(self, name: str) -> _Provided:
+        found = next((provided for provided in self._provided if provided.name == name), None)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    # ---- a look
+
+    async def _look(self, provided: _Provided) -> dict[str, Sentence]:
+        now = self._pool.now()
+        jobs = self._of_provider(provided.name)
+        try:
+            await self._find(provided, jobs, now)
+            known = {job.id: job.state for job in self._of_provider(provided.name) if _is_asked_for(job)}
+            reports = await provided.provider.poll(known) if known else {}
+        except ProviderDownError as error:
+            # Nothing is known of the engine; leases and nodes go on as they are.
+            provided.trouble = provided.trouble.failed(now, _words(error))
+            logger.warning("a provider does not answer", provider=provided.name, problem=str(error))
+            decided = plan(
+                provided.name,
+                provided.scale,
+                self._standings(provided),
+                self._pool.asks(),
+                provided.trouble,
+                now,
+            )
+            return decided.said
+        for job_id, report in reports.items():
+            self._take_report(provided, self._jobs[job_id], report, now)
+        for job in self._of_provider(provided.name):
+            self._take_node(job)
+        decided = plan(
+            provided.name, provided.scale, self._standings(provided), self._pool.asks(), provided.trouble, now
+        )
+        self._note_needs(provided, decided, now)
+        await self._act(provided, decided, now)
+        return decided.said
+
+    async def _find(self, provided: _Provided, jobs: Sequence[Job], now: float) -> None:
+        """Jobs whose submit was never answered, and jobs that nobody here knows."""
+        lost = [job for job in jobs if job.phase == "intended"]
+        due = provided.swept is None or now - provided.swept >= self._pace.sweep
+        if not lost and not due:
+            return
+        owned = await provided.provider.list_owned()
+        for job in lost:
+            if job.id in owned:
+                self._store(replace(job, phase="submitted", state=owned[job.id], why="found in the engine"))
+            elif now - self._see(job).since >= self._pace.settle:
+                logger.info("a job was never submitted", provider=provided.name, job=job.id)
+                self._forget(job)
+        for job_id, state in owned.items():
+            if job_id not in self._jobs:
+                logger.warning(
+                    "a job that this pool does not know is ended", provider=provided.name, job=job_id
+                )
+                await provided.provider.cancel(job_id, state)
+        # Those that were asked to end are looked at again soon.
+        strangers = any(job_id not in self._jobs for job_id in owned)
+        provided.swept = now if not strangers else now - self._pace.sweep + self._pace.insist
+
+    def _take_report(self, provided: _Provided, job: Job, report: JobReport, now: float) -> None:
+        seen = self._see(job)
+        seen.seconds_left = report.seconds_left
+        seen.reason = _words(report.reason)
+        if report.phase != seen.engine:
+            seen.engine, seen.since = report.phase, now
+        if report.phase == "running" and not seen.connected and self._pool.node(job.node) is None:
+            return
+        if report.phase != "ended":
+            if seen.connected:
+                provided.trouble = Trouble()
+            return
+        came = seen.connected or self._pool.node(job.node) is not None
+        why = job.why if job.phase == "cancelling" else f"the engine ended it: {seen.reason}"
+        if job.phase in ("submitted", "draining") and not came:
+            provided.trouble = provided.trouble.failed(
+                now, f"the job ended before its agent connected: {seen.reason}"
+            )
+        logger.info("a job is over", provider=provided.name, job=job.id, node=job.node, why=why)
+        self._store(replace(job, phase="over", why=why))
+
+    def _take_node(self, job: Job) -> None:
+        node = self._pool.node(job.node)
+        seen = self._see(job)
+        if node is not None:
+            seen.connected = True
+        if job.phase != "over":
+            return
+        if node is None:
+            self._forget(job)
+        elif node.connected:
+            # The engine has lent its devices to somebody else, perhaps: nobody is placed there any more.
+            if not node.drained or (node.busy and not seen.evicting):
+                self._pool.drain(job.node, "its job is over", evict=True)
+                seen.evicting = True
+        else:
+            self._pool.forget(job.node)
+
+    def _note_needs(self, provided: _Provided, decided: Plan, now: float) -> None:
+        for job in self._of_provider(provided.name):
+            node = self._pool.node(job.node)
+            seen = self._see(job)
+            if job.id in decided.needed or (node is not None and node.busy and not node.lost):
+                seen.unneeded_since = None
+            elif seen.unneeded_since is None:
+                seen.unneeded_since = now
+
+    async def _act(self, provided: _Provided, decided: Plan, now: float) -> None:
+        for ending in decided.drain:
+            self._drain(ending)
+        for ending in decided.cancel:
+            self._store(replace(self._jobs[ending.job], phase="cancelling", why=ending.why))
+            if ending.failed:
+                provided.trouble = provided.trouble.failed(now, ending.why)
+        room = now >= provided.trouble.not_before
+        try:
+            for job in self._of_provider(provided.name):
+                if job.phase == "cancelling":
+                    await self._end(provided, job, now)
+            for _ in range(decided.submit if room else 0):
+                await self._submit(provided, now)
+        except (ProviderDownError, ProviderRefusedError) as error:
+            provided.trouble = provided.trouble.failed(now, _words(error))
+            logger.warning("a provider will not", provider=provided.name, problem=str(error))
+
+    def _drain(self, ending: Ending) -> None:
+        job = self._jobs[ending.job]
+        self._store(replace(job, phase="draining", why=ending.why))
+        self._see(job).evicting = ending.evict
+        self._pool.drain(job.node, ending.why, evict=ending.evict)
+        if not ending.evict:
+            self.look_soon.set()  # it serves nobody, unless somebody came just now
+
+    async def _end(self, provided: _Provided, job: Job, now: float) -> None:
+        seen = self._see(job)
+        if seen.told_to_end is not None and now - seen.told_to_end < self._pace.insist:
+            return
+        await provided.provider.cancel(job.id, job.state)
+        if seen.told_to_end is None:
+            logger.info("a job is given back", provider=provided.name, job=job.id, node=job.node, why=job.why)
+        seen.told_to_end = now
+
+    async def _submit(self, provided: _Provided, now: float) -> None:
+        name = self._name()
+        job = Job(name, provided.name, f"{provided.name}-{name[:8]}", provided.scale.devices)
+        self._store(job)
+        self._see(job).since = now
+        try:
+            state = await provided.provider.submit(JobOrder(job.id, job.node, job.devices))
+        except ProviderRefusedError:
+            self._forget(job)
+            raise
+        logger.info("a job is submitted", provider=provided.name, job=job.id, node=job.node)
+        self._store(replace(job, phase="submitted", state=state))
+
+    # ---- records
+
+    def _of_provider(self, name: str) -> list[Job]:
+        return [job for job in self._jobs.values() if job.provider == name]
+
+    def _standings(self, provided: _Provided) -> list[Standing]:
+        return [self._standing(job) for job in self._of_provider(provided.name)]
+
+    def _standing(self, job: Job) -> Standing:
+        seen, node = self._see(job), self._pool.node(job.node)
+        return Standing(
+            id=job.id,
+            phase=job.phase,
+            engine=seen.engine,
+            since=seen.since,
+            reason=seen.reason,
+            devices=job.devices,
+            connected=seen.connected or node is not None,
+            found=node.devices if node is not None and node.connected else None,
+            busy=node is not None and node.busy and not node.lost,
+            unneeded_since=seen.unneeded_since,
+            seconds_left=seen.seconds_left,
+            evicting=seen.evicting,
+        )
+
+    def _see(self, job: Job) -> _Seen:
+        return self._seen.setdefault(job.id, _Seen(self._pool.now()))
+
+    def _store(self, job: Job) -> None:
+        self._book.store(job)
+        self._jobs[job.id] = job
+
+    def _forget(self, job: Job) -> None:
+        self._book.forget(job.id)
+        self._jobs.pop(job.id, None)
+        self._seen.pop(job.id, None)
+
+
+def _is_asked_for(job: Job) -> bool:
+    return job.phase in ("submitted", "draining", "cancelling") and bool(job.state)
+
+
+def _words(said: object) -> str:
+    """Of an engine, for people: printable and bounded."""
+    return _UNPRINTABLE.sub(" ", str(said))[:200]

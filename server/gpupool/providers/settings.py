@@ -1,0 +1,188 @@
+"""The file that says which engines may lend nodes: TOML, a table for each provider.
+
+[lab]
+kind = "slurm"
+maximum = 4
+idle = "10m"
+pool = "tls:login1:7460"
+token_file = "/shared/gpupool/node.token"
+partition = "gpu"
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from gpupool.durations import DurationError, parse_duration
+from gpupool.providers.contract import Provider
+from gpupool.providers.elasticity import Scale
+from gpupool.providers.local import LocalProvider, LocalSettings
+from gpupool.providers.slurm import SlurmProvider, SlurmSettings
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9]{0,15}", re.ASCII)
+_MOST_BYTES: Final = 256 * 1024
+_MOST_JOBS: Final = 1000
+#: Keys of every provider, and what they must be.
+_SCALE: Final = {"minimum": int, "maximum": int, "devices": int, "device_memory_mib": int, "node_pool": str}
+_TIMES: Final = ("idle", "drain_before", "start")
+_AGENT: Final = {"command": list, "node_options": list, "pool": str, "token_file": str}
+_OWN: Final[Mapping[str, Mapping[str, type]]] = {
+    "local": {"gpus": list, "time_limit": str},
+    "slurm": {
+        "partition": str, "account": str, "qos": str, "constraint": str, "gres": str, "time_limit": str,
+        "options": list, "prolog": list, "output": str, "advertise_host": str, "programs": str,
+    },
+}  # fmt: skip
+
+
+class SettingsError(ValueError):
+    """The file cannot be used; `str()` is one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where this pool is, for providers: `endpoint` is what agents of this machine dial."""
+
+    home: Path
+    endpoint: str
+    pool_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSettings:
+    """A table of the file, checked."""
+
+    name: str
+    kind: str
+    scale: Scale
+    agent: Mapping[str, Any]
+    own: Mapping[str, Any]
+
+    def open(self, place: Place) -> Provider:
+        """The provider."""
+        agent = self._agent(place)
+        if self.kind == "slurm":
+            own = dict(self.own)
+            if "time_limit" in own:
+                own["time_limit"] = max(1, int(own["time_limit"] // 60))
+            return SlurmProvider(SlurmSettings(place.pool_id, agent, **own))
+        folder = place.home / "providers" / self.name
+        environment = {"GPUPOOL_HOME": str(place.home)}
+        return LocalProvider(LocalSettings(folder, place.pool_id, agent, environment=environment, **self.own))
+
+    def _agent(self, place: Place) -> list[str]:
+        default = ["gpupool"] if self.kind == "slurm" else [sys.executable, "-m", "gpupool.cli.main"]
+        found = [*self.agent.get("command", default), "node", "start", "--node-pool", self.scale.node_pool]
+        found += ["--pool", self.agent.get("pool", place.endpoint)]
+        if "token_file" in self.agent:
+            found += ["--token-file", self.agent["token_file"]]
+        return [*found, *self.agent.get("node_options", ())]
+
+
+def read(path: Path) -> list[ProviderSettings]:
+    """All providers of a file.
+
+    Raises:
+        SettingsError: it cannot be read, or something in it is wrong.
+    """
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MOST_BYTES + 1)
+        if len(text) > _MOST_BYTES:
+            raise SettingsError(f"{path} is larger than {_MOST_BYTES // 1024} KiB")
+        tables = tomllib.loads(text.decode())
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"{path} is no TOML: {error}") from error
+    found = [_provider(path, name, table) for name, table in tables.items()]
+    if not found:
+        raise SettingsError(f'{path} names no provider; write a table such as [lab] with kind = "slurm"')
+    return found
+
+
+def _provider(path: Path, name: str, table: Any) -> ProviderSettings:
+    if not _NAME.fullmatch(name) or not isinstance(table, dict):
+        raise SettingsError(
+            f"{path}: {name[:40]!r} is no provider; names are up to 16 letters a-z and digits, in a table"
+        )
+    where = f"{path}, [{name}]"
+    values = dict(table)
+    kind = values.pop("kind", None)
+    if kind not in _OWN:
+        raise SettingsError(f"{where}: kind is {str(kind)[:40]!r}; it must be one of {', '.join(_OWN)}")
+    times = {key: _time(where, key, values.pop(key)) for key in _TIMES if key in values}
+    own_types = _OWN[kind]
+    known = {**_SCALE, **_AGENT, **own_types}
+    for key, value in values.items():
+        if key not in known:
+            raise SettingsError(
+                f"{where}: {key[:40]!r} is not known; known are {', '.join(sorted([*known, *_TIMES]))}"
+            )
+        _check(where, key, value, known[key])
+    own = {key: value for key, value in values.items() if key in own_types}
+    if "time_limit" in own:
+        own["time_limit"] = _time(where, "time_limit", own["time_limit"])
+    if kind == "slurm" and "pool" not in values:
+        raise SettingsError(
+            f"{where}: pool is missing: what compute nodes dial to reach this pool, such as tls:HOST:PORT"
+        )
+    sizes: dict[str, Any] = {key: value for key, value in values.items() if key in _SCALE}
+    if "device_memory_mib" in sizes:
+        sizes["device_mib"] = sizes.pop("device_memory_mib")
+    scale = Scale(**{**sizes, **times})
+    check_scale(where, scale)
+    agent = {key: value for key, value in values.items() if key in _AGENT}
+    return ProviderSettings(name, kind, scale, agent, own)
+
+
+def check_scale(where: str, scale: Scale) -> None:
+    """Raises SettingsError unless the figures make sense together."""
+    if not 0 <= scale.minimum <= scale.maximum <= _MOST_JOBS:
+        raise SettingsError(
+            f"{where}: minimum {scale.minimum} and maximum {scale.maximum} must be 0 <= minimum <= maximum <= {_MOST_JOBS}"
+        )
+    if not 1 <= scale.devices <= 64 or scale.device_mib < 1:
+        raise SettingsError(f"{where}: devices must be 1..64, and device_memory_mib at least 1")
+
+
+def changed(where: str, scale: Scale, limits: Mapping[str, float]) -> Scale:
+    """With what `gpupool provider scale` has set: `minimum`, `maximum`, `idle`.
+
+    Raises:
+        SettingsError: the figures make no sense together.
+    """
+    new = dataclasses.replace(
+        scale,
+        minimum=int(limits.get("minimum", scale.minimum)),
+        maximum=int(limits.get("maximum", scale.maximum)),
+        idle=float(limits.get("idle", scale.idle)),
+    )
+    check_scale(where, new)
+    return new
+
+
+def _check(where: str, key: str, value: Any, kind: type) -> None:
+    good = isinstance(value, kind) and not isinstance(value, bool)
+    if kind is list and good:
+        good = all(isinstance(item, str) for item in value)
+    if not good:
+        words = {int: "a whole number", str: "a text", list: "a list of texts"}[kind]
+        raise SettingsError(f"{where}: {key} is {str(value)[:40]!r}; it must be {words}")
+    text = value if kind is list else [value]
+    if kind is not int and key != "prolog" and any("\n" in item or "\0" in item for item in text):
+        raise SettingsError(f"{where}: {key} may not hold a line break")
+
+
+def _time(where: str, key: str, value: Any) -> float:
+    try:
+        return parse_duration(str(value))
+    except DurationError as error:
+        raise SettingsError(f"{where}: {key}: {error}") from None

@@ -1,0 +1,109 @@
+"""A pool server with a provider: who is told what, who may connect for it, and what is set while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from gpupool.pool.server import ServeError, Serving
+from gpupool.proto import pool_pb2 as pb
+from gpupool.proto import pool_pb2_grpc
+
+from tests.support.patience import until_late
+from tests.support.pool_server import Caller, ScriptedNode, make_token, pool_server
+
+#: An agent that never connects: the test is the node.
+_SETTINGS = """[box]
+kind = "local"
+maximum = 2
+idle = "1h"
+command = ["/bin/sh", "-c", "trap 'kill $!; exit 0' TERM; sleep 600 & wait", "agent"]
+"""
+
+
+@contextlib.asynccontextmanager
+async def growing(folder: Path, settings: str = _SETTINGS) -> AsyncIterator[tuple[Serving, Caller, Any]]:
+    """The server, its admin, and the service."""
+    file = folder / "providers.toml"
+    file.write_text(settings)
+    async with (
+        pool_server(home=folder / "home", providers=file, listen="127.0.0.1:0", timers_scale=0.05) as serving,
+        Caller(f"unix:{serving.socket}") as admin,
+    ):
+        service: Any = pool_pb2_grpc.GrowthStub(admin.channel)  # type: ignore[no-untyped-call, unused-ignore]
+        yield serving, admin, service
+
+
+async def jobs(service: Any, count: int) -> list[Any]:
+    """The living jobs, when there are so many."""
+    deadline = until_late(20)
+    while True:
+        (box,) = (await service.ListProviders(pb.ListRequest())).providers
+        found = [job for job in box.jobs if job.phase != "over"]
+        if len(found) == count:
+            return found
+        assert asyncio.get_running_loop().time() < deadline, found
+        await asyncio.sleep(0.05)
+
+
+async def test_a_request_brings_a_node_and_says_so_and_its_token_is_good_for_it_alone(tmp_path: Path) -> None:
+    async with growing(tmp_path) as (serving, admin, service):
+        asked = admin.request("k1", 200, wait_seconds=60.0)
+        while "provider." not in str((await asked.read()).queued):
+            pass
+        (job,) = await jobs(service, 1)
+        token = make_token(serving, "box", "node")
+        async with Caller(f"127.0.0.1:{serving.port}", token) as caller:
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                async with ScriptedNode(caller, name="box-another"):
+                    pass
+            assert refused.value.code() == grpc.StatusCode.PERMISSION_DENIED
+            async with ScriptedNode(caller, name=job.node, devices=1):
+                while (event := await asked.read()).WhichOneof("event") == "queued":
+                    pass
+                assert event.WhichOneof("event") == "granted", event
+        asked.cancel()
+        await service.Scale(pb.ScaleRequest(provider="box", minimum=0, maximum=2, idle_seconds=0.0))
+        await jobs(service, 0)
+
+
+async def test_what_is_set_outlives_the_server(tmp_path: Path) -> None:
+    async with growing(tmp_path) as (_, _, service):
+        await service.Scale(pb.ScaleRequest(provider="box", minimum=1, idle_seconds=7.0))
+        (before,) = await jobs(service, 1)
+    async with growing(tmp_path) as (_, _, service):
+        (after,) = await jobs(service, 1)
+        assert after.id == before.id
+        (box,) = (await service.ListProviders(pb.ListRequest())).providers
+        assert (box.minimum, box.maximum, box.idle_seconds) == (1, 2, 7.0)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await service.Scale(pb.ScaleRequest(provider="box", minimum=5))
+        assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+        await service.Scale(pb.ScaleRequest(provider="box", minimum=0, maximum=0, idle_seconds=0.0))
+        await jobs(service, 0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("", "names no provider"),
+        ("[", "is no TOML"),
+        ("[Box]", "is no provider"),
+        ("[box]\nkind = 'nomad'", "must be one of local, slurm"),
+        ("[box]\nkind = 'local'\nmaximun = 3", "is not known"),
+        ("[box]\nkind = 'local'\nmaximum = '3'", "a whole number"),
+        ("[box]\nkind = 'local'\nminimum = 4\nmaximum = 3", "minimum <= maximum"),
+        ("[box]\nkind = 'local'\nidle = 'soon'", "is no time"),
+        ("[box]\nkind = 'slurm'", "pool is missing"),
+        ("[box]\nkind = 'slurm'\npool = \"a\\nb\"", "line break"),
+    ],
+)
+async def test_a_file_that_is_wrong_says_where(tmp_path: Path, settings: str, said: str) -> None:
+    with pytest.raises(ServeError, match=said):
+        async with growing(tmp_path, settings):
+            pass

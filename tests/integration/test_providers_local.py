@@ -1,0 +1,48 @@
+"""Processes of this machine as a provider of nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from gpupool.providers.contract import ProviderRefusedError
+from gpupool.providers.local import LocalProvider, LocalSettings
+
+from tests.conformance.provider_contract import ProviderContract
+from tests.support.provider_engines import LocalEngine, nothing_left, order, until
+
+
+class TestLocal(ProviderContract):
+    @pytest.fixture
+    def engine(self, tmp_path: Path) -> LocalEngine:
+        return LocalEngine(tmp_path / "jobs")
+
+
+async def test_a_time_limit_ends_the_job(tmp_path: Path) -> None:
+    provider = LocalEngine(tmp_path).provider(time_limit=1)
+    async with nothing_left(provider):
+        jobs = {"k1": await provider.submit(order("k1"))}
+        await until(provider, jobs, "ended")
+
+
+async def test_who_does_not_end_is_made_to(tmp_path: Path) -> None:
+    deaf = ("/bin/sh", "-c", "trap '' TERM; while :; do sleep 1; done", "agent")
+    provider = LocalEngine(tmp_path).provider(agent=deaf, grace=0.2)
+    async with nothing_left(provider):
+        jobs = {"l1": await provider.submit(order("l1"))}
+        while (await provider.poll(jobs))["l1"].phase != "ended":
+            await provider.cancel("l1", jobs["l1"])
+
+
+async def test_an_agent_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    provider = LocalProvider(LocalSettings(tmp_path, "pool", ("/nonexistent/gpupool",)))
+    with pytest.raises(ProviderRefusedError, match="cannot be started"):
+        await provider.submit(order("m1"))
+
+
+async def test_a_number_that_came_again_is_another_process(tmp_path: Path) -> None:
+    provider = LocalEngine(tmp_path).provider()
+    async with nothing_left(provider):
+        state = dict(await provider.submit(order("n1")))
+        reports = await provider.poll({"n1": {**state, "started": state["started"] - 1}})
+        assert reports["n1"].phase == "ended"

@@ -1,0 +1,119 @@
+"""Engines as the conformance suite of providers needs them: what it can make an engine do, and what an engine cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from gpupool.providers.contract import JobOrder, JobReport, Provider, State
+from gpupool.providers.local import LocalProvider, LocalSettings
+from gpupool.providers.slurm import SlurmProvider, SlurmSettings
+
+from tests.support.patience import until_late
+from tests.support.slurm import SlurmCluster
+
+#: Stands in for an agent: it does nothing, and ends when it is told to. What follows are its arguments.
+_SLEEPS = ("/bin/sh", "-c", "exec /bin/sleep 600 #", "agent")
+
+
+class TestedEngine(Protocol):
+    """An engine under test. `devices`: that it has."""
+
+    devices: int
+
+    def provider(self, pool_id: str = "pool", **more: Any) -> Provider:
+        """A new one, as after a restart of the pool. `more`: `agent`, `time_limit` in seconds."""
+
+    def kill(self, state: State) -> None:
+        """As the engine's administrator: the job ends now."""
+
+    def refusing(self) -> Provider:
+        """One whose jobs the engine refuses."""
+
+    def output(self, job: str) -> str:
+        """What the job's agent has written."""
+
+
+class LocalEngine:
+    """Processes of this machine. The stand-in's shell stays, so that its arguments can be seen."""
+
+    devices = 2
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def provider(self, pool_id: str = "pool", **more: Any) -> Provider:
+        more.setdefault("agent", ("/bin/sh", "-c", "trap 'kill $!; exit 0' TERM; sleep 600 & wait", "agent"))
+        more.setdefault("grace", 5.0)
+        return LocalProvider(LocalSettings(self._folder, pool_id, gpus=("6", "7"), **more))
+
+    def kill(self, state: State) -> None:
+        os.killpg(state["pid"], signal.SIGKILL)
+
+    def refusing(self) -> Provider:
+        return LocalProvider(LocalSettings(self._folder, "pool", _SLEEPS, gpus=("6",)))
+
+    def output(self, job: str) -> str:
+        return (self._folder / f"{job}.log").read_text()
+
+
+class SlurmEngine:
+    """A Slurm cluster of the test's own."""
+
+    devices = 2
+
+    def __init__(self, cluster: SlurmCluster) -> None:
+        self.cluster = cluster
+
+    def provider(self, pool_id: str = "pool", **more: Any) -> Provider:
+        more.setdefault("agent", _SLEEPS)
+        limit = more.pop("time_limit", None)
+        more["time_limit"] = None if limit is None else max(1, limit // 60)
+        return SlurmProvider(SlurmSettings(pool_id, output=f"{self.cluster.folder}/%x.txt", **more))
+
+    def kill(self, state: State) -> None:
+        self.cluster.run("scancel", "--signal=KILL", "--full", state["job"])
+
+    def refusing(self) -> Provider:
+        return self.provider(partition="nosuchpartition")
+
+    def output(self, job: str) -> str:
+        return (self.cluster.folder / f"gpupool-pool-{job}.txt").read_text()
+
+
+async def until(
+    provider: Provider, jobs: Mapping[str, State], phase: str, seconds: float = 30.0
+) -> Mapping[str, JobReport]:
+    """The reports when all of these jobs are in `phase`."""
+    deadline = until_late(seconds)
+    while True:
+        reports = await provider.poll(jobs)
+        if all(report.phase == phase for report in reports.values()):
+            return reports
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not {phase}: {reports}")
+        await asyncio.sleep(0.05)
+
+
+@contextlib.asynccontextmanager
+async def nothing_left(provider: Provider) -> Any:
+    """Ends all jobs of the pool afterwards, whatever a test has left."""
+    try:
+        yield
+    finally:
+        deadline = until_late(60)
+        while owned := await provider.list_owned():
+            for job, state in owned.items():
+                await provider.cancel(job, state)
+            await asyncio.sleep(0.1)
+            assert time.monotonic() < deadline, owned
+
+
+def order(job: str, devices: int = 1) -> JobOrder:
+    return JobOrder(job, f"box-{job}", devices)

@@ -1,0 +1,139 @@
+"""A provider, a pool and a book whose every answer a test chooses, with a clock of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from gpupool.providers.contract import (
+    Capabilities,
+    Description,
+    JobOrder,
+    JobReport,
+    ProviderDownError,
+    ProviderRefusedError,
+    State,
+)
+from gpupool.providers.elasticity import Ask
+from gpupool.providers.grower import NodeStands
+from gpupool.providers.jobs import Job
+from gpupool.sentences import Sentence
+
+
+@dataclass
+class ScriptedProvider:
+    """An engine in memory. `down`: it does not answer; `refuses`: why it will have no job; `first`: what new jobs are."""
+
+    capabilities: Capabilities = field(default_factory=Capabilities)
+    jobs: dict[str, JobReport] = field(default_factory=dict)
+    orders: dict[str, JobOrder] = field(default_factory=dict)
+    first: JobReport = field(default_factory=lambda: JobReport("running"))
+    down: bool = False
+    #: The job is taken, and the answer lost.
+    loses_answers: bool = False
+    refuses: str = ""
+    cancels: list[str] = field(default_factory=list)
+
+    def _answer(self) -> None:
+        if self.down:
+            raise ProviderDownError("it does not answer")
+
+    async def describe(self) -> Description:
+        self._answer()
+        return Description("scripted")
+
+    async def submit(self, order: JobOrder) -> State:
+        self._answer()
+        if self.refuses:
+            raise ProviderRefusedError(self.refuses)
+        assert order.job not in self.orders, "a job was submitted twice"
+        self.orders[order.job], self.jobs[order.job] = order, self.first
+        if self.loses_answers:
+            raise ProviderDownError("the answer was lost")
+        return {"job": order.job}
+
+    async def poll(self, jobs: Mapping[str, State]) -> Mapping[str, JobReport]:
+        self._answer()
+        return {job: self.jobs.get(job, JobReport("ended", "unknown")) for job in jobs}
+
+    async def cancel(self, job: str, state: State) -> None:
+        self._answer()
+        self.cancels.append(job)
+        if job in self.jobs:
+            self.jobs[job] = JobReport("ended", "cancelled")
+
+    async def list_owned(self) -> Mapping[str, State]:
+        self._answer()
+        return {job: {"job": job} for job, report in self.jobs.items() if report.phase != "ended"}
+
+    def living(self) -> list[str]:
+        return [job for job, report in self.jobs.items() if report.phase != "ended"]
+
+    def node_of(self, job: str) -> str:
+        return self.orders[job].node
+
+
+@dataclass
+class ScriptedPool:
+    """The pool's side."""
+
+    clock: float = 1000.0
+    waiting: list[Ask] = field(default_factory=list)
+    nodes: dict[str, NodeStands] = field(default_factory=dict)
+    drains: list[tuple[str, str, bool]] = field(default_factory=list)
+    said: dict[str, Sentence] = field(default_factory=dict)
+
+    def now(self) -> float:
+        return self.clock
+
+    def asks(self) -> list[Ask]:
+        return self.waiting
+
+    def node(self, name: str) -> NodeStands | None:
+        return self.nodes.get(name)
+
+    def connect(self, node: str, *, devices: int = 1, busy: bool = False) -> None:
+        self.nodes[node] = NodeStands(True, devices, busy, False, False)
+
+    def change(self, node: str, **values: bool) -> None:
+        self.nodes[node] = replace(self.nodes[node], **values)
+
+    def drain(self, node: str, why: str, *, evict: bool) -> None:
+        self.drains.append((node, why, evict))
+        if node in self.nodes:
+            self.change(node, drained=True)
+
+    def forget(self, node: str) -> None:
+        stands = self.nodes.get(node)
+        if stands is not None and stands.lost and not stands.busy:
+            del self.nodes[node]
+
+    def say(self, said: Mapping[str, Sentence]) -> None:
+        self.said = dict(said)
+
+    def words(self, ask: str) -> str:
+        return str(self.said[ask])
+
+
+@dataclass
+class MemoryBook:
+    """Jobs that are kept as JSON, as a ledger does."""
+
+    pool_id: str = "pool"
+    rows: dict[str, dict[str, object]] = field(default_factory=dict)
+    set_to: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def jobs(self) -> dict[str, Job]:
+        return {name: Job.from_json(row) for name, row in self.rows.items()}
+
+    def store(self, job: Job) -> None:
+        self.rows[job.id] = job.as_json()
+
+    def forget(self, job_id: str) -> None:
+        self.rows.pop(job_id, None)
+
+    def limits(self) -> dict[str, dict[str, float]]:
+        return self.set_to
+
+    def set_limits(self, provider: str, limits: Mapping[str, float]) -> None:
+        self.set_to[provider] = dict(limits)

@@ -1,0 +1,290 @@
+"""The loop that keeps jobs: what it does when an engine waits, fails, lies, takes away, or does not answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gpupool.providers.contract import JobReport
+from gpupool.providers.elasticity import PENDING_PATIENCE, Ask, Scale
+from gpupool.providers.grower import Grower
+
+from tests.support.scripted_provider import MemoryBook, ScriptedPool, ScriptedProvider
+
+ASK = Ask("ann", 200, None)
+
+
+@dataclass
+class World:
+    scale: Scale = field(default_factory=lambda: Scale(maximum=3, idle=60.0, drain_before=100.0, start=50.0))
+    provider: ScriptedProvider = field(default_factory=ScriptedProvider)
+    pool: ScriptedPool = field(default_factory=ScriptedPool)
+    book: MemoryBook = field(default_factory=MemoryBook)
+
+    def __post_init__(self) -> None:
+        self.grower = self.restarted()
+
+    def restarted(self) -> Grower:
+        """A pool server that has just started on the same ledger."""
+        self.grower = Grower(self.book, self.pool, {"lab": (self.provider, self.scale)})
+        return self.grower
+
+    async def look(self, *, after: float = 5.0, times: int = 1) -> None:
+        for _ in range(times):
+            self.pool.clock += after
+            await self.grower.step()
+
+    async def one_job(self, *, connect: bool = True, busy: bool = False) -> str:
+        """A job that ASK has caused; its node."""
+        self.pool.waiting = [ASK]
+        await self.look()
+        (job,) = self.provider.living()
+        if connect:
+            self.pool.connect(self.provider.node_of(job), busy=busy)
+            self.pool.waiting = []
+            await self.look()
+        return job
+
+
+class TestGrowing:
+    async def test_nobody_waits_so_nothing_is_asked_for(self) -> None:
+        world = World()
+        await world.look(times=3)
+        assert world.provider.orders == {}
+
+    async def test_five_small_asks_are_one_job_and_are_told_so(self) -> None:
+        world = World()
+        world.pool.waiting = [Ask(f"u{i}", 200, None) for i in range(5)]
+        await world.look(times=3)
+        assert len(world.provider.living()) == 1
+        assert "lab has given a node" in world.pool.words("u4")
+
+    async def test_what_no_device_could_serve_asks_for_nothing(self) -> None:
+        world = World()
+        world.pool.waiting = [
+            Ask("big", None, 10**6),
+            Ask("many", 500, None, count=2),
+            Ask("else", 500, None, pools=("x",)),
+        ]
+        await world.look(times=2)
+        assert world.provider.orders == {} and world.pool.said == {}
+
+    async def test_never_more_than_the_maximum(self) -> None:
+        world = World()
+        world.pool.waiting = [Ask(f"u{i}", 1000, None) for i in range(9)]
+        await world.look(times=4)
+        assert len(world.provider.living()) == 3
+        assert "no more than 3 node(s)" in world.pool.words("u8")
+
+    async def test_the_minimum_is_kept_without_anybody(self) -> None:
+        world = World(scale=Scale(minimum=2, maximum=3, idle=1.0))
+        await world.look(times=5)
+        assert len(world.provider.living()) == 2
+
+
+class TestShrinking:
+    async def test_what_nobody_needs_is_drained_first_and_then_ended(self) -> None:
+        world = World()
+        job = await world.one_job(busy=True)
+        await world.look(after=100.0, times=3)
+        assert world.provider.living() == [job]
+        node = world.provider.node_of(job)
+        world.pool.change(node, busy=False)
+        await world.look(after=1.0)
+        await world.look(after=61.0)
+        assert (
+            world.pool.drains == [(node, "nobody needed it for 60 s", False)] and world.provider.cancels == []
+        )
+        await world.look()
+        assert world.provider.cancels == [job]
+
+    async def test_a_lease_that_came_before_the_drain_keeps_the_job(self) -> None:
+        world = World()
+        job = await world.one_job()
+        await world.look(after=61.0)
+        world.pool.change(world.provider.node_of(job), busy=True)
+        await world.look(times=3)
+        assert world.provider.living() == [job]
+
+    async def test_who_stops_waiting_takes_back_what_the_engine_has_not_given(self) -> None:
+        world = World()
+        world.provider.first = JobReport("pending", "Resources")
+        job = await world.one_job(connect=False)
+        world.pool.waiting = []
+        await world.look()
+        await world.look(after=61.0)
+        assert world.provider.cancels == [job]
+
+    async def test_a_node_is_forgotten_when_it_is_lost_and_not_before(self) -> None:
+        world = World()
+        job = await world.one_job()
+        node = world.provider.node_of(job)
+        await world.look(after=61.0)
+        await world.look(times=2)
+        world.pool.change(node, connected=False)
+        await world.look()
+        assert node in world.pool.nodes and job in world.book.rows
+        world.pool.change(node, lost=True)
+        await world.look(times=2)
+        assert node not in world.pool.nodes and world.book.rows == {}
+
+
+class TestEnginesThatFail:
+    async def test_an_engine_that_lets_a_job_wait_for_ever_is_asked_for_no_more(self) -> None:
+        world = World()
+        world.provider.first = JobReport("pending", "Priority")
+        world.pool.waiting = [ASK]
+        await world.look()
+        await world.look(after=PENDING_PATIENCE)
+        world.pool.waiting = [Ask(f"u{i}", 1000, None) for i in range(3)]
+        await world.look(after=1000.0, times=5)
+        assert len(world.provider.orders) == 1
+        assert "lets it wait (Priority)" in world.pool.words("u2")
+
+    async def test_a_job_that_dies_at_its_start_is_tried_again_ever_later(self) -> None:
+        world = World()
+        world.provider.first = JobReport("ended", "exit code 1")
+        world.pool.waiting = [ASK]
+        await world.look(times=200)  # 1000 s
+        assert 4 <= len(world.provider.orders) <= 9
+        assert "exit code 1" in world.pool.words("ann")
+
+    async def test_a_quota_that_refuses_leaves_nothing_and_is_tried_again_later(self) -> None:
+        world = World()
+        world.provider.refuses = "above the quota"
+        world.pool.waiting = [ASK]
+        await world.look(times=3)
+        assert world.book.rows == {} and "above the quota" in world.pool.words("ann")
+        world.provider.refuses = ""
+        await world.look(after=400.0)
+        assert len(world.provider.living()) == 1
+
+    async def test_an_engine_that_does_not_answer_changes_nothing(self) -> None:
+        world = World()
+        job = await world.one_job(busy=True)
+        world.provider.down = True
+        world.pool.waiting = [ASK]
+        await world.look(after=100.0, times=5)
+        assert world.pool.drains == [] and job in world.book.rows
+        assert "does not answer" in world.pool.words("ann")
+        world.provider.down = False
+        await world.look(after=400.0, times=2)
+        assert job in world.provider.living() and len(world.provider.living()) == 2
+
+    async def test_an_answer_that_was_lost_makes_no_second_job(self) -> None:
+        world = World()
+        world.provider.loses_answers = True
+        world.pool.waiting = [ASK]
+        await world.look()
+        world.provider.loses_answers = False
+        await world.look(times=8)
+        assert len(world.provider.orders) == 1
+        assert [row["phase"] for row in world.book.rows.values()] == ["submitted"]
+
+    async def test_a_submit_that_never_arrived_is_given_up_after_a_while(self) -> None:
+        world = World()
+        world.provider.loses_answers = True
+        world.pool.waiting = [ASK]
+        await world.look()
+        world.provider.loses_answers = False
+        world.provider.jobs.clear()
+        await world.look(after=10.0)
+        assert len(world.provider.orders) == 1
+        await world.look(after=60.0, times=2)
+        assert len(world.provider.living()) == 1
+
+    async def test_an_agent_that_never_connects_is_ended(self) -> None:
+        world = World()
+        job = await world.one_job(connect=False)
+        await world.look(after=51.0, times=2)
+        assert world.provider.cancels == [job]
+        await world.look(after=1.0)
+        assert world.provider.living() == [] and "did not connect" in world.pool.words("ann")
+
+    async def test_an_agent_with_other_devices_than_asked_for_serves_nobody(self) -> None:
+        world = World()
+        job = await world.one_job(connect=False)
+        world.pool.connect(world.provider.node_of(job), devices=4)
+        world.pool.waiting = []
+        await world.look()
+        assert world.provider.cancels == [job]
+
+    async def test_a_preempted_job_is_replaced_for_whoever_waits(self) -> None:
+        world = World()
+        job = await world.one_job(busy=True)
+        world.provider.jobs[job] = JobReport("ended", "PREEMPTED")
+        world.pool.waiting = [ASK]
+        await world.look(times=2)
+        assert len(world.provider.living()) == 1 and world.provider.living() != [job]
+
+    async def test_an_engine_that_frees_the_node_of_a_living_agent_frees_no_share(self) -> None:
+        world = World()
+        job = await world.one_job(busy=True)
+        node = world.provider.node_of(job)
+        world.provider.jobs[job] = JobReport("ended", "NODE_FAIL")
+        await world.look(times=3)
+        assert world.pool.drains == [(node, "its job is over", True)]
+        assert world.pool.nodes[node].busy and job in world.book.rows
+
+    async def test_jobs_of_this_pool_that_the_ledger_does_not_know_are_ended(self) -> None:
+        world = World()
+        world.provider.jobs["stranger"] = JobReport("running")
+        await world.look()
+        assert world.provider.cancels == ["stranger"]
+
+
+class TestTimeLimits:
+    async def test_a_node_is_emptied_before_its_time_limit_and_then_given_back(self) -> None:
+        world = World()
+        job = await world.one_job(busy=True)
+        node = world.provider.node_of(job)
+        world.provider.jobs[job] = JobReport("running", seconds_left=101.0)
+        await world.look()
+        assert world.pool.drains == []
+        world.provider.jobs[job] = JobReport("running", seconds_left=99.0)
+        await world.look(times=3)
+        assert world.pool.drains == [(node, "its time limit is near", True)] and world.provider.cancels == []
+        world.pool.change(node, busy=False)
+        await world.look()
+        assert world.provider.cancels == [job]
+
+    async def test_while_it_is_emptied_whoever_waits_gets_another(self) -> None:
+        world = World()
+        job = await world.one_job(busy=True)
+        world.provider.jobs[job] = JobReport("running", seconds_left=50.0)
+        world.pool.waiting = [ASK]
+        await world.look(times=2)
+        assert len(world.provider.living()) == 2
+
+
+class TestRestarts:
+    async def test_jobs_are_taken_over(self) -> None:
+        world = World()
+        job = await world.one_job(busy=True)
+        world.restarted()
+        await world.look(after=100.0, times=3)
+        assert world.provider.living() == [job] and len(world.provider.orders) == 1
+
+    async def test_who_was_being_ended_is_ended_again(self) -> None:
+        world = World()
+        job = await world.one_job(connect=False)
+        world.book.rows[job] = {**world.book.rows[job], "phase": "cancelling"}
+        world.restarted()
+        await world.look()
+        assert world.provider.cancels == [job]
+
+    async def test_what_was_set_by_hand_is_stored(self) -> None:
+        world = World()
+        world.grower.set_scale("lab", Scale(minimum=1, maximum=2))
+        assert world.book.limits()["lab"] == {"minimum": 1, "maximum": 2, "idle": 600.0}
+        await world.look()
+        assert len(world.provider.living()) == 1
+
+
+class TestLostNodes:
+    async def test_a_job_whose_agent_is_lost_is_given_back_though_sessions_remember_it(self) -> None:
+        world = World()
+        job = await world.one_job(busy=True)
+        world.pool.change(world.provider.node_of(job), connected=False, lost=True)
+        await world.look()
+        await world.look(after=61.0, times=3)
+        assert world.provider.cancels == [job]
