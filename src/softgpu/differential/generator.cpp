@@ -57,7 +57,8 @@ Program Generator::make() {
   for (int f = 0; f < functions_; ++f) {
     group([&] { function([&] { write_function(f); }); });
   }
-  function([&] { write_kernel(x * y); });
+  const uint32_t threads = program_.block.x * program_.block.y;  // a lambda captures no binding in clang 14
+  function([&] { write_kernel(threads); });
   declare_registers();
   if (small_) program_.drop_unused();
   return std::move(program_);

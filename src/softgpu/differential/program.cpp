@@ -74,7 +74,9 @@ void Program::drop_unused() {
       lines.begin(), lines.begin() + static_cast<ptrdiff_t>(functions.back().first), [&](const Line& line) {
         return line.sets.empty() && line.shows.empty() && mentions(line.text, shared);
       });
-  for (const auto& [first, last] : functions) {
+  for (const auto& function : functions) {
+    // No structured binding: lambdas below capture them, which clang 14 does not know.
+    const size_t first = function.first, last = function.second;
     const bool kernel = first == functions.back().first;
     // From the end, so that what only dropped lines used goes too.
     const auto any_line = [&](size_t from, const std::string& what, const auto& does) {
