@@ -147,7 +147,7 @@ class LabStack:
 
     def reserve(self, share: str, user: str, label: str) -> None:
         """A share that somebody else holds for the next hour."""
-        self.stack.gpupool("request", "-p", share, "--user", user, "--label", label, "--for", "1h")
+        self.stack.gpupool("lease", "request", "-p", share, "--user", user, "--label", label, "--for", "1h")
 
     def devices(self) -> list[dict[str, Any]]:
         """As the sidebar is told of them."""

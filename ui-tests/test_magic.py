@@ -29,7 +29,7 @@ def test_the_share_is_held_while_the_cell_runs(lab: LabStack, open_page: Open) -
 
     output = page.run_cell(1)
     expect(page.state("magic.ipynb")).to_have_text("attached")
-    expect(page.kernel("magic.ipynb")).to_contain_text("0.4 GPU")
+    expect(page.kernel("magic.ipynb")).to_contain_text("0.4 of GPU")
     expect(page.kernel("magic.ipynb")).to_contain_text("by %%gpu")
     mine = page.sidebar.get_by_role("list", name=re.compile("^Shares of ")).get_by_role("listitem")
     expect(mine).to_contain_text("magic.ipynb (you)")
@@ -38,7 +38,7 @@ def test_the_share_is_held_while_the_cell_runs(lab: LabStack, open_page: Open) -
     expect(output).to_contain_text("used", timeout=30_000)
 
     expect(page.state("magic.ipynb")).to_have_text("no GPU, memory kept")
-    expect(page.sidebar.get_by_role("button", name="Pool 2 of 2 free")).to_be_visible()
+    expect(page.sidebar.get_by_role("button", name="Pool 2 of 2 GPUs free")).to_be_visible()
     page.run_and_wait(2, "kept 256")
 
 
@@ -64,7 +64,7 @@ def test_detaching_a_running_cell_asks_first(lab: LabStack, open_page: Open) -> 
 
     page.press("running.ipynb", "Detach")
     page.page.get_by_role("dialog").get_by_role("button", name="Detach").click()
-    expect(page.sidebar.get_by_role("button", name="Pool 2 of 2 free")).to_be_visible()
+    expect(page.sidebar.get_by_role("button", name="Pool 2 of 2 GPUs free")).to_be_visible()
     expect(output).to_contain_text(re.compile("Error"), timeout=30_000)
 
 

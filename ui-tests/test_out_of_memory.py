@@ -47,5 +47,5 @@ def test_what_is_held_is_resized(lab: LabStack, open_page: Open) -> None:
     button = page.cell(1).get_by_role("button", name=re.compile(r"^Resize to 0\.\d$"))
     share = button.inner_text().removeprefix("Resize to ")
     button.click()
-    expect(page.kernel("held.ipynb")).to_contain_text(f"{share} GPU")
+    expect(page.kernel("held.ipynb")).to_contain_text(f"{share} of GPU")
     page.run_and_wait(1, f"had {3 << 30}")

@@ -80,7 +80,7 @@ class OneGpuTwoNotebooks:
         device = self.device_of(FIRST)
         self.first.press(FIRST, "Detach")
         expect(self.first.state(FIRST)).to_have_text("no GPU, memory kept")
-        expect(self.notes(self.first, FIRST)).to_contain_text("Memory: on the device")
+        expect(self.notes(self.first, FIRST)).to_contain_text("Memory: on the GPU")
         return device
 
     def take_the_whole_device(self) -> str:

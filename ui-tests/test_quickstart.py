@@ -44,7 +44,7 @@ def test_the_quickstart_trains_under_two_minutes_and_everything_shows_it(
     expect(chart).to_be_attached()
 
     expect(page.state("quickstart.ipynb")).to_have_text("no GPU, memory kept")
-    expect(page.sidebar.get_by_role("button", name="Pool 2 of 2 free")).to_be_visible()
+    expect(page.sidebar.get_by_role("button", name="Pool 2 of 2 GPUs free")).to_be_visible()
 
 
 @pytest.mark.timeout(300)
@@ -60,7 +60,7 @@ def test_sidebar_toolbar_and_widget_show_the_training_while_it_goes_on(
     page.run_all()
     expect(page.state("quickstart.ipynb")).to_have_text("attached", timeout=60_000)
     expect(page.toolbar_button).to_have_text("0.2")
-    expect(page.kernel("quickstart.ipynb")).to_contain_text("0.2 GPU")
+    expect(page.kernel("quickstart.ipynb")).to_contain_text("0.2 of GPU")
     widget = page.page.get_by_role("region", name="GPU use of this kernel")
     # Live only where it can be seen.
     widget.scroll_into_view_if_needed()

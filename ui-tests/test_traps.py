@@ -18,7 +18,7 @@ def test_two_tabs_on_one_kernel_see_and_do_the_same(page: LabPage, lab: LabStack
     other.open_sidebar()
     page.attach("work.ipynb", "0.2")
     expect(other.state("work.ipynb")).to_have_text("attached")
-    expect(other.kernel("work.ipynb")).to_contain_text("0.2 GPU")
+    expect(other.kernel("work.ipynb")).to_contain_text("0.2 of GPU")
     expect(other.toolbar_button).to_have_text("0.2")
     assert lab.free_milli() == 1800
 

@@ -137,7 +137,7 @@ def test_a_pool_is_started_from_the_panel_and_ends_with_the_server(
     assert len(serving(plain.stack.home)) == 3
     # Another program of this user finds it.
     listed = plain.stack.gpupool("gpu", "list")
-    assert listed.stdout.count("Software GPU") == 2
+    assert listed.stdout.count("software GPU") == 2
     # Also when it is killed.
     os.kill(plain.stack.process.pid, 9)
     wait_until(lambda: not serving(plain.stack.home), 60, "the pool to end with the server")

@@ -54,8 +54,7 @@ function detailText(kernel: GpuPool.IKernel, { trans }: IContext): string {
     const named = deviceNames(kernel.devices, trans);
     const places = kernel.software ? trans.__('%1 (software)', named) : named;
     return [
-      // How much one share is stands in the field below, its memory in the chart.
-      kernel.share && kernel.share.count > 1
+      kernel.share
         ? trans.__('%1 of %2', shareText(kernel.share), places)
         : places,
       kernel.project ? trans.__('project %1', kernel.project) : null,

@@ -121,7 +121,7 @@ describe('the row of a kernel', () => {
   it('says what is held, where, and how it is used', () => {
     render(row(anAttachedKernel()));
     expect(screen.getByRole('status').textContent).toBe('attached');
-    screen.getByText('GPU 0 on node1 (software)');
+    screen.getByText('0.2 of GPU 0 on node1 (software)');
     screen.getByText('40 % busy');
     const memory = screen.getByRole('meter', {
       name: 'GPU memory of train.ipynb'
@@ -215,7 +215,7 @@ describe('the row of a kernel', () => {
     const { rerender } = render(row(aKernel({ auto })));
     screen.getByText('auto 2 × 0.3');
     rerender(row(anAttachedKernel({ auto, by: 'auto' })));
-    screen.getByText('GPU 0 on node1 (software) · held by %gpu auto');
+    screen.getByText('0.2 of GPU 0 on node1 (software) · held by %gpu auto');
   });
 
   it('shows a refusal that came late as an alert too', () => {
