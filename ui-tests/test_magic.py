@@ -30,7 +30,7 @@ def test_the_share_is_held_while_the_cell_runs(lab: LabStack, open_page: Open) -
     output = page.run_cell(1)
     expect(page.state("magic.ipynb")).to_have_text("attached")
     expect(page.kernel("magic.ipynb")).to_contain_text("0.4 of GPU")
-    expect(page.kernel("magic.ipynb")).to_contain_text("by %%gpu")
+    expect(page.kernel("magic.ipynb")).to_contain_text("for a cell (%%gpu)")
     mine = page.sidebar.get_by_role("list", name=re.compile("^Shares of ")).get_by_role("listitem")
     expect(mine).to_contain_text("magic.ipynb (you)")
     expect(mine).to_contain_text("in use")

@@ -425,7 +425,9 @@ def test_every_command_explains_itself(command: tuple[str, ...]) -> None:
     for line in text.splitlines():
         assert len(line) <= 130, line
     # A service, a program of the user's, and a script for a shell have no results of their own.
-    assert ("--json" in text) == (" ".join(command) not in ("pool serve", "node start", "run", "completion"))
+    # These run until they are told to end, or print what others read.
+    spoken = ("pool serve", "node start", "run", "lab", "up", "examples", "completion")
+    assert ("--json" in text) == (" ".join(command) not in spoken)
     if " ".join(command) in SHAPES and command != ("version",):
         assert "--watch" in text
 

@@ -113,7 +113,7 @@ def test_nbconvert_executes_a_notebook_with_everything_that_stands_above_cells(
         (5, "captured 6"),
         (6, "awaited 6"),
         (7, "held 6 1"),
-        (7, "Now attached: 0.4 GPU"),
+        (7, "Now attached: 0.4 software GPU"),
         (8, "state: attached"),
         (9, "Detached; what is in GPU memory is kept."),
         (10, "inside 6 300"),
@@ -121,7 +121,7 @@ def test_nbconvert_executes_a_notebook_with_everything_that_stands_above_cells(
         (12, "refused 46"),
         (13, "does not go back when it is idle"),
         (15, "by itself 6"),
-        (15, "Attached by itself (%gpu auto): 0.2 GPU"),
+        (15, "Attached by itself (%gpu auto): 0.2 software GPU"),
         (17, "refused 46"),
     ]:  # fmt: skip
         assert words in shown[at], f"cell {at}: {shown[at]}"
@@ -153,7 +153,7 @@ def test_a_console(pool: PoolAndNode) -> None:
     program = "jupyter_console" if find_spec("jupyter_console") else "IPython"
     cells = "%load_ext jupyter_gpupool\n%gpu attach 0.2\n%gpu status\nimport gpupool\n%gpu banana\nexit\n"
     done = run(pool, program, "--simple-prompt", text=cells)
-    assert "Attached: 0.2 GPU" in done.stdout, done.stderr
+    assert "Attached: 0.2 software GPU" in done.stdout, done.stderr
     assert "state: attached" in done.stdout
     assert "'banana' is not a command of %gpu" in done.stdout + done.stderr
 

@@ -135,7 +135,9 @@ async def waits_in_vain(one: PoolAndNode, tmp_path: Path) -> None:
         other = holder.client()
         with pytest.raises(PoolRefusedError, match="host memory of n1 takes 50 MiB more of parked sessions"):
             await other.attach(1000, wait=0.0)
-        listed = json.loads((await asyncio.to_thread(one.gpupool, "sessions", "--json")).stdout)["sessions"]
+        listed = json.loads((await asyncio.to_thread(one.gpupool, "session", "list", "--json")).stdout)[
+            "sessions"
+        ]
         assert [
             (s["state"], s["memory_place"], s["park_obstacle"]) for s in listed if s["id"] == first.session_id
         ] == [("parked", "device", "")]
