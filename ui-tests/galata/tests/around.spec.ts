@@ -37,7 +37,7 @@ for (const application of ['JupyterLab', 'Notebook 7'] as const) {
         const line = gpu
           .output(0)
           .getByText(
-            /^0\.2 GPU .* device time .* peak memory .* waits? for the GPU/
+            /^0\.2 software GPU .* device time .* peak memory .* waits? for the GPU/
           );
         await expect(line).toBeVisible();
         const bytes = gpu
@@ -93,7 +93,7 @@ test('status bar, Running panel, palette', async ({ gpu, page, stack }) => {
 
   await test.step('the status bar tells the share of the current kernel and leads to the sidebar', async () => {
     await expect(
-      page.getByRole('button', { name: '2 of 2 GPUs free' })
+      page.getByRole('button', { name: '2 of 2 GPUs free', exact: true })
     ).toBeVisible();
     await gpu.attach(NOTEBOOK, '0.2');
     const item = page.getByRole('button', { name: 'GPU: 0.2', exact: true });
