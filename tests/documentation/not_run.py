@@ -62,6 +62,7 @@ NOTHING_TO_RUN: Final[dict[str, str]] = {
     "how-to/monitoring.md": "see the block above",
     "how-to/one-machine.md": "see the blocks above",
     "how-to/run-as-services.md": "units of systemd",
+    "how-to/slurm.md": "see the blocks above",
     "how-to/stop-or-reset.md": "what a person does at a hanging cell; "
     "ui-tests and tests/integration/test_jupyter_stop.py do it",
     "how-to/tls.md": "see the block above",

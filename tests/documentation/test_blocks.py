@@ -19,7 +19,7 @@ from tests.documentation.not_run import NOT_RUN, NOTHING_TO_RUN
 from tests.support.pool_node import ROOT
 
 #: Blocks to read: what a program prints, and files.
-_TO_READ = {"text", "json", "yaml", "ini", "mermaid"}
+_TO_READ = {"text", "json", "yaml", "ini", "toml", "mermaid"}
 
 
 def those(language: str) -> list[Any]:

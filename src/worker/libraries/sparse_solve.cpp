@@ -12,11 +12,16 @@ using operations::Sparse;
 using operations::SparseSolve;
 using operations::View;
 
-void set_triangle(SparseLibrary& sparse, void* matrix, const SparseSolve& of) {
+void set_triangle(SparseLibrary& sparse, const SparseLibrary::Matrix& matrix, const SparseSolve& of) {
   constexpr int fill_mode = 0, diagonal_type = 1;  // cusparseSpMatAttribute_t
-  int fill = of.upper != 0 ? 1 : 0, diagonal = of.unit != 0 ? 1 : 0;
-  sparse.describe("SpMatSetAttribute", matrix, fill_mode, static_cast<void*>(&fill), sizeof fill);
-  sparse.describe("SpMatSetAttribute", matrix, diagonal_type, static_cast<void*>(&diagonal), sizeof diagonal);
+  // Conjugated and not turned: it is described as the columns of the transposed matrix, which has the other
+  // triangle.
+  const bool by_columns = matrix.op == SparseLibrary::conjugated && of.a.turned == 0;
+  int fill = (of.upper != 0) != by_columns ? 1 : 0, diagonal = of.unit != 0 ? 1 : 0;
+  void* const described = matrix.descriptor;
+  sparse.describe("SpMatSetAttribute", described, fill_mode, static_cast<void*>(&fill), sizeof fill);
+  sparse.describe("SpMatSetAttribute", described, diagonal_type, static_cast<void*>(&diagonal),
+                  sizeof diagonal);
 }
 
 /// SpSV or SpSM: these arguments come before the plan.
@@ -131,7 +136,7 @@ CUresult run(const Execution& x, const SparseSolve& of) {
   sparse.factors({&of.alpha}, of.sum);
   const auto computed = static_cast<int>(of.sum);
   const SparseLibrary::Matrix a = sparse.matrix(of.a, of.batch);
-  set_triangle(sparse, a.descriptor, of);
+  set_triangle(sparse, a, of);
   const std::int64_t rows = of.a.rows;
   if (of.n == 1 && of.batch == 1 && is_sparse_vector(of.b) && is_sparse_vector(of.c)) {
     solve(sparse, "SpSV", a.op, place_of(of.alpha), a.descriptor, sparse.vector(of.b, rows),
