@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.libraries.attention_cases import Case, Shape, assert_near, attention_on, backward, forward, shapes
-from tests.libraries.conftest import WITHOUT_LIBRARIES
 from tests.libraries.cudnn import exact
 from tests.libraries.machine import Machine
 
@@ -26,7 +25,6 @@ quickly = settings(
 )
 
 
-@WITHOUT_LIBRARIES
 @FORMS
 @TYPES
 @quickly
@@ -42,7 +40,6 @@ def test_the_result_and_its_statistics(
         assert_near(on.found(statistics), case.wanted.statistics)
 
 
-@WITHOUT_LIBRARIES
 @pytest.mark.parametrize("form", ["old pieces", "new pieces"])
 @TYPES
 @quickly
@@ -63,7 +60,6 @@ def test_gradients(machine: Machine, form: str, dtype: np.dtype[np.generic], sha
             assert_near(on.found(value), wanted[name])
 
 
-@WITHOUT_LIBRARIES
 @TYPES
 @pytest.mark.parametrize("lengths", [False, True])
 @pytest.mark.parametrize("group", [1, 3])
@@ -80,7 +76,6 @@ def test_gradients_as_one_operation(
             assert_near(on.found(value), wanted[name])
 
 
-@WITHOUT_LIBRARIES
 def test_more_columns_than_are_computed_together(machine: Machine) -> None:
     case = Case(Shape(1, 1, 1, 130, 1100, right=900, left=300), np.dtype(np.float32))
     with attention_on(machine) as on:

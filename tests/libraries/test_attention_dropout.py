@@ -17,7 +17,6 @@ from tests.libraries.attention_cases import (
     scores_of,
 )
 from tests.libraries.attention_graphs import ADD, DIVIDE, SDPA_FORWARD, AttentionGraphs, Value
-from tests.libraries.conftest import WITHOUT_LIBRARIES
 from tests.libraries.cudnn import BAD_PARAM, exact
 from tests.libraries.cudnn_graphs import DESCRIPTOR
 from tests.libraries.machine import Array, Machine
@@ -45,7 +44,6 @@ def seed_of(on: AttentionGraphs, seed: int, in_host_memory: bool) -> tuple[Value
     return on.put(np.full((1, 1, 1, 1), seed, np.int64)), on.put(np.zeros((1, 1, 1, 1), np.int64))
 
 
-@WITHOUT_LIBRARIES
 @FORMS
 def test_dropout_leaves_out_its_share_and_keeps_the_sum(machine: Machine, form: str) -> None:
     """The values are the rows of the unit matrix, so that the result has the weights."""
@@ -61,7 +59,6 @@ def test_dropout_leaves_out_its_share_and_keeps_the_sum(machine: Machine, form: 
     assert (dropped(machine, case, form, 6)[0] != found).any()
 
 
-@WITHOUT_LIBRARIES
 def test_gradients_leave_out_what_the_result_did(machine: Machine) -> None:
     """Against the definition with the weights that were seen to be kept."""
     case = Case(Shape(group=2, rows=9, columns=11, value_width=11), np.dtype(np.float32))

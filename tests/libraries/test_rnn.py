@@ -79,7 +79,6 @@ def there(net: Network) -> Array:
     return (np.arange(net.steps)[:, None] < np.array(net.lengths))[..., None].astype(float)
 
 
-@WITHOUT_LIBRARIES
 @CELLS
 @pytest.mark.parametrize("dtype", REAL_TYPES, ids=str)
 @quickly
@@ -140,7 +139,6 @@ class Gradients:
             ]
 
 
-@WITHOUT_LIBRARIES
 @CELLS
 @quickly
 @given(net=networks(most=3), layout=layouts)
@@ -184,7 +182,6 @@ def test_gradients_are_what_differences_say(
         check(array, gradient)
 
 
-@WITHOUT_LIBRARIES
 @CELLS
 @pytest.mark.parametrize("dtype", [dtype for dtype in REAL_TYPES if dtype != DOUBLE], ids=str)
 def test_gradients_of_narrower_types_are_those_of_doubles(
@@ -253,7 +250,6 @@ def test_dropout_between_layers(machine: Machine) -> None:
         np.testing.assert_array_equal(machine.get(at_y, x.astype(np.float32)), x)
 
 
-@WITHOUT_LIBRARIES
 @pytest.mark.parametrize("layout", [STEPS, SEQUENCES])
 @pytest.mark.parametrize("fill", [None, -7.0])
 def test_steps_behind_the_end(machine: Machine, layout: int, fill: float | None) -> None:
@@ -272,7 +268,6 @@ def test_steps_behind_the_end(machine: Machine, layout: int, fill: float | None)
     assert (np.abs(result[~ends]) < 1).all()
 
 
-@WITHOUT_LIBRARIES
 def test_wrong_arguments(machine: Machine) -> None:
     net, weights = chain(1, 2, 2, 3)
     x = np.ones((2, 2, 3))

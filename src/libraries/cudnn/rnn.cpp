@@ -91,7 +91,7 @@ int recur(void* handle, const RnnCall& call, Rnn operation) {
     if (!call.weights.has(bytes_of_weights(shape))) return bad_param;
     const bool inference = operation.pass == RnnPass::inference;
     if (inference && !call.workspace.has(shape.inference())) return bad_param;
-    if (!inference && !call.reserve.has(shape.reserve())) return bad_param;
+    if (!inference && !call.reserve.has(shape.reserve_to_have())) return bad_param;
     if (operation.pass == RnnPass::backward_data && !call.workspace.has(shape.workspace())) return bad_param;
     if (operation.pass == RnnPass::training && shape.drops && network->states == nullptr) return bad_param;
     if (const int bad = set_lengths(*x, operation); bad != success) return bad;
@@ -100,6 +100,8 @@ int recur(void* handle, const RnnCall& call, Rnn operation) {
     operation.reserve = address(inference ? call.workspace.pointer : call.reserve.pointer);
     operation.workspace = inference ? 0 : address(call.workspace.pointer);
     operation.states = address(network->states);
+    operation.reserve_bytes = inference ? 0 : call.reserve.bytes;
+    operation.math = static_cast<std::uint8_t>(network->math);
     operation.rate = static_cast<double>(network->rate);
     return post(*found, operation);
   });
@@ -143,6 +145,7 @@ GPUPOOL_LIBRARY_EXPORT int cudnnRNNBackwardData_v8(
   if (y == nullptr || dy == nullptr || dx == nullptr) return bad_param;
   Rnn operation;
   operation.pass = RnnPass::backward_data;
+  operation.y.address = address(y);
   operation.y.gradient = address(dy);
   operation.x.gradient = address(dx);
   operation.h = {address(hx), 0, address(dhx), address(dhy)};
@@ -173,6 +176,7 @@ GPUPOOL_LIBRARY_EXPORT int cudnnRNNBackwardWeights_v8(void* handle, const void* 
   operation.pass = RnnPass::backward_weights;
   operation.adds = adds == 0;  // else they are set
   operation.x.address = address(x);
+  operation.y.address = address(y);
   operation.h.first = address(hx);
   operation.weights_gradient = address(weights_gradient);
   return recur(handle,

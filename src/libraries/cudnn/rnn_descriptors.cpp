@@ -202,7 +202,7 @@ GPUPOOL_LIBRARY_EXPORT int cudnnGetRNNTempSpaceSizes(void* handle, const void* d
   if (!shape.sound()) return not_supported;
   const bool training = mode == 1;
   put(workspace, static_cast<std::size_t>(training ? shape.workspace() : shape.inference()));
-  put(reserve, static_cast<std::size_t>(training ? shape.reserve() : 0));
+  put(reserve, static_cast<std::size_t>(training ? shape.reserve_to_have() : 0));
   return success;
 }
 GPUPOOL_LIBRARY_EXPORT int cudnnGetRNNWeightParams(void* handle, const void* descriptor,

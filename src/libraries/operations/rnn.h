@@ -95,6 +95,11 @@ struct RnnShape {
   [[nodiscard]] std::int64_t gates_at() const { return cells_at() * (cell == Cell::lstm ? 2 : 1); }
   [[nodiscard]] std::int64_t mask_at() const { return gates_at() + layers * results() * slots() * kept(); }
   [[nodiscard]] std::int64_t reserve() const { return mask_at() + (drops ? (layers - 1) * results() : 0); }
+  /// What programs are told to keep: NVIDIA's cuDNN, where a node gives it networks, keeps some numbers more.
+  [[nodiscard]] std::int64_t reserve_to_have() const {
+    constexpr std::int64_t of_alignments = 1 << 16;
+    return reserve() + reserve() / 2 + of_alignments;
+  }
   /// Without gradients.
   [[nodiscard]] std::int64_t inference() const { return gates_at(); }
 
@@ -117,12 +122,14 @@ struct Rnn {
   RnnState h, c;
   std::uint64_t weights = 0, weights_gradient = 0;
   std::uint64_t reserve = 0, workspace = 0;
-  std::uint64_t states = 0;  // of dropout
+  std::uint64_t reserve_bytes = 0;  // that the program has: NVIDIA's library may want more than ours
+  std::uint64_t states = 0;         // of dropout
   double rate = 0;
   RnnPass pass = RnnPass::inference;
   Flag adds = true;            // to the gradients of weights that are there
   Flag lengths_given = false;  // else all sequences have all steps
-  std::uint8_t reserved[5] = {};
+  std::uint8_t math = 0;       // cudnnMathType_t
+  std::uint8_t reserved[4] = {};
   std::uint16_t lengths[most_lengths] = {};
 
   [[nodiscard]] bool sound() const {

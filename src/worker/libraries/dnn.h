@@ -34,6 +34,11 @@ class Dnn {
   void call(const char* name, A... arguments) {
     describe(name, x_.state.cudnn, arguments...);
   }
+  /// The handle comes behind the descriptor.
+  template <class... A>
+  void call_with(const char* name, void* descriptor, A... arguments) {
+    describe(name, descriptor, x_.state.cudnn, arguments...);
+  }
   /// A call without the handle.
   template <class... A>
   void describe(const char* name, A... arguments) {

@@ -6,11 +6,32 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "libraries/operations/all.h"
 #include "worker/libraries/math_libraries.h"
 
 namespace gpupool::worker {
+
+/// Where cuDNN has the weights of a recurrent network, which clients have elsewhere.
+struct RnnWeights {
+  struct Piece {
+    std::uint64_t ours, theirs, bytes;
+  };
+  std::size_t bytes = 0;
+  bool in_place = false;  // both are the same
+  std::vector<Piece> pieces;
+};
+
+/// A plan of a graph of cuDNN that is kept with its descriptors, and what it needs.
+struct DnnPlan {
+  std::vector<void*> descriptors;  // in the order in which they were made
+  void* plan = nullptr;
+  std::size_t workspace = 0;
+  std::vector<std::int64_t> ids;  // of tensors in memory
+};
+
+void end_plan(Library& cudnn, const DnnPlan& plan);
 
 /// Handles and plans in one context, made when they are needed.
 struct LibraryState {
@@ -22,6 +43,10 @@ struct LibraryState {
   std::map<std::string, std::array<std::uint64_t, 8>> algorithms;
   /// cudnnConvolution…Algo_t by the same.
   std::map<std::string, int> convolutions;
+  /// Of attention, by the operation without its addresses and numbers.
+  std::map<std::string, DnnPlan> attention;
+  /// By the shape of a network.
+  std::map<std::string, RnnWeights> networks;
   /// cufftHandle by stream and by what it was made for: a plan has one work area.
   std::map<std::pair<CUstream, std::string>, int> transforms;
   /// cuRAND's generator, and where it is in which sequence. Its state lies on the device, in the order of a
@@ -52,6 +77,7 @@ CUresult run(const Execution& x, const operations::Entrywise& operation);
 CUresult run(const Execution& x, const operations::Vectors& operation);
 CUresult run(const Execution& x, const operations::Factors& operation);
 // By cuDNN.
+CUresult run(const Execution& x, const operations::Attention& operation);
 CUresult run(const Execution& x, const operations::Convolution& operation);
 CUresult run(const Execution& x, const operations::CtcLoss& operation);
 CUresult run(const Execution& x, const operations::BatchNormalization& operation);
@@ -59,6 +85,7 @@ CUresult run(const Execution& x, const operations::Pooling& operation);
 CUresult run(const Execution& x, const operations::Softmax& operation);
 CUresult run(const Execution& x, const operations::Pointwise& operation);
 CUresult run(const Execution& x, const operations::Reduction& operation);
+CUresult run(const Execution& x, const operations::Rnn& operation);
 // By cuSOLVER.
 CUresult run(const Execution& x, const operations::Decomposition& operation);
 // By cuSPARSE.

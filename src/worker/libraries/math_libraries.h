@@ -39,6 +39,11 @@ class MathLibraries {
   /// Why the last operation failed: one sentence.
   [[nodiscard]] const std::string& why() const { return why_; }
 
+  /// Says why, unless it is known already.
+  void explain(const std::string& sentence) {
+    if (why_.empty()) why_ = sentence;
+  }
+
   /// Before a context is destroyed: what the libraries hold in it ends.
   void forget(CUcontext context);
 

@@ -1,0 +1,94 @@
+// A graph of cuDNN's backend: tensors, what is done with them, and the plan that executes it.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "worker/libraries/dnn.h"
+
+namespace gpupool::worker {
+
+/// A tensor of a graph: its descriptor and the sizes of four dimensions.
+struct DnnValue {
+  void* descriptor = nullptr;
+  std::int64_t sizes[4] = {};
+};
+
+class DnnGraph {
+ public:
+  // cudnnPointwiseMode_t, cudnnReduceTensorOp_t, cudnnDataType_t.
+  enum Mode {
+    add = 0,
+    multiply = 1,
+    divide = 6,
+    subtract = 9,
+    exp = 13,
+    log = 15,
+    identity = 21,
+    greater = 302,
+    greater_equal = 303,
+    less = 304,
+    both = 400,
+    index = 501,
+    select = 601
+  };
+  enum Reduction { sum = 0, maximum = 3 };
+  static constexpr int single = 0, whole = 4, whole_64 = 10, boolean = 11;
+
+  DnnGraph(const Execution& x, Dnn& dnn, DnnPlan& into) : x_(x), dnn_(dnn), into_(into) {}
+
+  /// A tensor in device memory; `turned`: its last two dimensions are exchanged.
+  DnnValue tensor(std::int64_t id, const operations::Tensor& tensor, bool turned = false);
+  /// Four sizes without gaps, of one of the types above.
+  DnnValue placed(std::int64_t id, const std::int64_t (&sizes)[4], int type);
+  /// One number, given with the plan's execution, in host memory (`by_value`) or in device memory.
+  DnnValue number(std::int64_t id, int type, bool by_value);
+  /// A number for each image, so far apart.
+  DnnValue lengths(std::int64_t id, std::int64_t images, std::int64_t stride, bool wide);
+
+  DnnValue point(Mode mode, const DnnValue& x, const DnnValue* b = nullptr, const DnnValue* t = nullptr,
+                 int axis = -1);
+  void point_into(Mode mode, const DnnValue& x, const DnnValue* b, const DnnValue* t, const DnnValue& y,
+                  int axis = -1, int type = single);
+  /// Places that others are moved to.
+  DnnValue whole_like(const DnnValue& x) { return between(x.sizes, whole); }
+  DnnValue product(const DnnValue& a, const DnnValue& b);
+  void product_into(const DnnValue& a, const DnnValue& b, const DnnValue& c);
+  DnnValue reduce(Reduction what, const DnnValue& x);
+  void reduce_into(Reduction what, const DnnValue& x, const DnnValue& y);
+  DnnValue turn(const DnnValue& x);
+  /// 1 where a number is kept, 0 elsewhere.
+  DnnValue random(double kept, const DnnValue& seed, const DnnValue& offset, const std::int64_t (&sizes)[4]);
+
+  /// Looks for an engine for all of it.
+  void plan();
+
+ private:
+  void* create(int kind);
+  void set(void* descriptor, int name, int type, std::int64_t count, const void* elements);
+  void set(void* descriptor, int name, int type, std::int64_t value) {
+    set(descriptor, name, type, 1, &value);
+  }
+  void set_enum(void* descriptor, int name, int type, int value) { set(descriptor, name, type, 1, &value); }
+  void set_descriptor(void* descriptor, int name, void* value);
+  void finish(void* descriptor) { dnn_.describe("cudnnBackendFinalize", descriptor); }
+  DnnValue made(std::int64_t id, const std::int64_t (&sizes)[4], const std::int64_t (&strides)[4], int type,
+                bool is_virtual, bool by_value);
+  DnnValue between(const std::int64_t (&sizes)[4], int type = single, bool turned = false);
+  void node(void* operation);
+
+  const Execution& x_;
+  Dnn& dnn_;
+  DnnPlan& into_;
+  std::vector<void*> operations_;
+  std::int64_t next_ = 1000;  // of tensors that lie nowhere
+};
+
+/// Executes a plan: the address of each tensor by its number.
+void execute_plan(const Execution& x, Dnn& dnn, const DnnPlan& plan,
+                  const std::map<std::int64_t, std::uint64_t>& addresses);
+
+}  // namespace gpupool::worker
