@@ -26,7 +26,7 @@ from gpupool.ledger.append_only import Protection
 from gpupool.model.history_amounts import AMOUNTS
 
 #: Grows by one with every change of the tables; there is no way from one version to another, see `version.py`.
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 #: Counts up by itself; SQLite does so for this type only, which has 64 bits there.
 _COUNT = BigInteger().with_variant(Integer(), "sqlite")
@@ -303,9 +303,6 @@ provider_limits = Table(
     Column("provider", String, primary_key=True),
     Column("limits", JSON, nullable=False),
 )
-
-#: Tables that came without another version: they change nothing of the others, and are made in a ledger that lacks them.
-ADDED = (provider_jobs, provider_limits)
 
 # Names of triggers, and what they forbid. `append_only.py` writes them for each database.
 PROTECTED = (

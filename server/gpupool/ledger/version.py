@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, insert, inspect, select
 
-from gpupool.ledger.schema import ADDED, SCHEMA_VERSION, meta, metadata
+from gpupool.ledger.schema import SCHEMA_VERSION, meta, metadata
 
 
 class SchemaError(RuntimeError):
@@ -36,8 +36,6 @@ def prepare(connection: Connection, name: str) -> None:
     """
     if inspect(connection).has_table("meta"):
         check(of(connection), name)
-        for table in ADDED:
-            table.create(connection, checkfirst=True)
         return
     metadata.create_all(connection)
     connection.execute(insert(meta).values(name="schema_version", value=str(SCHEMA_VERSION)))

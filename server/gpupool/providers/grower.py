@@ -139,24 +139,24 @@ class Grower:
         self._jobs = book.jobs()
         self._seen: dict[str, _Seen] = {}
         self._said: dict[str, Sentence] = {}
-        self.look_soon = asyncio.Event()
+        self._look_soon = asyncio.Event()
 
     async def run(self) -> None:
         """Goes on until cancelled."""
         while True:
-            self.look_soon.clear()
+            self._look_soon.clear()
             try:
                 await self.step()
             except Exception:
                 logger.exception("the look at providers failed")
             try:
                 async with asyncio.timeout(self._pace.look):
-                    await self.look_soon.wait()
+                    await self._look_soon.wait()
             except TimeoutError:
                 pass
 
     async def step(self) -> None:
-        """One look at every provider. A provider that does not answer keeps the others from nothing."""
+        """One look at every provider. If one does not answer, the others go on."""
         said: dict[str, Sentence] = {}
         for provided in self._provided:
             for name, sentence in (await self._look(provided)).items():
@@ -191,7 +191,7 @@ class Grower:
         provided = self._of(name)
         self._book.set_limits(name, {"minimum": scale.minimum, "maximum": scale.maximum, "idle": scale.idle})
         provided.scale = scale
-        self.look_soon.set()
+        self._look_soon.set()
 
     def _of(self, name: str) -> _Provided:
         found = next((provided for provided in self._provided if provided.name == name), None)
@@ -212,25 +212,19 @@ class Grower:
             # Nothing is known of the engine; leases and nodes go on as they are.
             provided.trouble = provided.trouble.failed(now, _words(error))
             logger.warning("a provider does not answer", provider=provided.name, problem=str(error))
-            decided = plan(
-                provided.name,
-                provided.scale,
-                self._standings(provided),
-                self._pool.asks(),
-                provided.trouble,
-                now,
-            )
-            return decided.said
+            return self._plan(provided, now).said
         for job_id, report in reports.items():
             self._take_report(provided, self._jobs[job_id], report, now)
         for job in self._of_provider(provided.name):
             self._take_node(job)
-        decided = plan(
-            provided.name, provided.scale, self._standings(provided), self._pool.asks(), provided.trouble, now
-        )
+        decided = self._plan(provided, now)
         self._note_needs(provided, decided, now)
         await self._act(provided, decided, now)
         return decided.said
+
+    def _plan(self, provided: _Provided, now: float) -> Plan:
+        standings = [self._standing(job) for job in self._of_provider(provided.name)]
+        return plan(provided.name, provided.scale, standings, self._pool.asks(), provided.trouble, now)
 
     async def _find(self, provided: _Provided, jobs: Sequence[Job], now: float) -> None:
         """Jobs whose submit was never answered, and jobs that nobody here knows."""
@@ -261,8 +255,6 @@ class Grower:
         seen.reason = _words(report.reason)
         if report.phase != seen.engine:
             seen.engine, seen.since = report.phase, now
-        if report.phase == "running" and not seen.connected and self._pool.node(job.node) is None:
-            return
         if report.phase != "ended":
             if seen.connected:
                 provided.trouble = Trouble()
@@ -326,7 +318,7 @@ class Grower:
         self._see(job).evicting = ending.evict
         self._pool.drain(job.node, ending.why, evict=ending.evict)
         if not ending.evict:
-            self.look_soon.set()  # it serves nobody, unless somebody came just now
+            self._look_soon.set()  # it serves nobody, unless somebody came just now
 
     async def _end(self, provided: _Provided, job: Job, now: float) -> None:
         seen = self._see(job)
@@ -354,9 +346,6 @@ class Grower:
 
     def _of_provider(self, name: str) -> list[Job]:
         return [job for job in self._jobs.values() if job.provider == name]
-
-    def _standings(self, provided: _Provided) -> list[Standing]:
-        return [self._standing(job) for job in self._of_provider(provided.name)]
 
     def _standing(self, job: Job) -> Standing:
         seen, node = self._see(job), self._pool.node(job.node)
