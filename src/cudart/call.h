@@ -34,8 +34,10 @@ inline cudaStream_t per_thread(cudaStream_t stream) {
 /// Remembers a failure for cudaGetLastError. That work is not done yet is an answer and no failure: CUDA's
 /// programming guide says that it is not reported there, and CUB takes what is for its own failure.
 inline cudaError_t record(cudaError_t error) {
-  if (error != cudaSuccess && error != cudaErrorNotReady) [[unlikely]]
+  if (error != cudaSuccess && error != cudaErrorNotReady) [[unlikely]] {
     thread_state.last_error = error;
+    thread_state.peeked = false;
+  }
   return error;
 }
 

@@ -1,6 +1,7 @@
 #include "cudart/error.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <set>
 #include <string>
@@ -10,6 +11,13 @@
 #include "generated_custom.h"
 
 namespace gpupool::cudart {
+
+namespace {
+
+// Of any thread: what one launches another may wait for.
+constinit std::atomic<bool> cleared_launch{false};
+
+}  // namespace
 
 const ErrorName* find_error(int value) {
   const ErrorName* const end = error_names + error_name_count;
@@ -65,12 +73,22 @@ const char* cudaGetErrorString(cudaError_t error) {
 
 cudaError_t cudaGetLastError() {
   const cudaError_t error = thread_state.last_error;
-  if (!is_sticky(error)) thread_state.last_error = cudaSuccess;
+  if (is_sticky(error)) return error;
+  if (error == cudaErrorNoKernelImageForDevice && thread_state.peeked) [[unlikely]]
+    cleared_launch.store(true);
+  thread_state.last_error = cudaSuccess;
   return error;
 }
 
 cudaError_t cudaPeekAtLastError() {
+  thread_state.peeked = true;
   return thread_state.last_error;
+}
+
+cudaError_t result_of_waiting(cudaError_t result) {
+  if (result != cudaSuccess || !cleared_launch.load(std::memory_order_relaxed)) [[likely]]
+    return result;
+  return cleared_launch.exchange(false) ? cudaErrorNoKernelImageForDevice : result;
 }
 
 }  // namespace gpupool::cudart

@@ -27,6 +27,11 @@ const ErrorName* find_error(int value);
 /// Whether an error stays until the device is reset.
 bool is_sticky(cudaError_t error);
 
+/// The result of a call that waits. A launch without device code that a library has peeked at and cleared is
+/// reported by the next of them, once: CUB does so, returns the error, and PyTorch looks for it in
+/// cudaGetLastError alone. Its results would be wrong without a word.
+cudaError_t result_of_waiting(cudaError_t result);
+
 /// Says once what is not supported, and returns cudaErrorNotSupported.
 cudaError_t refuse(const char* function, const char* reason);
 

@@ -71,6 +71,8 @@ def _export(entry: Entry, table: Table, suffix: str) -> str:
     function = entry.function
     name = function.name + suffix
     call = _call(entry, table, bool(suffix))
+    if entry.waits:
+        call = f"result_of_waiting({call})"
     recorded = function.result == "cudaError_t" and not entry.silent
     body = f"return record({call});" if recorded else f"return {call};"
     if function.result == "cudaError_t":  # of what the call throws, what the runtime says in its place

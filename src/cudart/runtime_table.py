@@ -8,7 +8,8 @@ Each file describes one family:
     [unsupported]  name = "reason"
     [undeclared]   name = "reason": exported by NVIDIA's library but not declared in cuda_runtime_api.h
     [undeclared-13] the same, for that major version only
-    [options]      no_context = [...]: may be called before there is a context; silent = [...]: never the last error
+    [options]      no_context = [...]: may be called before there is a context; silent = [...]: never the last error;
+                   waits = [...]: the program sees results after it
 
 A function of the header that stands in no file is an error, so a new header cannot lose functions silently.
 """
@@ -43,6 +44,7 @@ class Entry:
     reason: str = ""
     needs_context: bool = True
     silent: bool = False
+    waits: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,11 +96,12 @@ def load(directory: Path, header: RuntimeHeader) -> Table:
     for family, content in _read(directory).items():
         options = content.get("options", {})
         no_context, silent = set(options.get("no_context", ())), set(options.get("silent", ()))
+        waits = set(options.get("waits", ()))
         for section in ("undeclared", f"undeclared-{header.major}"):
             undeclared |= content.get(section, {})
         for name in content.get("custom", {}).get("names", ()):
             if function := header.functions.get(name):
-                add(Entry(function, "custom", family, silent=name in silent))
+                add(Entry(function, "custom", family, silent=name in silent, waits=name in waits))
         for name, reason in content.get("unsupported", {}).items():
             if function := header.functions.get(name):
                 add(Entry(function, "unsupported", family, reason=reason))
@@ -115,6 +118,7 @@ def load(directory: Path, header: RuntimeHeader) -> Table:
                             arguments,
                             needs_context=name not in no_context,
                             silent=name in silent,
+                            waits=name in waits,
                         )
                     )
     missing = sorted(header.functions.keys() - entries.keys())

@@ -34,6 +34,20 @@ extern "C" int sum_of_ints(int a, int b, int* result) { return sum<int>(a, b, re
 #ifndef WITHOUT_DOUBLES
 extern "C" int sum_of_doubles(double a, double b, double* result) { return sum<double>(a, b, result); }
 #endif
+#ifndef WITHOUT_DOUBLES
+// As CUB does, whose callers look at the last error alone.
+extern "C" int sum_and_clear(double a, double* result) {
+  double* out;
+  cudaFuncAttributes attributes;
+  if (cudaFuncGetAttributes(&attributes, add<double>) != cudaSuccess) return -2;
+  if (cudaMalloc(&out, sizeof(double)) != cudaSuccess) return -1;
+  add<double><<<1, 1>>>(out, a, a);
+  if (cudaPeekAtLastError() != cudaSuccess) cudaGetLastError();
+  if (const int error = cudaGetLastError()) return -error;
+  const int error = cudaMemcpy(result, out, sizeof(double), cudaMemcpyDeviceToHost);
+  return cudaGetLastError() == error && cudaDeviceSynchronize() == cudaSuccess ? error : -3;
+}
+#endif
 extern "C" int count_twice(int* result) {
   int* out;
   if (cudaMalloc(&out, sizeof(int)) != cudaSuccess) return -1;
@@ -50,6 +64,7 @@ library = ctypes.CDLL(sys.argv[1])
 whole, real = ctypes.c_int(), ctypes.c_double()
 print("ints", library.sum_of_ints(2, 3, ctypes.byref(whole)), whole.value)
 print("doubles", library.sum_of_doubles(ctypes.c_double(0.5), ctypes.c_double(0.25), ctypes.byref(real)), real.value)
+print("cleared", library.sum_and_clear(ctypes.c_double(0.5), ctypes.byref(real)), real.value)
 print("count", library.count_twice(ctypes.byref(whole)), whole.value)
 """
 
@@ -122,7 +137,7 @@ def run_alone(environment: dict[str, str], library: Path) -> subprocess.Complete
     return gpupool(environment, "softgpu", "--", sys.executable, library.with_name("program.py"), library)
 
 
-EXPECTED = ["ints 0 5", "doubles 0 0.75", "count 0 42"]
+EXPECTED = ["ints 0 5", "doubles 0 0.75", "cleared 0 1.0", "count 0 42"]
 
 
 def test_machine_code_runs_once_its_pack_is_built(library: Path, tmp_path: Path) -> None:
@@ -157,6 +172,16 @@ def test_a_kernel_that_the_sources_do_not_have_is_named(library: Path, tmp_path:
     assert ran.stdout.splitlines()[0] == "ints 0 5"
     assert ran.stdout.splitlines()[1] == f"doubles {NO_BINARY} 0.0"
     assert "add<double>" in ran.stderr
+
+
+def test_a_launch_without_code_that_a_library_clears_is_told_by_the_next_call_that_waits(
+    library: Path, stack: PoolAndNode, tmp_path: Path
+) -> None:
+    alone = run_alone(environment(tmp_path), library)
+    assert alone.stdout.splitlines()[2] == f"cleared {NO_BINARY} 0.0", alone.stderr
+    program = [sys.executable, str(library.with_name("program.py")), str(library)]
+    pooled = stack.gpupool("run", "-p", "0.2", "--", *program, seconds=120)
+    assert pooled.stdout.splitlines()[2] == f"cleared {NO_BINARY} 0.0", pooled.stderr
 
 
 def test_sources_that_do_not_compile_are_named_with_the_compilers_error(

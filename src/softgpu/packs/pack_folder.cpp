@@ -98,22 +98,35 @@ std::string missing(const Known& known) {
 
 }  // namespace
 
+namespace {
+
+// The variables' contents would lie in the caller's memory.
+std::optional<gpupool::image::Cubin> machine_code_of(const FatbinEntry& entry) {
+  const auto code = gpupool::image::entry_content(entry);
+  auto cubin = code ? gpupool::image::read_cubin(std::as_bytes(std::span(*code))) : std::nullopt;
+  if (cubin) {
+    for (auto& variable : cubin->variables) variable.initial = {};
+  }
+  return cubin;
+}
+
+}  // namespace
+
 PackedImage find_packed(std::span<const std::byte> fatbin, const std::string& folder) {
   PackedImage found;
   found.problem = "no kernel pack has PTX for it (gpupool kernel-packs build)";
   for (const FatbinEntry& entry : gpupool::image::fatbin_entries(fatbin)) {
     if (entry.kind != FatbinEntry::Kind::machine_code) continue;
     const auto known = packs().find(folder, gpupool::hex(gpupool::sha256(entry.payload)));
+    auto cubin = machine_code_of(entry);
+    if (!cubin) continue;
+    if (known || cubin->architecture > found.machine_code.architecture)
+      found.machine_code = std::move(*cubin);
     if (!known) continue;
     if (known->file.empty()) {
       found.problem = missing(*known);
       return found;
     }
-    const auto code = gpupool::image::entry_content(entry);
-    auto cubin = code ? gpupool::image::read_cubin(std::as_bytes(std::span(*code))) : std::nullopt;
-    if (!cubin) continue;
-    for (auto& variable : cubin->variables) variable.initial = {};
-    found.machine_code = std::move(*cubin);
     std::string problem;
     found.kernels = KernelFile::open(known->file, problem);
     found.problem =

@@ -12,6 +12,7 @@
 #include "image/test_fatbin.h"
 #include "softgpu/packs/library_images.h"
 #include "softgpu/packs/pack_folder.h"
+#include "softgpu/packs/stand_in.h"
 #include "softgpu/packs/write_kernels.h"
 
 using namespace softgpu::packs;
@@ -166,4 +167,28 @@ TEST_CASE("bytes of any kind are no library, or one within its bounds") {
     for (int change = 0; change < 8; ++change) bytes[random() % 64] = static_cast<char>(random());
     find_images(view(bytes));
   }
+}
+
+TEST_CASE("a stand-in has a kernel's parameters, block and shared memory") {
+  CubinKernel kernel;
+  kernel.name = "_Z3addPdd$1";
+  kernel.parameters = {{0, 8}, {8, 1}, {16, 40}, {56, 4}};
+  kernel.required_block[0] = 64;
+  kernel.shared_bytes = 48;
+  const std::string text = stand_in({&kernel});
+  CHECK_NE(text.find(".visible .entry _Z3addPdd$1(.param .align 1 .b8 p0[8], .param .align 1 .b8 p8[1], "
+                     ".param .align 8 .b8 p16[40], .param .align 1 .b8 p56[4])"),
+           std::string::npos);
+  CHECK_NE(text.find(".reqntid 64, 1, 1"), std::string::npos);
+  CHECK_NE(text.find("s[48]"), std::string::npos);
+}
+
+TEST_CASE("what PTX cannot write has no stand-in") {
+  CubinKernel unnamed, spaced, overlapping, empty;
+  spaced.name = "a b; .entry c() { trap; } //";
+  overlapping.name = empty.name = "kernel";
+  overlapping.parameters = {{0, 8}, {4, 8}};
+  empty.parameters = {{0, 0}};
+  CHECK_EQ(stand_in({&unnamed, &spaced, &overlapping, &empty}), "");
+  CHECK_EQ(stand_in({}), "");
 }

@@ -11,6 +11,7 @@
 #include "softgpu/driver/program/kernel_execution.h"
 #include "softgpu/driver/program/library.h"
 #include "softgpu/driver/program/module.h"
+#include "softgpu/driver/program/packed_program.h"
 #include "softgpu/driver/stream/context.h"
 #include "softgpu/driver/stream/current_context.h"
 
@@ -104,6 +105,7 @@ std::shared_ptr<const KernelLaunch> prepare_launch(const std::shared_ptr<Functio
                                                    const LaunchShape& shape, void** parameters,
                                                    void** extra) {
   check_shape(*function, shape);
+  require_code(*function);
   auto launch = std::make_shared<KernelLaunch>();
   launch->module = function->module().shared_from_this();
   launch->function = function;

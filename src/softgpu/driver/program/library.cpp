@@ -1,5 +1,6 @@
 #include "softgpu/driver/program/library.h"
 
+#include <set>
 #include <variant>
 
 #include "softgpu/driver/base/error.h"
@@ -104,21 +105,33 @@ void Library::add(LoadedProgram program) {
 
 void Library::add(softgpu::packs::PackedImage image, int capability) {
   const auto shared = std::make_shared<const softgpu::packs::PackedImage>(std::move(image));
-  const auto& file = shared->kernels;
+  std::set<std::string, std::less<>> missing;
+  for (const auto& kernel : shared->machine_code.kernels) missing.insert(kernel.name);
+  if (shared->kernels) add_packed(shared, capability, missing);
+  if (missing.empty()) return;
+  if (auto made = stand_ins(*shared, missing, capability)) {
+    add(std::move(*made));
+  } else if (!shared->kernels) {
+    fail(CUDA_ERROR_NO_BINARY_FOR_GPU, shared->problem);
+  }
+}
+
+void Library::add_packed(const std::shared_ptr<const softgpu::packs::PackedImage>& image, int capability,
+                         std::set<std::string, std::less<>>& missing) {
+  const auto& file = image->kernels;
   for (std::size_t frame = 0; frame < file->frames().size(); ++frame) {
     parts_.push_back(std::make_unique<LibraryPart>([=] {
       LoadedProgram compiled;
-      telling(JitOptions(), [&] { compiled = compile_packed(*shared, capability, frame); });
+      telling(JitOptions(), [&] { compiled = compile_packed(*image, capability, frame); });
       return compiled;
     }));
   }
-  for (const auto& kernel : shared->machine_code.kernels) machine_code_only_.insert(kernel.name);
   // What the machine code does not have, the program cannot mean.
   std::set<std::string_view> variables;
-  for (const auto& variable : shared->machine_code.variables) variables.insert(variable.name);
+  for (const auto& variable : image->machine_code.variables) variables.insert(variable.name);
   for (const softgpu::packs::PackedName& each : file->names()) {
     LibraryPart& part = *parts_[each.frame];
-    if (machine_code_only_.erase(each.name) != 0) add_kernel(part, each.name);
+    if (missing.erase(each.name) != 0) add_kernel(part, each.name);
     if (variables.contains(each.name)) variables_.emplace(each.name, &part);
   }
 }
@@ -130,7 +143,6 @@ void Library::add_kernel(LibraryPart& part, const std::string& name) {
 
 std::shared_ptr<Kernel> Library::kernel(std::string_view name) const {
   if (const auto found = by_name_.find(name); found != by_name_.end()) return kernels_[found->second];
-  if (machine_code_only_.contains(name)) refuse_missing_kernel(name);
   fail(CUDA_ERROR_NOT_FOUND);
 }
 

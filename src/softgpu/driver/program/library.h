@@ -83,7 +83,7 @@ class Library {
                                        const JitOptions& options);
 
   const std::vector<std::shared_ptr<Kernel>>& kernels() const { return kernels_; }
-  // Throws Error: NOT_FOUND, or NO_BINARY_FOR_GPU for a kernel that the image has as machine code alone.
+  // Throws Error(NOT_FOUND). What the image has as machine code alone can be asked about, not launched.
   std::shared_ptr<Kernel> kernel(std::string_view name) const;
   // Of a library that has one part only. Throws Error(NOT_SUPPORTED).
   std::shared_ptr<Module> module_in(const std::shared_ptr<Context>& context);
@@ -98,6 +98,9 @@ class Library {
   friend class Kernel;
   void add(LoadedProgram program);
   void add(softgpu::packs::PackedImage image, int capability);
+  // Takes from `missing` the kernels that the pack has.
+  void add_packed(const std::shared_ptr<const softgpu::packs::PackedImage>& image, int capability,
+                  std::set<std::string, std::less<>>& missing);
   void add_kernel(LibraryPart& part, const std::string& name);
   std::shared_ptr<Module> module_of(LibraryPart& part, const std::shared_ptr<Context>& context);
 
@@ -105,7 +108,6 @@ class Library {
   std::vector<std::shared_ptr<Kernel>> kernels_;
   std::unordered_map<std::string_view, std::size_t> by_name_;   // of kernels_, by their own names
   std::map<std::string, LibraryPart*, std::less<>> variables_;  // of libraries with several parts
-  std::set<std::string, std::less<>> machine_code_only_;
 };
 
 }  // namespace softgpu::driver

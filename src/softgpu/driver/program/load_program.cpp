@@ -27,7 +27,9 @@ LoadedProgram load_program(const void* image, std::optional<std::size_t> size, i
     if (const auto* const source = std::get_if<ImageSource>(&read)) {
       loaded = compile_program(*source, capability, options);
     } else {
-      loaded = compile_packed(std::get<softgpu::packs::PackedImage>(read), capability);
+      const auto& packed = std::get<softgpu::packs::PackedImage>(read);
+      if (!packed.kernels) fail(CUDA_ERROR_NO_BINARY_FOR_GPU, packed.problem);
+      loaded = compile_packed(packed, capability);
     }
   });
   return loaded;

@@ -21,6 +21,8 @@ struct LoadedProgram {
   int machine_code = 0;   // architecture of the code, e.g. 120; 0: compiled for the device
   int max_registers = 0;  // limit asked for when compiling or linking; 0: none
   std::size_t constant_bytes = 0;
+  // Why its kernels can be asked about but not launched; empty for a program with code.
+  std::string without_code;
 };
 
 // What programs call by the two functions below.

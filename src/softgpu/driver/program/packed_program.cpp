@@ -11,6 +11,8 @@
 #include "softgpu/driver/base/fault_report.h"
 #include "softgpu/driver/described/identity.h"
 #include "softgpu/driver/device/driver.h"
+#include "softgpu/driver/program/module.h"
+#include "softgpu/packs/stand_in.h"
 
 namespace softgpu::driver {
 namespace {
@@ -52,7 +54,7 @@ std::variant<ImageSource, softgpu::packs::PackedImage> read_or_find(const void* 
     const auto fat_binary = fat_binary_of(image, size);
     if (!fat_binary) throw;
     auto found = softgpu::packs::find_packed(*fat_binary, Driver::get().settings.kernel_packs);
-    if (!found.kernels) fail(error.code(), error.detail() + ": " + found.problem);
+    if (!found.kernels) found.problem = error.detail() + ": " + found.problem;
     return found;
   }
 }
@@ -75,8 +77,28 @@ LoadedProgram compile_packed(const softgpu::packs::PackedImage& image, int capab
   return loaded;
 }
 
-void refuse_missing_kernel(std::string_view name) {
-  const std::string detail = "no kernel pack has PTX for " + demangled(name);
+std::optional<LoadedProgram> stand_ins(const softgpu::packs::PackedImage& image,
+                                       const std::set<std::string, std::less<>>& names, int capability) {
+  const auto& machine_code = image.machine_code;
+  if (static_cast<int>(machine_code.architecture) > capability) return std::nullopt;
+  std::vector<const gpupool::image::CubinKernel*> kernels;
+  for (const auto& kernel : machine_code.kernels) {
+    if (names.contains(kernel.name)) kernels.push_back(&kernel);
+  }
+  ImageSource source;
+  source.texts.push_back(softgpu::packs::stand_in(kernels));
+  if (source.texts.front().empty()) return std::nullopt;
+  LoadedProgram made = compile_program(source, capability, JitOptions());
+  // A program chooses among its kernels by what they were compiled for.
+  made.target = made.machine_code = static_cast<int>(machine_code.architecture);
+  made.without_code = image.problem.empty() ? "no kernel pack has PTX for it" : image.problem;
+  return made;
+}
+
+void require_code(const Function& function) {
+  const std::string& why = function.module().program().without_code;
+  if (why.empty()) return;
+  const std::string detail = demangled(function.info().name) + ": " + why;
   report_refused_image(CUDA_ERROR_NO_BINARY_FOR_GPU, detail);
   fail(CUDA_ERROR_NO_BINARY_FOR_GPU, detail);
 }

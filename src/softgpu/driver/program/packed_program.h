@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
-#include <string_view>
+#include <set>
+#include <string>
 #include <variant>
 
 #include "softgpu/driver/program/loader.h"
@@ -11,8 +13,9 @@
 
 namespace softgpu::driver {
 
-// The sources of an image, or the kernel pack's part for one without PTX. Throws Error as read_image does;
-// NO_BINARY_FOR_GPU then says which kernel pack lacks what.
+class Function;
+
+// The sources of an image, or what is known of one without PTX. Throws Error as read_image does.
 std::variant<ImageSource, softgpu::packs::PackedImage> read_or_find(const void* image,
                                                                     std::optional<std::size_t> size,
                                                                     int capability);
@@ -22,7 +25,13 @@ std::variant<ImageSource, softgpu::packs::PackedImage> read_or_find(const void* 
 LoadedProgram compile_packed(const softgpu::packs::PackedImage& image, int capability,
                              std::optional<std::size_t> frame = {});
 
-// Throws Error(NO_BINARY_FOR_GPU), after it was told like an image that does not load.
-[[noreturn]] void refuse_missing_kernel(std::string_view name);
+// Kernels that no pack has PTX for: they can be asked about, but not launched. Nothing if the machine code
+// names none of `names`, or is for later devices.
+std::optional<LoadedProgram> stand_ins(const softgpu::packs::PackedImage& image,
+                                       const std::set<std::string, std::less<>>& names, int capability);
+
+// Throws Error(NO_BINARY_FOR_GPU) if the function is such a kernel, after it was told like an image that does
+// not load.
+void require_code(const Function& function);
 
 }  // namespace softgpu::driver

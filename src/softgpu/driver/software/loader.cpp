@@ -22,7 +22,7 @@ LoadedProgram compile_program(const ImageSource& source, int capability, const J
   options.write_info_log(result.log);
   options.write_error_log("");
   const int registers = options.max_registers() ? options.max_registers() : source.max_registers;
-  LoadedProgram loaded{std::move(result.program), result.ptx_version, result.target, 0, registers, 0};
+  LoadedProgram loaded{std::move(result.program), result.ptx_version, result.target, 0, registers, 0, {}};
   for (const softgpu::GlobalInfo& global : loaded.program->globals()) {
     if (global.is_constant) loaded.constant_bytes += global.size;
   }

@@ -135,14 +135,41 @@ TEST_CASE("a module of such an image has all of its kernels") {
   CHECK_EQ(cuModuleUnload(module), CUDA_SUCCESS);
 }
 
-TEST_CASE("a kernel that the pack lacks has no code for this device; one that nobody has is not found") {
+// Libraries ask before they launch, and some keep the answer.
+TEST_CASE(
+    "a kernel that the pack lacks can be asked about, and has no code to launch; one that nobody has is not "
+    "found") {
   const Device device;
-  CUlibrary library = nullptr;
-  REQUIRE_EQ(load(library, image_with_pack(frame("saxpy", saxpy))), CUDA_SUCCESS);
-  CUkernel kernel = nullptr;
-  CHECK_EQ(cuLibraryGetKernel(&kernel, library, "other"), CUDA_ERROR_NO_BINARY_FOR_GPU);
-  CHECK_EQ(cuLibraryGetKernel(&kernel, library, "nobody"), CUDA_ERROR_NOT_FOUND);
-  CHECK_EQ(cuLibraryUnload(library), CUDA_SUCCESS);
+  for (const std::string& image :
+       {image_with_pack(frame("other launches", other)), fatbin(entry(2, 80, TestCubin::make()))}) {
+    CUlibrary library = nullptr;
+    REQUIRE_EQ(load(library, image), CUDA_SUCCESS);
+    CUkernel kernel = nullptr;
+    REQUIRE_EQ(cuLibraryGetKernel(&kernel, library, "saxpy"), CUDA_SUCCESS);
+    const auto attribute = [&](CUfunction_attribute asked) {
+      int value = -1;
+      CHECK_EQ(cuKernelGetAttribute(&value, asked, kernel, 0), CUDA_SUCCESS);
+      return value;
+    };
+    CHECK_EQ(attribute(CU_FUNC_ATTRIBUTE_PTX_VERSION), 80);
+    CHECK_EQ(attribute(CU_FUNC_ATTRIBUTE_BINARY_VERSION), 80);
+    CHECK_EQ(attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK), 256);
+    CHECK_EQ(attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES), 1024);
+    std::size_t offset = 0, size = 0;
+    CHECK_EQ(cuKernelGetParamInfo(kernel, 3, &offset, &size), CUDA_SUCCESS);
+    CHECK_EQ(offset, 56);
+    CHECK_EQ(size, 4);
+
+    CUdeviceptr out = device.out;
+    unsigned char flag = 0;
+    char by[40] = {};
+    float a = 2.5F;
+    void* parameters[] = {&out, &flag, by, &a};
+    CHECK_EQ(device.run(kernel, parameters), CUDA_ERROR_NO_BINARY_FOR_GPU);
+    CHECK_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+    CHECK_EQ(cuLibraryGetKernel(&kernel, library, "nobody"), CUDA_ERROR_NOT_FOUND);
+    CHECK_EQ(cuLibraryUnload(library), CUDA_SUCCESS);
+  }
 }
 
 TEST_CASE("a kernel of other sources, with other parameters, does not run") {
@@ -158,10 +185,15 @@ TEST_CASE("a kernel of other sources, with other parameters, does not run") {
   CHECK_EQ(cuLibraryUnload(library), CUDA_SUCCESS);
 }
 
-TEST_CASE("machine code without a pack is refused as before") {
+TEST_CASE("machine code without a pack is no module, and without a fat binary around it no library") {
   const Device device;
+  const std::string image = fatbin(entry(2, 80, TestCubin::make()));
+  CUmodule module = nullptr;
+  CHECK_EQ(cuModuleLoadData(&module, image.data()), CUDA_ERROR_NO_BINARY_FOR_GPU);
   CUlibrary library = nullptr;
-  CHECK_EQ(load(library, fatbin(entry(2, 80, TestCubin::make()))), CUDA_ERROR_NO_BINARY_FOR_GPU);
+  CHECK_EQ(load(library, TestCubin::make()), CUDA_ERROR_NO_BINARY_FOR_GPU);
+  const std::string of_later_devices = fatbin(entry(2, 130, TestCubin::make(130)));
+  CHECK_EQ(load(library, of_later_devices), CUDA_ERROR_NO_BINARY_FOR_GPU);
 }
 
 // The driver reads its settings once, at the first call.
