@@ -297,7 +297,7 @@ def test_a_drained_node_takes_nothing_keeps_what_it_has_and_gives_it_up_when_tol
         assert "n1 (new fans)" in gpupool("health", "--no-network", code=1).stdout
         gpupool("node", "drain", "n1", "--evict")
         (warned,) = json.loads(gpupool("session", "list", "--json").stdout)["sessions"]
-        assert (warned["state"], warned["notice"]["reason"]) == ("warned", "admin")
+        assert (warned["state"], warned["notice"]["reason"]) == ("warned", "drain")
         assert "asked back in" in gpupool("smi").stdout
         stack.wait(stack.all_free, 20, "the lease to be taken back")
         assert "drained (new fans)" in gpupool("node", "list").stdout

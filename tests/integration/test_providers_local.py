@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from gpupool.providers.contract import ProviderRefusedError
 from gpupool.providers.local import LocalProvider, LocalSettings
 
 from tests.conformance.provider_contract import ProviderContract
+from tests.support.patience import until_late
 from tests.support.provider_engines import LocalEngine, nothing_left, order, until
 
 
@@ -38,6 +40,17 @@ async def test_an_agent_that_is_not_there_is_refused(tmp_path: Path) -> None:
     provider = LocalProvider(LocalSettings(tmp_path, "pool", ("/nonexistent/gpupool",)))
     with pytest.raises(ProviderRefusedError, match="cannot be started"):
         await provider.submit(order("m1"))
+
+
+async def test_an_agent_that_refuses_to_start_says_why(tmp_path: Path) -> None:
+    agent = ("/bin/sh", "-c", "echo 'Error: 256 MiB are too few' >&2; exit 2", "agent")
+    provider = LocalProvider(LocalSettings(tmp_path, "pool", agent))
+    state = await provider.submit(order("m2"))
+    deadline = until_late(20)
+    while (report := (await provider.poll({"m2": state}))["m2"]).phase != "ended":
+        assert asyncio.get_running_loop().time() < deadline
+        await asyncio.sleep(0.05)
+    assert "exit code 2" in report.reason and "256 MiB are too few" in report.reason
 
 
 async def test_a_number_that_came_again_is_another_process(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ class SessionWithPool(RuleBasedStateMachine):
     @precondition(lambda self: self.live)
     @rule(
         reason=st.sampled_from(
-            ["reclaim", "preempt", "consolidate", "deadline", "budget", "admin", "lost", "stopped"]
+            ["reclaim", "preempt", "consolidate", "deadline", "budget", "drain", "admin", "lost", "stopped"]
         ),
         alive=st.booleans(),
         held=st.floats(0.0, 1e6),

@@ -23,7 +23,7 @@ TAKEN: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
     "budget": ({"on_behalf_of": "ann"}, "budget"),
     "preempt": ({"project": "team", "kind": "preemptible"}, "preempt"),
     "reclaim": ({"project": "guest"}, "reclaim"),
-    "drain": ({}, "admin"),
+    "drain": ({}, "drain"),
     "token revoked": ({"on_behalf_of": "ann"}, "lost"),
     "no pool": ({}, "lost"),
 }

@@ -92,10 +92,19 @@ class ScriptedPool:
     def node(self, name: str) -> NodeStands | None:
         return self.nodes.get(name)
 
-    def connect(self, node: str, *, devices: int = 1, busy: bool = False) -> None:
-        self.nodes[node] = NodeStands(True, devices, busy, False, False)
+    def node_names(self) -> list[str]:
+        return list(self.nodes)
 
-    def change(self, node: str, **values: bool) -> None:
+    def connect(self, node: str, *, devices: int = 1, busy: bool = False) -> None:
+        free = () if busy else (1000,) * devices
+        self.nodes[node] = NodeStands(True, devices, busy, False, False, free=free)
+
+    def serve(self, node: str, *leases: Ask) -> None:
+        """On its first device."""
+        free = 1000 - sum(lease.milli or 0 for lease in leases)
+        self.change(node, busy=bool(leases), leases=leases, free=(free, *self.nodes[node].free[1:]))
+
+    def change(self, node: str, **values: object) -> None:
         self.nodes[node] = replace(self.nodes[node], **values)
 
     def drain(self, node: str, why: str, *, evict: bool) -> None:

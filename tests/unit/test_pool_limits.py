@@ -213,7 +213,7 @@ def test_a_notice_for_others_stays_and_the_budget_ends_the_lease_when_it_is_soon
     world.live(24)
     world.handle(events.NodeDrained(world.now, "node1", True, "", "root", True))
     world.live(1)
-    assert lease(world, name).notice.reason == "admin"
+    assert lease(world, name).notice.reason == "drain"
     world.live(26)
     assert lease(world, name).reason == "budget"
 
@@ -321,10 +321,10 @@ def test_a_node_that_is_emptied_gives_notice_to_whom_it_serves_and_parks_them(wo
     drain(world, evict=True)
     notice = lease(world, names[0]).notice
     assert notice is not None
-    assert (notice.reason, notice.until) == ("admin", world.now + world.timers.notice)
+    assert (notice.reason, notice.until) == ("drain", world.now + world.timers.notice)
     assert "being emptied by root (new fans)" in notice.explanation
     world.live(world.timers.notice + 2)
-    assert {lease(world, name).reason for name in names} == {"admin"}
+    assert {lease(world, name).reason for name in names} == {"drain"}
     assert {session.state for session in world.machine.state.sessions.values()} == {"parked"}
 
 

@@ -255,6 +255,48 @@ class TestTimeLimits:
         await world.look(times=2)
         assert len(world.provider.living()) == 2
 
+    async def test_a_successor_is_asked_for_before_the_node_is_emptied_and_kept_until_it_is_needed(
+        self,
+    ) -> None:
+        world = World()
+        job = await world.one_job()
+        world.pool.serve(world.provider.node_of(job), ASK)
+        world.provider.jobs[job] = JobReport("running", seconds_left=401.0)
+        await world.look()
+        assert world.provider.living() == [job]
+        world.provider.jobs[job] = JobReport("running", seconds_left=399.0)
+        await world.look(times=2)
+        _, successor = world.provider.living()
+        world.pool.connect(world.provider.node_of(successor))
+        await world.look(after=61.0, times=3)
+        assert world.provider.living() == [job, successor] and world.pool.drains == []
+
+    async def test_no_successor_where_the_leases_fit_elsewhere_or_nobody_is_there(self) -> None:
+        world = World()
+        job = await world.one_job()
+        world.provider.jobs[job] = JobReport("running", seconds_left=399.0)
+        await world.look()
+        assert world.provider.living() == [job]
+        world.pool.connect("by-hand")
+        world.pool.serve(world.provider.node_of(job), ASK)
+        await world.look(times=2)
+        assert world.provider.living() == [job]
+        world.pool.serve("by-hand", Ask("bob", 900, None))
+        await world.look(times=2)
+        assert len(world.provider.living()) == 2
+
+    async def test_leases_of_two_nodes_share_a_successor_and_the_maximum_holds(self) -> None:
+        world = World()
+        world.pool.waiting = [Ask("a", 600, None), Ask("b", 600, None)]
+        await world.look()
+        for job, ask in zip(world.provider.living(), world.pool.waiting, strict=True):
+            world.pool.connect(world.provider.node_of(job))
+            world.pool.serve(world.provider.node_of(job), Ask(ask.id, 400, None))
+            world.provider.jobs[job] = JobReport("running", seconds_left=300.0)
+        world.pool.waiting = []
+        await world.look(times=3)
+        assert len(world.provider.living()) == 3
+
 
 class TestRestarts:
     async def test_jobs_are_taken_over(self) -> None:

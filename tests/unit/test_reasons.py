@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from gpupool.client.reasons import FOR_OTHERS, SESSION_ENDS
+from gpupool.client.reasons import COMES_BACK, SESSION_ENDS
 from gpupool.sentences import typescript
 from gpupool.sentences.reasons import REASONS
 from gpupool.sentences.render import catalogue
@@ -19,7 +19,7 @@ def test_each_reason_has_words_and_no_other_id_has_those_of_a_reason() -> None:
 
 
 def test_what_follows_from_a_reason_follows_from_one_of_them() -> None:
-    assert {*REASONS} > FOR_OTHERS | SESSION_ENDS
+    assert {*REASONS} > COMES_BACK | SESSION_ENDS
 
 
 def test_the_page_has_the_same_reasons(tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from gpupool.client.holder import LeaseHolder
-from gpupool.client.reasons import comes_back
+from gpupool.client.reasons import COMES_BACK
 from gpupool.client.returning import PAUSE_SECONDS, hand_over, pause_seconds
 from gpupool.client.session_file import SessionFile
 from gpupool.client.types import LeaseStatus, Notice, Usage
+from gpupool.sentences.reasons import REASONS
 
 
 class Pool:
@@ -33,22 +34,8 @@ def notice(seconds: float, reason: str = "reclaim") -> Notice:
     return Notice(reason, seconds, "Project b needs it.")
 
 
-@pytest.mark.parametrize(
-    ("reason", "noticed", "again"),
-    [
-        ("reclaim", False, True),
-        ("preempt", True, True),
-        ("consolidate", False, True),
-        ("admin", True, True),
-        ("admin", False, False),
-        ("deadline", True, False),
-        ("budget", True, False),
-        ("idle", False, False),
-        ("lost", False, False),
-    ],
-)
-def test_what_is_asked_for_again(reason: str, noticed: bool, again: bool) -> None:
-    assert comes_back(reason, noticed=noticed) is again
+def test_what_is_asked_for_again() -> None:
+    assert {*REASONS} & COMES_BACK == {"reclaim", "preempt", "consolidate", "drain"}
 
 
 @pytest.mark.parametrize(("longest", "pause"), [(30.0, PAUSE_SECONDS), (6.0, 2.0), (300.0, PAUSE_SECONDS)])

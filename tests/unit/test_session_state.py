@@ -289,8 +289,8 @@ def test_what_is_taken_back_for_others_is_asked_for_again(reason: str) -> None:
 
 
 def test_a_drained_node_gives_notice_and_its_holders_ask_again() -> None:
-    notice = replace(NOTICE, reason="admin")
-    session, _ = play(button(), Granted(grant()), NoticeTold("l1", notice), LeaseEnded("l1", "admin"))
+    notice = replace(NOTICE, reason="drain")
+    session, _ = play(button(), Granted(grant()), NoticeTold("l1", notice), LeaseEnded("l1", "drain"))
     assert session.returning
 
 

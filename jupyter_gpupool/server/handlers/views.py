@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from gpupool.client import types
 from gpupool.client.errors import GpupoolError
-from gpupool.client.reasons import comes_back
+from gpupool.client.reasons import COMES_BACK
 from gpupool.client.session.record import Session
 from gpupool.client.session.state import HOLDING, State
 
@@ -157,7 +157,7 @@ def notice_view(session: KernelSession, reader: Reader) -> Notice | None:
         "seconds_left": left,
         "explanation": notice.explanation,
         "said": said_view(personal(notice.said, reader)),
-        "returns": session.record.returns and comes_back(notice.reason, noticed=True),
+        "returns": session.record.returns and notice.reason in COMES_BACK,
     }
 
 

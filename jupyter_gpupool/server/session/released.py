@@ -166,6 +166,8 @@ def _freed(release: Release) -> str:
         return f"{share} went to others"
     if release.reason == "lost":
         return f"{share} cannot be reached"
+    if release.reason == "drain":
+        return f"{share} {'take' if len(devices) > 1 else 'takes'} no new lease"
     return f"{share} {'are' if len(devices) > 1 else 'is'} free again"
 
 

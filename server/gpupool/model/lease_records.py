@@ -19,7 +19,7 @@ class Notice:
     """A lease will be taken back. Not stored: the request behind it is not either.
 
     Attributes:
-        reason: ``reclaim``, ``preempt``, ``consolidate``, ``admin`` (its node is drained) or ``budget`` (its user's
+        reason: ``reclaim``, ``preempt``, ``consolidate``, ``drain`` (its node is emptied) or ``budget`` (its user's
             GPU-seconds will be used up).
         until: when.
         said: one sentence for its holder: for whom, and what becomes of it.

@@ -2,7 +2,8 @@
 
 Never more than what waits needs: shares are packed onto devices, and devices that are on their way already are counted before new
 ones are asked for. While the engine lets a job wait, nothing more is asked of it. What nobody needs for a while goes back,
-and is drained first, so that nobody is placed on a node that is about to go.
+and is drained first, so that nobody is placed on a node that is about to go. A job in use whose time limit is near gets a
+successor, unless what it serves fits elsewhere: its leases are counted like requests before its node is drained.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Scale:
         device_mib: memory that each of them has, at least; shares that are larger cannot be served.
         node_pool: that its nodes belong to.
         drain_before: a node is drained so many seconds before its time limit.
+        replace_before: its successor is asked for so many seconds before that.
         start: seconds that an agent may take to connect once the engine says that its job runs.
     """
 
@@ -42,12 +44,16 @@ class Scale:
     device_mib: int = 8192
     node_pool: str = "default"
     drain_before: float = 600.0
+    replace_before: float = 300.0
     start: float = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request that waits because there is no room. `milli` or `mib`, as in `scheduler.model.Request`."""
+    """A request that waits because there is no room, or a lease that has to leave its node.
+
+    `milli` or `mib`, as in `scheduler.model.Request`.
+    """
 
     id: str
     milli: int | None
@@ -71,6 +77,8 @@ class Standing:
         unneeded_since: since when nobody has needed it; None: somebody does.
         seconds_left: until its time limit; None: none is known.
         evicting: its leases were told to end.
+        leases: that go on elsewhere when its node is drained.
+        free: milli-GPU of each of its devices that nobody has; empty if it takes no new leases.
     """
 
     id: str
@@ -85,6 +93,8 @@ class Standing:
     unneeded_since: float | None = None
     seconds_left: float | None = None
     evicting: bool = False
+    leases: tuple[Ask, ...] = ()
+    free: tuple[int, ...] = ()
 
     @property
     def coming(self) -> bool:
@@ -129,7 +139,7 @@ class Plan:
         submit: so many jobs.
         drain: nodes that are to take no new leases.
         cancel: jobs that the engine is to end.
-        needed: jobs on their way that somebody waits for.
+        needed: jobs that somebody waits for, or will go on in.
         said: to whom of those that wait what is said.
     """
 
@@ -141,12 +151,28 @@ class Plan:
 
 
 def plan(
-    name: str, scale: Scale, jobs: Sequence[Standing], asks: Sequence[Ask], trouble: Trouble, now: float
+    name: str,
+    scale: Scale,
+    jobs: Sequence[Standing],
+    asks: Sequence[Ask],
+    trouble: Trouble,
+    now: float,
+    elsewhere: Sequence[Sequence[int]] = (),
 ) -> Plan:
-    """What provider `name` is to do about these jobs and asks. `asks`: in the order in which they are served."""
+    """What provider `name` is to do about these jobs and asks.
+
+    Args:
+        name: the provider's.
+        scale: what it may do.
+        jobs: its jobs.
+        asks: in the order in which they are served.
+        trouble: how its engine answers.
+        now: seconds of the pool's clock.
+        elsewhere: nodes that are none of its jobs: milli-GPU of each device that nobody has.
+    """
     mine = [ask for ask in asks if can_serve(scale, ask)]
     coming = [job for job in jobs if job.coming]
-    packed = _pack(scale, coming, mine)
+    packed = _pack(scale, coming, mine, *_leaving(scale, jobs, elsewhere))
     drain, cancel = _endings(scale, jobs, packed.needed, now)
     going = {ending.job for ending in cancel}
     alive = [job for job in jobs if job.phase != "over" and job.id not in going]
@@ -180,13 +206,41 @@ class _Packed:
     on: dict[str, str]
 
 
-def _pack(scale: Scale, coming: Sequence[Standing], asks: Sequence[Ask]) -> _Packed:
-    """Puts asks onto devices that are on their way, then onto as few new jobs as they need."""
+def _leaving(
+    scale: Scale, jobs: Sequence[Standing], elsewhere: Sequence[Sequence[int]]
+) -> tuple[list[Ask], list[tuple[str, list[int]]]]:
+    """Leases that soon have to go on elsewhere, and the room that there is for them already."""
+    ending = {job.id for job in jobs if job.phase != "submitted" or _ends_soon(scale, job)}
+    leases = [
+        lease for job in jobs if _ends_soon(scale, job) for lease in job.leases if can_serve(scale, lease)
+    ]
+    room = [("", list(free)) for free in elsewhere]
+    return leases, room + [(job.id, list(job.free)) for job in jobs if job.id not in ending and job.free]
+
+
+def _ends_soon(scale: Scale, job: Standing) -> bool:
+    lead = scale.drain_before + scale.replace_before
+    return (
+        job.phase in ("submitted", "draining") and job.seconds_left is not None and job.seconds_left <= lead
+    )
+
+
+def _pack(
+    scale: Scale,
+    coming: Sequence[Standing],
+    asks: Sequence[Ask],
+    leases: Sequence[Ask],
+    room: Sequence[tuple[str, list[int]]],
+) -> _Packed:
+    """Puts leases where there is room, and leases and requests onto devices that are on their way, then onto new jobs.
+
+    For requests there is no room: they would not wait.
+    """
     bins: list[tuple[str, list[int]]] = [(job.id, [_DEVICE_MILLI] * job.devices) for job in coming]
     more, needed, on = 0, set(), {}
-    for ask in asks:
+    for ask in (*leases, *asks):
         size = max(1, ask.milli or -(-_DEVICE_MILLI * (ask.mib or 0) // scale.device_mib))
-        if not (found := _first_fit(bins, size, ask.count)):
+        if not (found := _first_fit([*(room if ask in leases else ()), *bins], size, ask.count)):
             bins.append(("", [_DEVICE_MILLI] * scale.devices))
             more += 1
             found = _first_fit(bins[-1:], size, ask.count)

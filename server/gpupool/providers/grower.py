@@ -39,6 +39,8 @@ class NodeStands:
         devices: that its agent has told.
         busy: leases, or sessions that are not closed.
         lost: silent for so long that its workers have fenced themselves.
+        leases: of those that it serves, what they hold on it.
+        free: milli-GPU of each device that nobody has; empty if it takes no new leases.
     """
 
     connected: bool
@@ -46,6 +48,8 @@ class NodeStands:
     busy: bool
     drained: bool
     lost: bool
+    leases: tuple[Ask, ...] = ()
+    free: tuple[int, ...] = ()
 
 
 class PoolSide(Protocol):
@@ -59,6 +63,9 @@ class PoolSide(Protocol):
 
     def node(self, name: str) -> NodeStands | None:
         """None: it has never connected, or is forgotten."""
+
+    def node_names(self) -> Sequence[str]:
+        """All that are connected."""
 
     def drain(self, node: str, why: str, *, evict: bool) -> None:
         """It takes no new leases; `evict`: those that it has end with notice, and their sessions go on elsewhere."""
@@ -224,7 +231,21 @@ class Grower:
 
     def _plan(self, provided: _Provided, now: float) -> Plan:
         standings = [self._standing(job) for job in self._of_provider(provided.name)]
-        return plan(provided.name, provided.scale, standings, self._pool.asks(), provided.trouble, now)
+        return plan(
+            provided.name,
+            provided.scale,
+            standings,
+            self._pool.asks(),
+            provided.trouble,
+            now,
+            self._elsewhere(provided.name),
+        )
+
+    def _elsewhere(self, name: str) -> list[tuple[int, ...]]:
+        """Room on nodes that are none of this provider's jobs."""
+        mine = {job.node for job in self._of_provider(name)}
+        found = (self._pool.node(node) for node in self._pool.node_names() if node not in mine)
+        return [node.free for node in found if node is not None and node.free]
 
     async def _find(self, provided: _Provided, jobs: Sequence[Job], now: float) -> None:
         """Jobs whose submit was never answered, and jobs that nobody here knows."""
@@ -362,6 +383,8 @@ class Grower:
             unneeded_since=seen.unneeded_since,
             seconds_left=seen.seconds_left,
             evicting=seen.evicting,
+            leases=node.leases if node is not None else (),
+            free=node.free if node is not None and node.connected else (),
         )
 
     def _see(self, job: Job) -> _Seen:

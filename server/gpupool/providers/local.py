@@ -31,6 +31,7 @@ from gpupool.providers.contract import (
 MARK: Final = "GPUPOOL_PROVIDER_JOB"
 _NAME: Final = re.compile(r"[0-9a-z]{1,32}")
 _LOGS_KEPT: Final = 20
+_LAST_BYTES: Final = 4096
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -130,7 +131,9 @@ class LocalProvider:
             self._children.pop(job, None)
             self._asked_to_end.pop(job, None)
             self._remove_old_logs()
-            return JobReport("ended", _how_ended(code))
+            return JobReport(
+                "ended", _how_ended(code) + (f": {said}" if code and (said := self._last_line(job)) else "")
+            )
         limit = self._settings.time_limit
         if limit is None:
             return JobReport("running")
@@ -161,6 +164,14 @@ class LocalProvider:
         if not _NAME.fullmatch(job):
             raise ValueError(f"{job[:40]!r} is no name of a job")
         return self._settings.folder / f"{job}.log"
+
+    def _last_line(self, job: str) -> str:
+        """What the agent said last: why it could not start, if it could not."""
+        try:
+            text = self._log(job).read_bytes()[-_LAST_BYTES:].decode(errors="replace")
+        except OSError:
+            return ""
+        return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
     def _remove_old_logs(self) -> None:
         """Keeps those of the latest jobs."""

@@ -31,7 +31,7 @@ _MOST_BYTES: Final = 256 * 1024
 _MOST_JOBS: Final = 1000
 #: Keys of every provider, and what they must be.
 _SCALE: Final = {"minimum": int, "maximum": int, "devices": int, "device_memory_mib": int, "node_pool": str}
-_TIMES: Final = ("idle", "drain_before", "start")
+_TIMES: Final = ("idle", "drain_before", "replace_before", "start")
 _AGENT: Final = {"command": list, "node_options": list, "pool": str, "token_file": str}
 _OWN: Final[Mapping[str, Mapping[str, type]]] = {
     "local": {"gpus": list, "time_limit": str},

@@ -11,8 +11,8 @@ from gpupool.sentences.sentence import Sentence, say
 #: Why a lease ended or a session closed. `reset`: its user ended the session; `stopped`: its kernel ran on after its
 #: lease had ended, on a device whose driver cannot stop one. The page has them from here (`typescript.py`).
 REASONS: Final = (
-    "exit", "release", "idle", "deadline", "budget", "reclaim", "preempt", "consolidate", "lost", "admin", "reset",
-    "stopped",
+    "exit", "release", "idle", "deadline", "budget", "reclaim", "preempt", "consolidate", "drain", "lost", "admin",
+    "reset", "stopped",
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from gpupool.client.errors import GpupoolError
 from gpupool.client.granted_size import describe
 from gpupool.client.pool import PoolClient
 from gpupool.client.program.session import ProgramSession
-from gpupool.client.reasons import comes_back
+from gpupool.client.reasons import COMES_BACK
 from gpupool.client.session.call_message import call_message
 from gpupool.client.session.state import HOLDING
 from gpupool.client.types import Device, Usage
@@ -43,7 +43,7 @@ def session_view(session: ProgramSession) -> dict[str, Any]:
             {
                 "seconds_left": round(notice.seconds_left),
                 "reason": notice.reason,
-                "returns": comes_back(notice.reason, noticed=True),
+                "returns": notice.reason in COMES_BACK,
             }
             if notice is not None
             else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from gpupool.client.reasons import comes_back
+from gpupool.client.reasons import COMES_BACK
 from gpupool.client.session.events import (
     AskAgain,
     HandOver,
@@ -57,7 +57,7 @@ def last_moments(session: Session, event: LastMoments) -> Step:
     lease, notice = session.lease, session.notice
     if lease is None or lease.lease_id != event.lease_id or notice is None or session.resting:
         return session, ()
-    if not session.returns or not comes_back(notice.reason, noticed=True):
+    if not session.returns or notice.reason not in COMES_BACK:
         return session, ()  # whoever gives up may use it to the end
     return replace(session, resting=True), (Publish(), HandOver(lease.lease_id, notice))
 

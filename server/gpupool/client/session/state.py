@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gpupool.client.granted_size import exceeds, fits
-from gpupool.client.reasons import comes_back
+from gpupool.client.reasons import COMES_BACK
 from gpupool.client.session.events import (
     AttachWanted,
     CancelRequest,
@@ -312,8 +312,7 @@ def _lease_ended(session: Session, event: LeaseEnded) -> Step:
         return session, ()
     if event.reason == "reset" and not event.session_alive:
         return as_reset(session), (Publish(),)
-    noticed = session.notice is not None
-    if event.session_alive and session.held and session.returns and comes_back(event.reason, noticed=noticed):
+    if event.session_alive and session.held and session.returns and event.reason in COMES_BACK:
         return returns(session, event)
     ended = replace(
         _without_holders(session),

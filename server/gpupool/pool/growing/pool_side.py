@@ -8,6 +8,7 @@ from typing import Final
 
 from gpupool.ledger.ledger import LedgerError
 from gpupool.model import events
+from gpupool.model.node_records import NodeRecord
 from gpupool.pool.lifecycle.shell import PoolShell
 from gpupool.providers.elasticity import Ask
 from gpupool.providers.grower import NodeStands
@@ -48,13 +49,35 @@ class PoolSide:
         if node is None:
             return None
         sessions = state.index.sessions_of_node.of(name)
+        leases = state.leases_of_node(name)
         return NodeStands(
             connected=node.connection is not None,
             devices=sum(device.node == name and device.present for device in state.devices.values()),
-            busy=bool(state.leases_of_node(name)) or any(session.state != "closed" for session in sessions),
+            busy=bool(leases) or any(session.state != "closed" for session in sessions),
             drained=node.drained,
             lost=node.lost,
+            leases=tuple(
+                Ask(lease.id, share.milli, None) for lease in leases if lease.live for share in lease.shares
+            ),
+            free=self._free(node),
         )
+
+    def node_names(self) -> Sequence[str]:
+        return [node.name for node in self._pool.state.nodes.values() if node.connection is not None]
+
+    def _free(self, node: NodeRecord) -> tuple[int, ...]:
+        if node.drained or node.lost or node.connection is None:
+            return ()
+        free = {
+            device.id: 1000
+            for device in self._pool.state.devices.values()
+            if device.node == node.name and device.present
+        }
+        for lease in self._pool.state.leases_of_node(node.name):
+            for share in lease.taken():
+                if share.device_id in free:
+                    free[share.device_id] -= share.milli
+        return tuple(free.values())
 
     def drain(self, node: str, why: str, *, evict: bool) -> None:
         if node in self._pool.state.nodes:

@@ -170,7 +170,7 @@ def node_drained(step: Step, event: events.NodeDrained) -> None:
         until = step.now + step.timers.notice
         said = clauses(say(f"notice.drain{because}", **who), say("notice.drain-parks"))
         for parts in here:
-            _note(step, parts, Notice("admin", until, said))
+            _note(step, parts, Notice("drain", until, said))
 
 
 def _note(step: Step, parts: Iterable[LeaseRecord], notice: Notice) -> None:
@@ -198,7 +198,7 @@ def _for_whom(step: Step, notice: Notice) -> dict[str, object]:
 
 
 def _is_of_drain(lease: LeaseRecord) -> bool:
-    return lease.notice is not None and lease.notice.reason == "admin"
+    return lease.notice is not None and lease.notice.reason == "drain"
 
 
 def _is_due(step: Step, lease: LeaseRecord) -> bool:

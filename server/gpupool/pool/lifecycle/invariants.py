@@ -227,7 +227,7 @@ def _notices(state: State) -> Iterator[str]:
             continue
         if lease.notice.for_request and lease.notice.for_request not in state.requests:
             yield f"lease {lease.id} is asked back for {lease.notice.for_request!r}, which does not wait"
-        if lease.kind == "guaranteed" and lease.notice.reason not in ("admin", "budget"):
+        if lease.kind == "guaranteed" and lease.notice.reason not in ("drain", "budget"):
             yield f"lease {lease.id} is guaranteed and has a notice ({lease.notice.reason})"
         if any(part.notice != lease.notice for part in state.lease_parts(lease)):
             yield f"parts of the gang of lease {lease.id} have different notices"
