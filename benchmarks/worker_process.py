@@ -92,6 +92,7 @@ class WorkerProcess:
         image_from: the address of a worker to fetch the session from.
         enforcer: the first device's book of turns, named by its UUID; None: device time is not enforced.
         strict: the first device's share is a hard cap.
+        drain_seconds: what was posted before the end of the lease has half of them to be executed.
     """
 
     directory: Path
@@ -105,6 +106,7 @@ class WorkerProcess:
     context_reserve_mib: int = 0
     enforcer: Path | None = None
     strict: bool = False
+    drain_seconds: float = 4.0
     session: str = field(default_factory=lambda: secrets.token_hex(16))
     token: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
     image: Path | None = None
@@ -139,6 +141,7 @@ class WorkerProcess:
             f"token {self.token}",
             f"epoch {self.epoch}",
             f"deadline_ns {deadline}",
+            f"drain_ms {int(self.drain_seconds * 1000)}",
         ]
         lines += [
             f"device {device.ordinal} {device.uuid} {milli} {mib}" for device, milli, mib in self.devices

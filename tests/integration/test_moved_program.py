@@ -105,7 +105,7 @@ class Home:
         folder.mkdir()
         worker = WorkerProcess(
             folder, software_driver(), [(self.devices[n % 2], 500, 256)], environment=SOFTWARE,
-            epoch=n + 1, options=self.options, **more,
+            epoch=n + 1, options=self.options, drain_seconds=120.0, **more,
         )  # type: ignore[arg-type]  # fmt: skip
         self.workers.append(worker.__enter__())
         return worker
@@ -113,7 +113,7 @@ class Home:
     def move(self, client: Client, how: str) -> None:
         """The session goes to a new worker on the other device; the old one is killed."""
         old = self.workers[-1]
-        assert old.ask(f"revoke epoch={old.epoch}").startswith("ok")
+        assert old.ask(f"revoke epoch={old.epoch}", timeout=60).startswith("ok")
         assert old.stats()["move"] == "ok"
         if how == "folder":
             folder = self.folder / f"image{old.epoch}"

@@ -11,7 +11,7 @@ import pytest
 from gpupool.client.errors import GpupoolError, PoolRefusedError
 
 from tests.support.pattern_client import Holder, PatternClient, holding
-from tests.support.pool_node import REUSE_SECONDS, PoolAndNode, native_worker_is_built
+from tests.support.pool_node import REUSE_SECONDS, SCALE, PoolAndNode, native_worker_is_built
 
 pytestmark = [
     pytest.mark.skipif(not native_worker_is_built(), reason="needs the native build (`make build`)"),
@@ -33,6 +33,15 @@ def two(started: PoolAndNode) -> PoolAndNode:
     """Two nodes, n1 and n2, of one device of 1 GiB each, of which nothing is taken."""
     started.wait(lambda: len(started.healthy()) == 2 and not started.worker_pids(), 30, "two empty nodes")
     return started
+
+
+@pytest.fixture
+def slow() -> Iterator[PoolAndNode]:
+    """The same with longer times: a pool that is killed is back before workers fence themselves, also on a busy machine."""
+    with PoolAndNode(real_worker=True, gpus=1, scale=4 * SCALE, node_arguments=SMALL) as stack:
+        stack.start_node(*SMALL, name="n2")
+        stack.wait(lambda: len(stack.healthy()) == 2, 30, "two empty nodes")
+        yield stack
 
 
 async def parked_beside_a_full_device(holder: Holder, mib: int = 60) -> tuple[PatternClient, PatternClient]:
@@ -78,20 +87,20 @@ async def test_with_memory_that_lies_in_host_memory(two: PoolAndNode, tmp_path: 
         assert await first.tell_program("check") == str(61 << 20)
 
 
-async def test_though_the_pool_is_killed_in_between(two: PoolAndNode, tmp_path: Path) -> None:
-    async with holding(two.endpoint, tmp_path) as holder:
+async def test_though_the_pool_is_killed_in_between(slow: PoolAndNode, tmp_path: Path) -> None:
+    async with holding(slow.endpoint, tmp_path, renew_seconds=5 * slow.scale) as holder:
         first, _ = await parked_beside_a_full_device(holder)
         asking = asyncio.create_task(first.attach(500))
         await asyncio.sleep(0.15)
-        await asyncio.to_thread(two.kill, "pool")
-        await asyncio.to_thread(two.start_pool)
-        two.wait(two.healthy, 20, "the pool to be back")
+        await asyncio.to_thread(slow.kill, "pool")
+        await asyncio.to_thread(slow.start_pool)
+        slow.wait(slow.healthy, 20, "the pool to be back")
         (asked,) = await asyncio.gather(asking, return_exceptions=True)
         if isinstance(asked, BaseException) or not await is_held(first):  # not renewed in time, by then
             await attached_in_the_end(first, 500)
         assert first.devices == ["n2/0"]
         assert await first.tell_program("check") == str(61 << 20)
-        two.wait(lambda: len(two.worker_pids()) == 2, 20, "one worker per session")
+        slow.wait(lambda: len(slow.worker_pids()) == 2, 20, "one worker per session")
 
 
 async def test_not_when_the_other_nodes_agent_is_killed_meanwhile_and_nothing_is_lost(

@@ -58,6 +58,10 @@ test('sidebar and menu', async ({ gpu, page, stack }, testInfo) => {
     'Pool 1.45 of 2 GPUs free'
   );
   await expect(gpu.kernel(NOTEBOOK)).toContainText('Can grow to');
+  // It comes with the worker's first report.
+  await expect(
+    gpu.kernel(NOTEBOOK).locator('.jp-GpuPool-usage')
+  ).toBeVisible();
   // What was pressed last shows its focus; what moves with time is covered.
   await page.mouse.move(900, 500);
   await gpu.cell(0).locator('.cm-content').click();
