@@ -7,26 +7,29 @@ import contextlib
 import fcntl
 import os
 import signal
-import stat
+import socket as sockets
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import grpc
 import grpc.aio
 import structlog
-from grpc_health.v1 import health_pb2_grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 from sqlalchemy.exc import SQLAlchemyError
 
+from gpupool.client.agreement import own_version
 from gpupool.client.endpoint import private_directory, private_home
-from gpupool.client.errors import DirectoryUnusableError
-from gpupool.ledger.ledger import Ledger, LedgerError
+from gpupool.ledger.database import is_url
+from gpupool.ledger.ledger import Ledger, LedgerError, LedgerTakenError, LedgerVersionError
+from gpupool.ledger.servers import ServerIdentity
 from gpupool.model.clock import Clock
 from gpupool.pool.access.auth import AuthInterceptor
 from gpupool.pool.access.hub import Hub, HubOptions, HubUrlUnusableError
-from gpupool.pool.access.listening import ServeError, host_and_port
-from gpupool.pool.access.tls_files import TlsFiles, TlsFilesUnusableError
+from gpupool.pool.access.listening import ServeError, bind_socket, bind_tcp, directory_errors
+from gpupool.pool.access.tls_files import TlsFiles
 from gpupool.pool.api.administration_service import AdministrationService
 from gpupool.pool.api.explanations_service import ExplanationsService
 from gpupool.pool.api.growth_service import GrowthService
@@ -38,6 +41,10 @@ from gpupool.pool.api.pool_service import PoolService
 from gpupool.pool.api.projects_service import ProjectsService
 from gpupool.pool.api.reports_service import ReportsService
 from gpupool.pool.growing.start import grower
+from gpupool.pool.leading.lead_times import LeadTimes
+from gpupool.pool.leading.leadership import Leadership
+from gpupool.pool.leading.servers_service import ServersService
+from gpupool.pool.leading.standby import POOL_SERVICE, Standby, standby_server
 from gpupool.pool.lifecycle import restore
 from gpupool.pool.lifecycle.shell import PoolShell
 from gpupool.pool.model.consolidation import Consolidation
@@ -55,9 +62,9 @@ logger = structlog.get_logger(__name__)
 
 LEDGER_NAME = "pool.sqlite"
 SOCKET_NAME = "pool.sock"
-#: sun_path has 108 bytes with its final zero.
-_MAX_SOCKET_PATH = 107
 _GRACE_SECONDS = 2.0
+#: Between two tries of a standby to open a ledger that it could not open, seconds.
+_AGAIN_SECONDS = 1.0
 _GRPC_OPTIONS = [
     # Without these gRPC sheds load above 1,000 pending calls, as CANCELLED, which clients cannot tell from a bug.
     ("grpc.server.max_pending_requests", 100_000),
@@ -88,6 +95,7 @@ class ServeOptions:
         timers: how long things may take.
         timers_scale: all of them times this; for tests.
         ledger: URL of a PostgreSQL database for the ledger; None: `<home>/pool.sqlite`.
+        standby: while another server leads on that database, wait, and take over when it does not any more.
         journal_kept: days for which past moments can be rebuilt and decisions replayed; None: for ever.
         quotas: milli-GPU that a user may hold at a time; `"*"` is for all others. The ledger's own
             quotas take precedence.
@@ -109,6 +117,7 @@ class ServeOptions:
     quotas: Mapping[str, int] = field(default_factory=dict)
     metrics_listen: str | None = None
     ledger: str | None = None
+    standby: bool = False
     journal_kept: float | None = None
     alert_percent: int = NEAR_PERCENT
     policy: str = DEFAULT_POLICY
@@ -129,6 +138,10 @@ class Serving:
     pool: PoolShell
 
 
+class DeposedError(ServeError):
+    """Another server may lead now."""
+
+
 async def serve(
     options: ServeOptions,
     *,
@@ -139,13 +152,38 @@ async def serve(
 
     Args:
         options: where and with what.
-        ready: called once when calls are served.
+        ready: called when calls are served, by a standby each time that it has taken over.
         stop: when given, signals are left to the caller.
 
     Raises:
-        ServeError: another server uses a directory or others may enter it, or a socket or the ledger
-            cannot be opened.
+        ServeError: another server uses a directory or others may enter it, a socket or the ledger cannot be opened, or
+            another server has taken over and this one is no standby.
     """
+    _check(options)
+    with directory_errors():
+        directory = private_directory(options.home) if options.home else private_home()
+    with only_server(directory), _told_to_stop(stop) as stopping:
+        place = _Place(options, directory, stopping, ready)
+        if not options.standby:
+            try:
+                await _lead(place)
+            except LedgerError as error:
+                raise ServeError(str(error)) from error
+            return
+        while await _stand_by(place):
+            try:
+                await _lead(place)
+                return
+            except (DeposedError, LedgerTakenError) as error:
+                logger.warning("waiting again", why=str(error))
+            except LedgerVersionError as error:
+                raise ServeError(str(error)) from error
+            except LedgerError as error:
+                logger.error("this standby cannot take over", problem=str(error))
+                await asyncio.sleep(_AGAIN_SECONDS)
+
+
+def _check(options: ServeOptions) -> None:
     if not 0 < options.timers_scale <= 1000:
         raise ServeError(f"timers scale {options.timers_scale} is not above 0")
     if options.policy not in POLICIES:
@@ -155,30 +193,114 @@ async def serve(
             "users of a JupyterHub would send their tokens to an unencrypted port; "
             "give it a certificate with --tls-certificate and --tls-key"
         )
-    with _said():
-        directory = private_directory(options.home) if options.home else private_home()
-    with only_server(directory), _open_ledger(directory, options) as ledger:
-        clock = Clock.start()
-        await _wait_after_restore(ledger, options.timers.scaled(options.timers_scale))
-        quotas = {user: Quota(milli=milli) for user, milli in options.quotas.items()}
-        timers = options.timers.scaled(options.timers_scale)
-        pool = PoolShell(
-            ledger, clock, timers, quotas, policy=options.policy, consolidate=options.consolidate
+    if options.standby and not is_url(options.ledger or ""):
+        raise ServeError(
+            f"--standby needs a ledger in PostgreSQL, which several servers can reach, and the ledger is "
+            f"{options.ledger or 'a file'}; give its address with --ledger postgresql+psycopg://user@host/database"
         )
-        await _serve_pool(options, directory, pool, ready, stop)
 
 
-async def _serve_pool(
-    options: ServeOptions,
-    directory: Path,
-    pool: PoolShell,
-    ready: Callable[[Serving], None] | None,
-    stop: asyncio.Event | None,
-) -> None:
-    auth = AuthInterceptor(pool.ledger, _hub(options.hub), show_users=options.show_users)
+@dataclass(slots=True)
+class _Place:
+    """A server through all its times as leader and as standby. `listen`: with the port that it got, once it has one."""
+
+    options: ServeOptions
+    directory: Path
+    stop: asyncio.Event
+    ready: Callable[[Serving], None] | None
+    times: LeadTimes = field(default_factory=LeadTimes)
+
+    def identity(self) -> ServerIdentity:
+        """A new one each time: a server that was deposed is another one when it leads again."""
+        host = sockets.gethostname()
+        listen = self.options.listen
+        if listen is None:
+            address = f"unix:{self.socket}"
+        else:
+            named, _, port = listen.rpartition(":")
+            anywhere = named.strip("[]") in ("0.0.0.0", "::")  # noqa: S104 (compared, not bound)
+            address = f"{'tls:' if self.options.tls else ''}{host if anywhere else named}:{port}"
+        return ServerIdentity(host, address, own_version())
+
+    @property
+    def socket(self) -> Path:
+        return (self.options.socket or self.directory / SOCKET_NAME).absolute()
+
+    def bind(self, server: grpc.aio.Server) -> int:
+        """Lets a server listen at both addresses; the TCP port, 0 without."""
+        bind_socket(server, self.socket)
+        listen = self.options.listen
+        if listen is None:
+            return 0
+        port = bind_tcp(server, listen, self.options.tls)
+        self.options = replace(self.options, listen=f"{listen.rpartition(':')[0]}:{port}")
+        return port
+
+
+async def _stand_by(place: _Place) -> bool:
+    """Waits until this server may take over; False: it is to stop."""
+    assert place.options.ledger is not None
+    try:
+        standby = Standby(place.options.ledger, place.identity(), place.times)
+    except ValueError as error:
+        raise ServeError(str(error)) from None
+    server = await standby_server(standby, _GRPC_OPTIONS)
+    place.bind(server)
+    waiting = asyncio.create_task(standby.wait(), name="standby")
+    stopped = asyncio.create_task(place.stop.wait(), name="stop")
+    try:
+        await server.start()
+        logger.info("standing by", socket=str(place.socket), listen=place.options.listen)
+        await asyncio.wait((waiting, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if waiting.done():
+            waiting.result()
+        return not place.stop.is_set()
+    finally:
+        await _cancel(waiting)
+        await _cancel(stopped)
+        # At once: whoever asks now is refused, and asks again.
+        await server.stop(None)
+        place.socket.unlink(missing_ok=True)
+        await asyncio.to_thread(standby.close)
+
+
+async def _lead(place: _Place) -> None:
+    """Leads until it is told to stop.
+
+    Raises:
+        DeposedError: another server may lead now.
+        LedgerError: the ledger cannot be opened.
+    """
+    options = place.options
+    me = place.identity()
+    # In threads: the lead is confirmed meanwhile, however large the ledger is.
+    with await asyncio.to_thread(_open_ledger, place.directory, options, me) as ledger:
+        async with contextlib.AsyncExitStack() as stack:
+            leadership = None
+            if is_url(options.ledger or ""):
+                leadership = Leadership(ledger.database, me, place.times)
+                watch = asyncio.create_task(leadership.run(), name="leadership")
+                stack.push_async_callback(_cancel, watch)
+                logger.info("this server leads", epoch=leadership.epoch)
+            timers = options.timers.scaled(options.timers_scale)
+            await _wait_after_restore(ledger, timers, place.stop)
+            quotas = {user: Quota(milli=milli) for user, milli in options.quotas.items()}
+            pool = await asyncio.to_thread(
+                PoolShell, ledger, Clock.start(), timers, quotas,
+                policy=options.policy, consolidate=options.consolidate,
+            )  # fmt: skip
+            await _serve_pool(place, pool, leadership)
+
+
+async def _serve_pool(place: _Place, pool: PoolShell, leadership: Leadership | None) -> None:
+    options, directory = place.options, place.directory
+    admit = None if leadership is None else leadership.admit
+    servers = tuple if leadership is None else lambda: leadership.servers
+    auth = AuthInterceptor(pool.ledger, _hub(options.hub), show_users=options.show_users, first=admit)
     server = grpc.aio.server(interceptors=[auth], options=_GRPC_OPTIONS)
-    pool_pb2_grpc.add_PoolServicer_to_server(PoolService(pool), server)
-    growing = _grower(options, pool, directory, (options.socket or directory / SOCKET_NAME).absolute())
+    pool_pb2_grpc.add_PoolServicer_to_server(PoolService(pool, servers), server)
+    pool_pb2_grpc.add_ServersServicer_to_server(ServersService(leadership), server)
+    growing = _grower(options, pool, directory, place.socket)
     pool_pb2_grpc.add_GrowthServicer_to_server(GrowthService(growing), server)
     nodes = NodesService(pool) if growing is None else NodesService(pool, growing.lends)
     pool_pb2_grpc.add_NodesServicer_to_server(nodes, server)
@@ -190,10 +312,12 @@ async def _serve_pool(
     pool_pb2_grpc.add_ProjectsServicer_to_server(ProjectsService(pool), server)
     pool_pb2_grpc.add_IdentitiesServicer_to_server(IdentitiesService(pool.ledger), server)
     pool_pb2_grpc.add_MaintenanceServicer_to_server(MaintenanceService(pool), server)
-    # The standard protocol, for probes of service managers: serving from start to stop.
-    health_pb2_grpc.add_HealthServicer_to_server(health_aio.HealthServicer(), server)
-    socket = _bind_socket(server, options.socket or directory / SOCKET_NAME)
-    port = _bind_tcp(server, options.listen, options.tls) if options.listen else 0
+    # The standard protocol, for probes: the process lives, and the pool is served here, not by another server.
+    health = health_aio.HealthServicer()
+    await health.set(POOL_SERVICE, health_pb2.HealthCheckResponse.SERVING)
+    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    port = place.bind(server)
+    socket = place.socket
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(socket.unlink, missing_ok=True)
         metrics_port = 0
@@ -201,6 +325,8 @@ async def _serve_pool(
             from gpupool.pool.reporting.metrics import serve_metrics
 
             metrics_port = stack.enter_context(serve_metrics(pool, options.metrics_listen))
+        if leadership is not None:
+            leadership.serving = True
         await server.start()
         stack.push_async_callback(_stop_server, server, pool)
         timers = asyncio.create_task(pool.run_timers(), name="pool timers")
@@ -210,17 +336,44 @@ async def _serve_pool(
         stack.push_async_callback(_cancel, asyncio.create_task(history.run(), name="history"))
         if growing is not None:
             stack.push_async_callback(_cancel, asyncio.create_task(growing.run(), name="providers"))
-        if stop is None:
-            stop = asyncio.Event()
-            loop = asyncio.get_running_loop()
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, stop.set)
-                stack.callback(loop.remove_signal_handler, number)
         logger.info("serving", socket=str(socket), port=port, metrics_port=metrics_port)
-        if ready is not None:
-            ready(Serving(socket, port, metrics_port, pool))
-        await stop.wait()
+        if place.ready is not None:
+            place.ready(Serving(socket, port, metrics_port, pool))
+        await _until_stopped(place.stop, leadership)
         logger.info("stopping; leases stay in the ledger")
+
+
+async def _until_stopped(stop: asyncio.Event, leadership: Leadership | None) -> None:
+    """Raises DeposedError: another server may lead now."""
+    if leadership is None:
+        await stop.wait()
+        return
+    events = [asyncio.create_task(event.wait()) for event in (stop, leadership.lost)]
+    try:
+        await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for event in events:
+            await _cancel(event)
+    if not stop.is_set():
+        raise DeposedError(f"this pool server does not lead any more: {leadership.why}")
+
+
+@contextlib.contextmanager
+def _told_to_stop(stop: asyncio.Event | None) -> Iterator[asyncio.Event]:
+    """`stop`, or an event that SIGTERM and SIGINT set."""
+    if stop is not None:
+        yield stop
+        return
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    signals = (signal.SIGTERM, signal.SIGINT)
+    for number in signals:
+        loop.add_signal_handler(number, told.set)
+    try:
+        yield told
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
 
 
 async def _stop_server(server: grpc.aio.Server, pool: PoolShell) -> None:
@@ -228,18 +381,10 @@ async def _stop_server(server: grpc.aio.Server, pool: PoolShell) -> None:
     await server.stop(_GRACE_SECONDS)
 
 
-async def _cancel(task: asyncio.Task[None]) -> None:
+async def _cancel(task: asyncio.Task[Any]) -> None:
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
-
-
-@contextlib.contextmanager
-def _said() -> Iterator[None]:
-    try:
-        yield
-    except DirectoryUnusableError as error:
-        raise ServeError(str(error)) from error
 
 
 @contextlib.contextmanager
@@ -261,45 +406,21 @@ def only_server(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _open_ledger(directory: Path, options: ServeOptions) -> Ledger:
+def _open_ledger(directory: Path, options: ServeOptions, me: ServerIdentity) -> Ledger:
     where = options.ledger or directory / LEDGER_NAME
-    try:
-        return Ledger(where, Clock.start(), journal_kept=options.journal_kept, exclusive=True)
-    except LedgerError as error:
-        raise ServeError(str(error)) from error
+    return Ledger(where, Clock.start(), journal_kept=options.journal_kept, leader=me)
 
 
-async def _wait_after_restore(ledger: Ledger, timers: Timers) -> None:
+async def _wait_after_restore(ledger: Ledger, timers: Timers, stop: asyncio.Event) -> None:
     """Before anybody is heard: workers may serve leases that the restored ledger has never heard of."""
     if restore.waits(ledger):
         logger.info("the ledger was restored; waiting until workers of before have ended their leases",
                     seconds=timers.reuse)  # fmt: skip
-        await asyncio.sleep(timers.reuse)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timers.reuse):
+                await stop.wait()
+            return
         restore.waited(ledger)
-
-
-def _bind_socket(server: grpc.aio.Server, path: Path) -> Path:
-    path = path.absolute()
-    if len(os.fsencode(path)) > _MAX_SOCKET_PATH:
-        raise ServeError(
-            f"the socket path {path} is longer than {_MAX_SOCKET_PATH} bytes, which Unix sockets cannot have; "
-            "set GPUPOOL_HOME to a shorter directory"
-        )
-    with _said():
-        private_directory(path.parent)
-    with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise ServeError(f"{path} exists and is not a socket; move it away")
-        # The lock is ours, so this is what a server that was killed has left.
-        path.unlink()
-    before = os.umask(0o077)
-    try:
-        server.add_insecure_port(f"unix:{path}")
-    except RuntimeError as error:
-        raise ServeError(f"the socket {path} cannot be bound: {error}") from error
-    finally:
-        os.umask(before)
-    return path
 
 
 def _grower(options: ServeOptions, pool: PoolShell, home: Path, socket: Path) -> Grower | None:
@@ -316,20 +437,3 @@ def _hub(options: HubOptions | None) -> Hub | None:
         return None if options is None else Hub(options)
     except HubUrlUnusableError as error:
         raise ServeError(str(error)) from None
-
-
-def _bind_tcp(server: grpc.aio.Server, listen: str, tls: TlsFiles | None) -> int:
-    host_and_port(listen)
-    try:
-        credentials = None if tls is None else tls.credentials()
-    except TlsFilesUnusableError as error:
-        raise ServeError(str(error)) from None
-    try:
-        bound = (
-            server.add_secure_port(listen, credentials) if credentials else server.add_insecure_port(listen)
-        )
-    except RuntimeError as error:
-        raise ServeError(f"{listen} cannot be bound: {error}") from error
-    if bound == 0:
-        raise ServeError(f"{listen} cannot be bound")
-    return bound

@@ -80,8 +80,9 @@ def _restore_file(file: Path, force: bool) -> Restored:
 
 def _restored_database(url: str) -> Restored:
     from gpupool.ledger.ledger import Ledger
+    from gpupool.ledger.servers import ServerIdentity
     from gpupool.model.clock import Clock
     from gpupool.pool.lifecycle.restore import begin_anew
 
-    with Ledger(url, Clock.start(), exclusive=True) as opened:
+    with Ledger(url, Clock.start(), leader=ServerIdentity("gpupool pool restore")) as opened:
         return begin_anew(opened)
