@@ -11,7 +11,7 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Final
 
-from sqlalchemy import Connection, delete, extract, func, inspect, select, text, update
+from sqlalchemy import Connection, Float, delete, inspect, literal_column, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -23,6 +23,8 @@ LOCK: Final = (0x67707570, 0x006F6F6C)
 _FORGOTTEN_SECONDS: Final = 3600.0
 _OWNER: Final = "owner"
 _EPOCH: Final = "leader_epoch"
+#: The database's clock, seconds since 1970: one clock for all servers, which goes on within a transaction.
+_NOW: Final = literal_column("extract(epoch from clock_timestamp())::float8", Float)
 
 
 class NotTheOnlyPoolError(SQLAlchemyError):
@@ -96,7 +98,7 @@ def take_over(connection: Connection, me: ServerIdentity) -> int:
         if changed.rowcount == 0:
             connection.execute(insert(schema.meta).values(name=name, value=value))
     table = schema.servers
-    gone = table.c.seen_unix < _now() - _FORGOTTEN_SECONDS
+    gone = table.c.seen_unix < _NOW - _FORGOTTEN_SECONDS
     # Whoever led before leads no more, whether it knows or not.
     connection.execute(delete(table).where(gone | (table.c.epoch > 0)))
     beat(connection, me, epoch)
@@ -123,11 +125,11 @@ def beat(connection: Connection, me: ServerIdentity, epoch: int) -> None:
     """Says that the server is there. `epoch`: under which it leads; 0: it waits."""
     table = schema.servers
     row = {"name": me.name, "address": me.address, "version": me.version, "epoch": epoch}
-    statement = insert(table).values(id=me.id, since_unix=_now(), seen_unix=_now(), beats=1, **row)
+    statement = insert(table).values(id=me.id, since_unix=_NOW, seen_unix=_NOW, beats=1, **row)
     connection.execute(
         statement.on_conflict_do_update(
             index_elements=[table.c.id],
-            set_={**row, "seen_unix": _now(), "beats": table.c.beats + 1},
+            set_={**row, "seen_unix": _NOW, "beats": table.c.beats + 1},
         )
     )
 
@@ -140,11 +142,11 @@ def left(connection: Connection, me: ServerIdentity) -> None:
 def rows(connection: Connection) -> list[ServerRow]:
     """All servers that were seen in the last hour, the leader first."""
     columns = schema.servers.c
-    silent = (_now() - columns.seen_unix).label("silent_seconds")
+    silent = (_NOW - columns.seen_unix).label("silent_seconds")
     names = (columns.id, columns.name, columns.address, columns.version, columns.epoch, columns.since_unix)
     query = (
         select(*names, silent, columns.beats)
-        .where(columns.seen_unix > _now() - _FORGOTTEN_SECONDS)
+        .where(columns.seen_unix > _NOW - _FORGOTTEN_SECONDS)
         .order_by(columns.epoch.desc(), columns.since_unix, columns.id)
     )
     return [ServerRow(*row) for row in connection.execute(query)]
@@ -181,8 +183,3 @@ def end_connection(connection: Connection, pid: int) -> None:
 
 def _meta(connection: Connection, name: str) -> str | None:
     return connection.execute(select(schema.meta.c.value).where(schema.meta.c.name == name)).scalar()
-
-
-def _now():  # type: ignore[no-untyped-def]
-    """The database's clock, seconds since 1970: one clock for all servers, which goes on within a transaction."""
-    return extract("epoch", func.clock_timestamp())
