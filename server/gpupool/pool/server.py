@@ -63,6 +63,8 @@ logger = structlog.get_logger(__name__)
 LEDGER_NAME = "pool.sqlite"
 SOCKET_NAME = "pool.sock"
 _GRACE_SECONDS = 2.0
+#: For refusals under way when a standby begins to lead, seconds.
+_FAREWELL_SECONDS = 0.1
 #: Between two tries of a standby to open a ledger that it could not open, seconds.
 _AGAIN_SECONDS = 1.0
 _GRPC_OPTIONS = [
@@ -258,8 +260,7 @@ async def _stand_by(place: _Place) -> bool:
     finally:
         await _cancel(waiting)
         await _cancel(stopped)
-        # At once: whoever asks now is refused, and asks again.
-        await server.stop(None)
+        await server.stop(_FAREWELL_SECONDS)
         place.socket.unlink(missing_ok=True)
         await asyncio.to_thread(standby.close)
 

@@ -106,7 +106,8 @@ class Standby:
         """Goes away as a standby."""
         try:
             with self.database.engine.begin() as connection:
-                servers.left(connection, self._me)
+                if servers.are_kept(connection):
+                    servers.left(connection, self._me)
         except SQLAlchemyError:
             logger.info("the database does not hear that this standby ends")
         self.database.close()
