@@ -6,7 +6,7 @@ import asyncio
 import time
 from dataclasses import dataclass, field
 
-from gpupool.client.errors import GpupoolError
+from gpupool.client.errors import GpupoolError, PoolRefusedError
 from gpupool.client.pool import PoolClient
 from gpupool.client.types import LeaseRequest
 from gpupool.shares import Share
@@ -14,6 +14,8 @@ from gpupool.shares import Share
 #: Attaches that one connection has under way.
 _PER_CLIENT = 50
 MILLI = 200
+#: The pool gave a share, and its worker, or its node, did not live to serve it.
+_ENDED = frozenset({"lease-ended", "worker-failed", "lost"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,9 @@ class Askers:
     Attributes:
         granted: by key: lease, session, epoch.
         lost: what went wrong for good, by key.
+        again: requests that were answered, but not with a share that lasts (its worker could not start, say), and were
+            made anew.
+        stop: set, nobody begins anew.
     """
 
     endpoint: str
@@ -40,6 +45,8 @@ class Askers:
     granted: dict[str, tuple[str, str, int]] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
     granted_at: list[float] = field(default_factory=list)
+    again: list[str] = field(default_factory=list)
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     @staticmethod
@@ -50,6 +57,11 @@ class Askers:
         keys = [f"ask-{number:05d}" for number in range(self.count)]
         groups = [keys[first : first + _PER_CLIENT] for first in range(0, self.count, _PER_CLIENT)]
         await asyncio.gather(*(self._client(group) for group in groups))
+
+    async def run_on(self) -> None:
+        """`count` of them ask again and again, until `stop`."""
+        async with PoolClient(self.endpoint) as pool:
+            await asyncio.gather(*(self._again_and_again(pool, number) for number in range(self.count)))
 
     async def until(self, granted: int) -> None:
         """Waits until so many have been granted."""
@@ -65,6 +77,12 @@ class Askers:
         async with PoolClient(self.endpoint) as pool:
             await asyncio.gather(*(self._one(pool, key) for key in keys))
 
+    async def _again_and_again(self, pool: PoolClient, number: int) -> None:
+        turn = 0
+        while not self.stop.is_set():
+            await self._one(pool, f"{number}-{turn}")
+            turn += 1
+
     async def _one(self, pool: PoolClient, key: str) -> None:
         try:
             grant = await pool.request(LeaseRequest(share=Share(milli=MILLI), idempotency_key=key))
@@ -74,5 +92,11 @@ class Askers:
                 self._changed.notify_all()
             await asyncio.sleep(self.held_seconds)
             await pool.release(grant.lease_id, "exit", close_session=True)
+        except PoolRefusedError as error:
+            if error.reason not in _ENDED:
+                self.lost.append(f"{key}: {error.reason}: {error}")
+                return
+            self.again.append(f"{key}: {error.reason}")
+            await self._one(pool, f"{key}+")
         except GpupoolError as error:
             self.lost.append(f"{key}: {error}")
