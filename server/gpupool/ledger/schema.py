@@ -126,9 +126,26 @@ leases = Table(
     Column("project", String, nullable=False, server_default="default"),
     Column("kind", String, nullable=False, server_default="interactive"),
     Column("priority", Integer, nullable=False, server_default="100"),
+    # That it will be taken back soon, and for whom.
+    Column("notice", JSON(none_as_null=True)),
     # Two leases for one request, or two with one epoch, are a bug: the database refuses them too.
     UniqueConstraint("user", "idempotency_key"),
     UniqueConstraint("session_id", "epoch"),
+)
+
+# Requests that wait. Their callers come again after a restart, or ask another server.
+requests = Table(
+    "requests",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("number", BigInteger, nullable=False),
+    Column("user", String, nullable=False),
+    Column("idempotency_key", String, nullable=False),
+    Column("project", String, nullable=False),
+    Column("since_unix", Float, nullable=False),
+    Column("give_up_unix", Float),
+    # What is asked for.
+    Column("wanted", JSON, nullable=False),
 )
 
 journal = Table(
