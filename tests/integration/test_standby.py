@@ -69,7 +69,10 @@ class TestWhoLeads:
             for call in calls.values():
                 with pytest.raises(grpc.aio.AioRpcError) as caught:
                     await call
-                assert (caught.value.code(), reason_of(caught.value)) == (grpc.StatusCode.UNAVAILABLE, NOT_LEADER)
+                assert (caught.value.code(), reason_of(caught.value)) == (
+                    grpc.StatusCode.UNAVAILABLE,
+                    NOT_LEADER,
+                )
             asked = pool_pb2_grpc.PoolStub(channel).Request(pb.RequestLease(idempotency_key=KEY, milli=100))  # type: ignore[no-untyped-call, unused-ignore]
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 async for _ in asked:
@@ -81,7 +84,9 @@ class TestWhoLeads:
             assert lives.status == health_pb2.HealthCheckResponse.SERVING
             assert serves.status == health_pb2.HealthCheckResponse.NOT_SERVING
 
-    async def test_a_client_that_knows_only_a_standby_is_told_that_the_pool_is_away(self, pool: PoolServers) -> None:
+    async def test_a_client_that_knows_only_a_standby_is_told_that_the_pool_is_away(
+        self, pool: PoolServers
+    ) -> None:
         pool.start()
         only = pool.endpoint_of(pool.standby())
         async with PoolClient(only) as client:
@@ -102,7 +107,9 @@ class TestWhoLeads:
 class TestTheOptionNeedsADatabase:
     @pytest.mark.parametrize("ledger", [(), ("--ledger", "pool.sqlite")])
     def test_that_several_servers_can_reach(self, ledger: tuple[str, ...]) -> None:
-        done = forked_cli.gpupool("pool", "serve", "--standby", *ledger, environment=dict(os.environ), seconds=60)
+        done = forked_cli.gpupool(
+            "pool", "serve", "--standby", *ledger, environment=dict(os.environ), seconds=60
+        )
         assert done.returncode == 2
         assert "--standby" in done.stderr
         assert "PostgreSQL" in done.stderr
@@ -134,7 +141,9 @@ class TestWhatGoesOn:
         renewed: list[LeaseStatus] = []
         async with (
             PoolClient(pool.endpoint) as client,
-            LeaseHolder(client, on_ended=ended.append, on_renewed=renewed.append, interval_seconds=0.5) as holder,
+            LeaseHolder(
+                client, on_ended=ended.append, on_renewed=renewed.append, interval_seconds=0.5
+            ) as holder,
         ):
             grant = await client.request(request_of("held"), wait_seconds=60)
             workers = pool.worker_pids()
@@ -149,7 +158,11 @@ class TestWhatGoesOn:
             assert renewed[0].lease_id == grant.lease_id
             # The same request is the same lease, and the same worker serves it.
             again = await client.request(request_of("held"), wait_seconds=60)
-            assert (again.lease_id, again.session_id, again.epoch) == (grant.lease_id, grant.session_id, grant.epoch)
+            assert (again.lease_id, again.session_id, again.epoch) == (
+                grant.lease_id,
+                grant.session_id,
+                grant.epoch,
+            )
             assert pool.worker_pids() == workers
             resumed = await client.resize(grant.lease_id, Share(milli=300))
             assert resumed.shares[0].milli == 300
@@ -159,7 +172,10 @@ class TestWhatGoesOn:
         pool.start_node("n1", gpus=1)
         leader, standby = pool.leader(), pool.standby()
         pool.wait(lambda: pool.healthy() == 1, 30, "a device")
-        async with PoolClient(pool.endpoint) as client, LeaseHolder(client, on_ended=print, interval_seconds=0.5) as holder:
+        async with (
+            PoolClient(pool.endpoint) as client,
+            LeaseHolder(client, on_ended=print, interval_seconds=0.5) as holder,
+        ):
             first = await client.request(request_of("first", 1000), wait_seconds=60)
             holder.hold(first.lease_id)
             queued = asyncio.Event()
@@ -219,7 +235,9 @@ class TestALeaderThatIsStopped:
 
 
 class TestALeaderThatLosesItsConnection:
-    async def test_decides_on_when_nobody_took_over(self, pool: PoolServers, cluster: postgres.Cluster) -> None:
+    async def test_decides_on_when_nobody_took_over(
+        self, pool: PoolServers, cluster: postgres.Cluster
+    ) -> None:
         pool.start()
         pool.start_node("n1")
         pool.standby()
@@ -238,7 +256,9 @@ class TestALeaderThatLosesItsConnection:
 
 @pytest.mark.slow
 class TestManyAttaches:
-    async def test_none_is_lost_and_none_granted_twice_when_the_leader_is_killed(self, cluster: postgres.Cluster) -> None:
+    async def test_none_is_lost_and_none_granted_twice_when_the_leader_is_killed(
+        self, cluster: postgres.Cluster
+    ) -> None:
         with PoolServers(cluster.database(), real_workers=True, scale=0.5) as pool:
             pool.start()
             for name in ("n1", "n2"):
@@ -267,7 +287,9 @@ async def last_event(stub: object, key: str) -> object:
     """What a request is answered: the kind of the last event, or the status."""
     kind = ""
     try:
-        async for event in stub.Request(pb.RequestLease(idempotency_key=key, milli=100, wait_seconds=5), timeout=90):  # type: ignore[attr-defined]
+        async for event in stub.Request(
+            pb.RequestLease(idempotency_key=key, milli=100, wait_seconds=5), timeout=90
+        ):  # type: ignore[attr-defined]
             kind = event.WhichOneof("event")
     except grpc.aio.AioRpcError as error:
         return error.code()

@@ -114,4 +114,6 @@ async def test_no_request_is_lost_and_none_granted_twice() -> None:
         assert {key: times for key, times in keys.items() if times != 1} == {}
         assert keys.keys() >= askers.granted.keys()
         assert sum(fates.happened.values()) == KILLS
-        print(f"{dict(fates.happened)}: {len(askers.granted)} attaches, {len(askers.again)} asked anew: {askers.again[:5]}")
+        print(
+            f"{dict(fates.happened)}: {len(askers.granted)} attaches, {len(askers.again)} asked anew: {askers.again[:5]}"
+        )

@@ -153,7 +153,9 @@ class PoolServers:
 
     def described(self, name: str, seconds: float = 2.0) -> Any:
         """What a server says of all; None: it does not answer."""
-        with grpc.insecure_channel(self.endpoint_of(name), [("grpc.use_local_subchannel_pool", 1)]) as channel:
+        with grpc.insecure_channel(
+            self.endpoint_of(name), [("grpc.use_local_subchannel_pool", 1)]
+        ) as channel:
             stub: Any = pool_pb2_grpc.ServersStub
             try:
                 return stub(channel).Describe(pb.ListRequest(), timeout=seconds)

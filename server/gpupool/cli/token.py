@@ -36,7 +36,7 @@ app = typer.Typer(no_args_is_help=True, help="Make, list and revoke tokens for c
 def _ledger() -> Iterator[Ledger]:
     from gpupool.ledger.ledger import Ledger, LedgerError
     from gpupool.model.clock import Clock
-    from gpupool.pool.server import LEDGER_NAME
+    from gpupool.pool.options import LEDGER_NAME
 
     try:
         with exits.clear_errors(), Ledger(private_home() / LEDGER_NAME, Clock.start()) as ledger:

@@ -162,7 +162,9 @@ def request_row(record: RequestRecord, clock: Clock) -> Row:
 
 def request_record(row: Mapping[str, Any], clock: Clock) -> RequestRecord:
     wanted = dict(row["wanted"])
-    filters = tuple(Filter(str(key), str(operator), str(value)) for key, operator, value in wanted.pop("filters"))
+    filters = tuple(
+        Filter(str(key), str(operator), str(value)) for key, operator, value in wanted.pop("filters")
+    )
     return RequestRecord(
         id=row["id"],
         number=row["number"],

@@ -94,7 +94,9 @@ def take_over(connection: Connection, me: ServerIdentity) -> int:
     """
     epoch = int(_meta(connection, _EPOCH) or 0) + 1
     for name, value in ((_OWNER, me.id), (_EPOCH, str(epoch))):
-        changed = connection.execute(update(schema.meta).where(schema.meta.c.name == name).values(value=value))
+        changed = connection.execute(
+            update(schema.meta).where(schema.meta.c.name == name).values(value=value)
+        )
         if changed.rowcount == 0:
             connection.execute(insert(schema.meta).values(name=name, value=value))
     table = schema.servers

@@ -73,7 +73,7 @@ def restore(
 
 def _restore_file(file: Path, force: bool) -> Restored:
     from gpupool.pool.lifecycle.restore import restore as put_back
-    from gpupool.pool.server import LEDGER_NAME
+    from gpupool.pool.options import LEDGER_NAME
 
     return put_back(file, private_home() / LEDGER_NAME, force=force)
 

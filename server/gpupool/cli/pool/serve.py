@@ -143,7 +143,7 @@ def serve(
     from gpupool.ledger.database import is_url
     from gpupool.pool.access.listening import AddressError, ServeError
     from gpupool.pool.model.timers import MOST_DRAIN, Timers
-    from gpupool.pool.server import ServeOptions
+    from gpupool.pool.options import ServeOptions
     from gpupool.pool.server import serve as serve_pool
 
     if not 0 < drain <= MOST_DRAIN:

@@ -11,8 +11,10 @@ import typer
 from gpupool.cli.common import exits, show, watch
 from gpupool.cli.common.options import Endpoint, Json, TokenFile, client
 from gpupool.cli.node import netperf
+from gpupool.cli.top import pool_servers
 from gpupool.client.admin import AdminClient
 from gpupool.client.agreement import MOST_SKEW, own_version
+from gpupool.client.endpoint import parse_endpoints
 from gpupool.client.native import native_directory
 from gpupool.client.netperf import ADVISED_GBIT, ADVISED_ROUND_TRIP_US
 from gpupool.client.types import HealthCheck, HealthReport
@@ -37,7 +39,8 @@ def health(
     """Say whether the pool, its nodes, the network to them and this installation are well.
 
     Each check is ok, warn or fail, with what to do about it. With --watch the network is measured once.
-    Exit code 0: nothing failed; 1: a check failed; 69: the pool does not answer.
+    Of a pool with standby servers, name all: each is asked which of them leads.
+    Exit code 0: nothing failed; 1: a check failed, or no server leads; 69: the pool does not answer.
 
     \b
     Examples:
@@ -48,12 +51,18 @@ def health(
 
     async def work() -> watch.Shown:
         async with client(pool, token_file) as connection:
+            asked_servers = await pool_servers.ask(connection, parse_endpoints(connection.endpoint))
+            servers = pool_servers.checks(asked_servers)
+            if pool_servers.nobody_leads(asked_servers):
+                lines = (*servers, _runtime())
+                data = {"ok": False, "version": "", "checks": lines}
+                return watch.Shown(_table(lines), data, code=exits.FAILED)
             asked = time.time()
             report = await connection.health()
             local = [_runtime(), _version(report), _clock(report, asked, time.time())]
             if network and not measured:
                 measured.append(await _network(AdminClient(connection)))
-        checks = (*report.checks, *local, *measured)
+        checks = (*servers, *report.checks, *local, *measured)
         ok = report.ok and all(check.status != "fail" for check in checks)
         data = {"ok": ok, "version": report.version, "checks": checks}
         return watch.Shown(_table(checks), data, code=exits.OK if ok else exits.FAILED)

@@ -41,7 +41,9 @@ class LeaderWatch:
         self._sign: tuple[int, str, int] | None = None
         self._sign_at = 0.0
 
-    def look(self, holder: LockHolder | None, leader: ServerRow | None, now: float) -> Wait | EndConnection | TakeOver:
+    def look(
+        self, holder: LockHolder | None, leader: ServerRow | None, now: float
+    ) -> Wait | EndConnection | TakeOver:
         """One look. `leader`: the row of the server that took over last."""
         if holder is None:
             return self._free(leader, now)

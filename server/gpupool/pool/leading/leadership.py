@@ -60,7 +60,8 @@ class Leadership:
     def is_alone(self) -> bool:
         """Whether nobody else could take over, as far as was seen last."""
         return not any(
-            row.epoch == 0 and row.id != self._me.id and row.silent_seconds < self._times.there for row in self.servers
+            row.epoch == 0 and row.id != self._me.id and row.silent_seconds < self._times.there
+            for row in self.servers
         )
 
     async def run(self) -> None:

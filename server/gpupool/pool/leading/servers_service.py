@@ -23,7 +23,9 @@ class ServersService(pool_pb2_grpc.ServersServicer):
         return listed(self._leadership.servers, self._leadership.me.id, leads=True)
 
 
-def listed(servers: Iterable[ServerRow], answered_by: str, *, leads: bool, problem: str = "") -> pb.ServerList:
+def listed(
+    servers: Iterable[ServerRow], answered_by: str, *, leads: bool, problem: str = ""
+) -> pb.ServerList:
     """The answer of either kind of server."""
     rows = [
         pb.PoolServer(

@@ -143,7 +143,9 @@ class _RefuseOthers(grpc.aio.ServerInterceptor):
 
 async def standby_server(standby: Standby, options: Any) -> grpc.aio.Server:
     """A gRPC server that refuses everything but who leads; it is bound and started by the caller. `options`: of gRPC."""
-    server = grpc.aio.server(interceptors=[_RefuseOthers(), AuthInterceptor(standby.database)], options=options)
+    server = grpc.aio.server(
+        interceptors=[_RefuseOthers(), AuthInterceptor(standby.database)], options=options
+    )
     pool_pb2_grpc.add_ServersServicer_to_server(StandbyService(standby), server)
     health = health_aio.HealthServicer()
     await health.set(POOL_SERVICE, health_pb2.HealthCheckResponse.NOT_SERVING)

@@ -85,13 +85,17 @@ def _servers(servers: Sequence[ServerRow]) -> pb.HealthCheck:
     if there:
         leads += "; standing by: " + _some(f"{row.name} ({row.address})" for row in there)
     if away:
-        detail = "; silent: " + _some(f"{row.name} ({row.address}) for {row.silent_seconds:.0f} s" for row in away)
+        detail = "; silent: " + _some(
+            f"{row.name} ({row.address}) for {row.silent_seconds:.0f} s" for row in away
+        )
         return _check(name, "warn", leads + detail, "start `gpupool pool serve --standby` there again")
     if not there:
         return _check(name, "ok", f"{leads}; there is no standby")
     older = [row.name for row in others if row.version != leader.version]
     if older:
-        return _check(name, "warn", f"{leads}; another version on {_some(older)}", "install one version on all")
+        return _check(
+            name, "warn", f"{leads}; another version on {_some(older)}", "install one version on all"
+        )
     return _check(name, "ok", leads)
 
 
