@@ -26,7 +26,8 @@ def remembered(machine: Machine) -> dict[str, float | bool | str]:
     """What goes into the next decision besides the state; values that a new machine has are left out.
 
     ``last_tick``, ``looked_at``, ``told_at``, ``began_at``: times; ``highest``: number of the latest request;
-    ``untold``: places have changed since all were told theirs; ``looked``: the last look at the queue still holds, so a new request is decided alone.
+    ``untold``: places have changed since all were told theirs; ``looked``: the last look at the queue still holds, so a
+    new request is decided alone.
     """
     queue = machine.queue
     values: dict[str, float | bool | None] = {
