@@ -51,7 +51,9 @@ class Reader:
             "10.0.0.7:7460": f"127.0.0.1:{free_port()}",
             "10.0.0.6": "127.0.0.1",
         }
-        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("GPUPOOL_")} | {
+        self.environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("GPUPOOL_")
+        } | {
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
             "PYTHONPATH": os.pathsep.join([str(ROOT / "server"), os.environ.get("PYTHONPATH", "")]),
             "GPUPOOL_HOME": str(folder),
@@ -113,7 +115,9 @@ def reader() -> Iterator[Reader]:
 
 def test_what_the_page_says_is_what_happens(reader: Reader) -> None:
     serve, tokens, callers, program, kill, after = blocks()
-    servers = {name: reader.start(line, name) for name, line in zip("ab", serve.text.splitlines(), strict=True)}
+    servers = {
+        name: reader.start(line, name) for name, line in zip("ab", serve.text.splitlines(), strict=True)
+    }
     leads = "this server leads"
     reader.wait(lambda: any(leads in reader.log(name) for name in servers), "a leader")
 
@@ -134,8 +138,10 @@ def test_what_the_page_says_is_what_happens(reader: Reader) -> None:
         return {check["name"]: check["status"] for check in found}
 
     named = [f"server {address}" for address in reader.environment["GPUPOOL_ENDPOINT"].split(",")]
-    wanted = {name: "ok" for name in (*named, "pool servers", "nodes", "devices")}
-    reader.wait(lambda: {name: statuses().get(name) for name in wanted} == wanted, "both servers and the node")
+    wanted = dict.fromkeys((*named, "pool servers", "nodes", "devices"), "ok")
+    reader.wait(
+        lambda: {name: statuses().get(name) for name in wanted} == wanted, "both servers and the node"
+    )
 
     # Long enough to see a server die: it computes, then waits to be told that it is dead, then computes again.
     (reader.folder / "train.py").write_text(

@@ -85,7 +85,8 @@ def create(
 
 
 @app.command("list", epilog=exits.HELP)
-def list_(pool: OtherPool = None,
+def list_(
+    pool: OtherPool = None,
     token_file: TokenFile = None,
     ledger_url: InDatabase = None,
     json: Json = False,
