@@ -5,24 +5,31 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import grpc
 import grpc.aio
 import pytest
-from gpupool.client.errors import PoolUnavailableError
+from gpupool.client.errors import PoolRefusedError, PoolUnavailableError
 from gpupool.client.holder import LeaseHolder
 from gpupool.client.pool import PoolClient
 from gpupool.client.servers import NOT_LEADER, reason_of
 from gpupool.client.types import LeaseRequest, LeaseStatus
+from gpupool.ledger.ledger import Ledger
+from gpupool.model.clock import Clock
+from gpupool.pool.access import tokens
 from gpupool.proto import pool_pb2 as pb
 from gpupool.proto import pool_pb2_grpc
 from gpupool.shares import Share
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.support import forked_cli, postgres
-from tests.support.pool_servers import PoolServers, check_ledger
+from tests.support.certificates import make_certificates
+from tests.support.pool_servers import SERVERS, PoolServers, check_ledger
 from tests.support.takeover import Askers
 
 #: Attaches under way when the leader is killed; `make standby-check` has 1000.
@@ -125,9 +132,13 @@ class TestTheOptionNeedsADatabase:
         assert "--standby" in done.stderr
 
 
-def pool_command() -> list[str]:
-    import sys
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
 
+
+def pool_command() -> list[str]:
     return [sys.executable, "-m", "gpupool.cli.main", "pool", "serve"]
 
 
@@ -193,6 +204,47 @@ class TestWhatGoesOn:
         assert second.lease_id != first.lease_id
         keys = check_ledger(pool.ledger, {"second": (second.lease_id, second.session_id, second.epoch)})
         assert keys == {"first": 1, "second": 1}
+
+
+class TestOverTcp:
+    async def test_with_tls_and_tokens_the_next_server_is_asked(
+        self, cluster: postgres.Cluster, tmp_path: Path
+    ) -> None:
+        made = make_certificates(tmp_path / "tls")
+        ports = {name: free_port() for name in SERVERS}
+        serve = {
+            name: (
+                "--listen",
+                f"127.0.0.1:{port}",
+                "--tls-certificate",
+                str(made.certificate),
+                "--tls-key",
+                str(made.key),
+            )
+            for name, port in ports.items()
+        }
+        endpoint = ",".join(f"tls:localhost:{port}" for port in ports.values())
+        with PoolServers(cluster.database(), serve=serve) as pool:
+            pool.start()
+            leader, standby = pool.leader(), pool.standby()
+            with Ledger(pool.ledger, Clock.start()) as ledger:
+                token = tokens.create(ledger, "ann")
+            file = tmp_path / "ann.token"
+            file.touch(mode=0o600)
+            file.write_text(token.secret)
+            async with PoolClient(endpoint, file, ca_file=made.authority) as client:
+                assert (await client.whoami()).name == "ann"
+                described = await client.servers(f"tls:localhost:{ports[standby]}")
+                assert (described.leads, len(described.servers)) == (False, 2)
+                assert described.servers[0].address == f"tls:127.0.0.1:{ports[leader]}"
+                pool.kill(leader)
+                assert (await client.whoami()).name == "ann"
+            stranger = tmp_path / "stranger.token"
+            stranger.touch(mode=0o600)
+            stranger.write_text(f"gpupool_{'0' * 12}_{'0' * 64}")
+            async with PoolClient(endpoint, stranger, ca_file=made.authority) as client:
+                with pytest.raises(PoolRefusedError):
+                    await client.servers(f"tls:localhost:{ports[standby]}")
 
 
 class TestALeaderThatIsStopped:

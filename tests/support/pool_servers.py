@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -40,6 +40,7 @@ class PoolServers:
         names: of the servers; each has a home of its own.
         scale: of all of the pool's timers.
         real_workers: on the software GPU; else processes that use no device.
+        serve: further options by server.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class PoolServers:
         *,
         scale: float = 1.0,
         real_workers: bool = False,
-        serve: tuple[str, ...] = (),
+        serve: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         self.ledger = ledger
         self.names = tuple(names)
@@ -57,7 +58,7 @@ class PoolServers:
         # A short path: addresses of Unix sockets end at 107 bytes.
         self.folder = Path(tempfile.mkdtemp(prefix="gps-"))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._serve = serve
+        self._serve = dict(serve or {})
         self._real_workers = real_workers
         self.environment = {
             key: value for key, value in os.environ.items() if not key.startswith(("GPUPOOL_", "SCRIPTED_"))
@@ -107,7 +108,7 @@ class PoolServers:
     def start(self, *names: str) -> None:
         for name in names or self.names:
             self._start(name, "pool", "serve", "--standby", "--ledger", self.ledger,
-                        "--timers-scale", str(self.scale), *self._serve)  # fmt: skip
+                        "--timers-scale", str(self.scale), *self._serve.get(name, ()))  # fmt: skip
 
     def start_node(self, name: str, gpus: int = 2) -> None:
         worker = (

@@ -21,7 +21,7 @@ from gpupool.model.state import (
     SessionRecord,
 )
 from gpupool.scheduler.model import PlacedShare
-from gpupool.sentences import Sentence
+from gpupool.sentences import NOTHING, Sentence
 
 Row = dict[str, Any]
 #: Of a request, what is asked for and how. Why it waits is said anew.
@@ -175,6 +175,8 @@ def request_record(row: Mapping[str, Any], clock: Clock) -> RequestRecord:
         give_up_at=_from_unix(row["give_up_unix"], clock),
         filters=filters,
         pools=tuple(str(name) for name in wanted.pop("pools")),
+        # Its caller was told that it waits; where and why it is told anew.
+        told=(0, NOTHING),
         **wanted,
     )
 

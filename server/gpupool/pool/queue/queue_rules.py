@@ -40,7 +40,7 @@ def requested(step: Step, event: events.Requested) -> None:
         return
     if name in state.requests:
         request = state.requests[name]
-        if request.told is not None:
+        if request.place:
             step.do(TellQueued(request.user, request.key, request.place, request.said, request.eta))
         return
     problem, count = _problem_with_session(step, event)
