@@ -266,6 +266,9 @@ TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
     "Administration/OpenMeter": [
         ("node1", administration("OpenMeter", node1(pb.OpenMeterRequest)), (OK, OK, OK, OK, DENIED, UNKNOWN))
     ],
+    "Administration/OpenPorts": [
+        ("node1", administration("OpenPorts", node1(pb.OpenPortsRequest)), (OK, OK, OK, OK, DENIED, UNKNOWN))
+    ],
     "Administration/Drain": [
         ("node1", administration("Drain", node1(pb.DrainRequest)), (OK, OK, DENIED, DENIED, DENIED, UNKNOWN))
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
@@ -11,13 +12,13 @@ import typer
 from gpupool.cli.common import exits, show, watch
 from gpupool.cli.common.options import Endpoint, Json, TokenFile, client
 from gpupool.cli.node import netperf
-from gpupool.cli.top import pool_servers
+from gpupool.cli.top import data_ports, pool_servers
 from gpupool.client.admin import AdminClient
 from gpupool.client.agreement import MOST_SKEW, own_version
 from gpupool.client.endpoint import parse_endpoints
 from gpupool.client.native import native_directory
 from gpupool.client.netperf import ADVISED_GBIT, ADVISED_ROUND_TRIP_US
-from gpupool.client.types import HealthCheck, HealthReport
+from gpupool.client.types import HealthCheck, HealthReport, Node
 from gpupool.node.address import reaches_only_here
 
 #: A health report measures no more nodes than this; `gpupool node netperf` measures all.
@@ -32,7 +33,10 @@ def health(
     json: Json = False,
     network: Annotated[
         bool,
-        typer.Option("--network/--no-network", help="Measure the network to nodes, a moment each."),
+        typer.Option(
+            "--network/--no-network",
+            help="Measure the network to nodes, a moment each, and try the ports of their --port-range.",
+        ),
     ] = True,
     every: watch.Watch = None,
 ) -> None:
@@ -61,7 +65,10 @@ def health(
             report = await connection.health()
             local = [_runtime(), _version(report), _clock(report, asked, time.time())]
             if network and not measured:
-                measured.append(await _network(AdminClient(connection)))
+                admin = AdminClient(connection)
+                nodes = [node for node in await admin.nodes() if node.connected][:_MOST_NODES]
+                measured.append(await _network(admin, nodes))
+                measured.extend(await data_ports.checks(admin, nodes))
         checks = (*servers, *report.checks, *local, *measured)
         ok = report.ok and all(check.status != "fail" for check in checks)
         data = {"ok": ok, "version": report.version, "checks": checks}
@@ -105,8 +112,7 @@ def _clock(report: HealthReport, asked: float, answered: float) -> HealthCheck:
     )
 
 
-async def _network(admin: AdminClient) -> HealthCheck:
-    nodes = [node for node in await admin.nodes() if node.connected][:_MOST_NODES]
+async def _network(admin: AdminClient, nodes: Sequence[Node]) -> HealthCheck:
     if not nodes:
         return HealthCheck("network", "warn", "no node is connected, so nothing was measured", "")
     said, slow, failed = [], False, False

@@ -41,6 +41,7 @@ ALLOWED_ROLES: Final[dict[str, frozenset[str]]] = {
     "/gpupool.v1.Pool/Health": _EVERYONE | {"node"},
     "/gpupool.v1.Administration/ListNodes": _EVERYONE,
     "/gpupool.v1.Administration/OpenMeter": _EVERYONE,
+    "/gpupool.v1.Administration/OpenPorts": _EVERYONE,
     "/gpupool.v1.Administration/Drain": frozenset({"admin"}),
     "/gpupool.v1.Administration/NodeLogs": frozenset({"admin"}),
     "/gpupool.v1.Growth/ListProviders": frozenset({"admin"}),
