@@ -274,6 +274,24 @@ class TestALeaderThatIsStopped:
         keys = check_ledger(pool.ledger, {"in-time": (grant.lease_id, grant.session_id, grant.epoch)})
         assert keys == {"in-time": 1}
 
+    def test_in_the_middle_of_a_transaction_keeps_nobody_from_taking_over(
+        self, pool: PoolServers, cluster: postgres.Cluster
+    ) -> None:
+        """Its connections keep the rows that they have locked, until somebody ends them."""
+        import psycopg
+
+        pool.start()
+        leader, standby = pool.leader(), pool.standby()
+        owner = pool.described(leader).answered_by
+        with psycopg.connect(
+            dbname=pool.database, user="gpupool", host=str(cluster.folder), application_name=f"gpupool-{owner}"
+        ) as beside:
+            pool.signal(leader, signal.SIGSTOP)
+            beside.execute("UPDATE servers SET beats = beats WHERE id = %s", (owner,))
+            beside.execute("UPDATE meta SET value = value WHERE name IN ('owner', 'leader_epoch')")
+            pool.wait(lambda: standby in pool.leaders(), 30, "the standby to lead")
+            assert [one.epoch for one in pool.described(standby).servers] == [2]
+
     def test_and_may_lead_again(self, pool: PoolServers) -> None:
         pool.start()
         leader, standby = pool.leader(), pool.standby()

@@ -24,7 +24,7 @@ from gpupool.model.clock import Clock
 from gpupool.pool.lifecycle.invariants import check_invariants
 from gpupool.proto import pool_pb2 as pb
 from gpupool.proto import pool_pb2_grpc
-from sqlalchemy import select
+from sqlalchemy import make_url, select
 
 from tests.support.patience import until_late
 from tests.support.pool_node import ROOT, SCRIPTED_WORKER
@@ -88,6 +88,13 @@ class PoolServers:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     # ---- where they are
+
+    @property
+    def database(self) -> str:
+        """The name of the database."""
+        name = make_url(self.ledger).database
+        assert name is not None
+        return name
 
     def home(self, name: str) -> Path:
         return self.folder / name

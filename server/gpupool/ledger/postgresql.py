@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, create_engine, select, text
+from sqlalchemy import Connection, Engine, create_engine, select
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
@@ -204,13 +204,7 @@ class PostgresDatabase:
                     "another pool server uses this database; stop it, name another database, or wait for it with --standby"
                 )
             # Our own broken connection may live on over there; its transaction must not end after we looked.
-            connection.execute(
-                text(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                    "WHERE application_name = :name AND pid <> pg_backend_pid()"
-                ),
-                {"name": me.leads_as},
-            )
+            servers.end_connections(connection, me.leads_as)
             connection.rollback()
             time.sleep(0.05)
         connection.rollback()

@@ -92,6 +92,10 @@ def take_over(connection: Connection, me: ServerIdentity) -> int:
 
     Returns the epoch under which it leads, higher than all before.
     """
+    former = _meta(connection, _OWNER)
+    if former is not None and former != me.id:
+        # One that was stopped in the middle of a transaction keeps the rows that it has locked.
+        end_connections(connection, ServerIdentity(id=former).leads_as)
     epoch = int(_meta(connection, _EPOCH) or 0) + 1
     for name, value in ((_OWNER, me.id), (_EPOCH, str(epoch))):
         changed = connection.execute(
@@ -100,9 +104,12 @@ def take_over(connection: Connection, me: ServerIdentity) -> int:
         if changed.rowcount == 0:
             connection.execute(insert(schema.meta).values(name=name, value=value))
     table = schema.servers
-    gone = table.c.seen_unix < _NOW - _FORGOTTEN_SECONDS
     # Whoever led before leads no more, whether it knows or not.
-    connection.execute(delete(table).where(gone | (table.c.epoch > 0)))
+    connection.execute(delete(table).where(table.c.epoch > 0))
+    # A standby may be stopped in the middle of its beat.
+    gone = table.c.seen_unix < _NOW - _FORGOTTEN_SECONDS
+    forgotten = select(table.c.id).where(gone).with_for_update(skip_locked=True)
+    connection.execute(delete(table).where(table.c.id.in_(forgotten)))
     beat(connection, me, epoch)
     return epoch
 
@@ -181,6 +188,15 @@ def lock_holder(connection: Connection) -> LockHolder | None:
 def end_connection(connection: Connection, pid: int) -> None:
     """Ends a connection of this database's, and with it what it locked."""
     connection.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
+
+
+def end_connections(connection: Connection, name: str) -> None:
+    """Ends all connections of this database's that call themselves so, but this one."""
+    query = text(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = :name "
+        "AND datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    connection.execute(query, {"name": name})
 
 
 def _meta(connection: Connection, name: str) -> str | None:
