@@ -284,7 +284,10 @@ class TestALeaderThatIsStopped:
         leader, standby = pool.leader(), pool.standby()
         owner = pool.described(leader).answered_by
         with psycopg.connect(
-            dbname=pool.database, user="gpupool", host=str(cluster.folder), application_name=f"gpupool-{owner}"
+            dbname=pool.database,
+            user="gpupool",
+            host=str(cluster.folder),
+            application_name=f"gpupool-{owner}",
         ) as beside:
             pool.signal(leader, signal.SIGSTOP)
             beside.execute("UPDATE servers SET beats = beats WHERE id = %s", (owner,))

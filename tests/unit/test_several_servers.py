@@ -142,34 +142,57 @@ def row(beats: int, name: str = "a") -> ServerRow:
     return ServerRow(name, name, f"{name}:1", "1", 3, 0.0, 0.0, beats)
 
 
+class Looks:
+    """A standby that looks as often as it does, at what does not change."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._watch = LeaderWatch(TIMES)
+
+    def until(
+        self, moment: float, holder: LockHolder | None, leader: ServerRow
+    ) -> Wait | EndConnection | TakeOver:
+        """What it makes of the last look."""
+        verdict = self._watch.look(holder, leader, self.now)
+        while self.now + TIMES.look <= moment:
+            self.now += TIMES.look
+            verdict = self._watch.look(holder, leader, self.now)
+        return verdict
+
+
 class TestAStandby:
     def test_waits_while_the_leader_lives(self) -> None:
-        watch = LeaderWatch(TIMES)
+        looks = Looks()
         for beat in range(100):
-            assert isinstance(watch.look(HOLDER, row(beat), beat * TIMES.silent * 0.9), Wait)
+            assert isinstance(looks.until(beat * TIMES.silent * 0.9, HOLDER, row(beat)), Wait)
 
     def test_ends_the_connection_of_a_silent_leader_and_then_takes_over(self) -> None:
-        watch = LeaderWatch(TIMES)
-        watch.look(HOLDER, row(7), 100.0)
-        assert isinstance(watch.look(HOLDER, row(7), 100.0 + TIMES.silent - 0.01), Wait)
-        verdict = watch.look(HOLDER, row(7), 100.0 + TIMES.silent)
+        looks = Looks()
+        assert isinstance(looks.until(TIMES.silent - TIMES.look, HOLDER, row(7)), Wait)
+        verdict = looks.until(TIMES.silent, HOLDER, row(7))
         assert isinstance(verdict, EndConnection)
         assert verdict.pid == HOLDER.pid
-        assert isinstance(watch.look(None, row(7), 106.0), Wait)
-        assert isinstance(watch.look(None, row(7), 106.0 + TIMES.free), TakeOver)
+        assert isinstance(looks.until(TIMES.silent + TIMES.free - TIMES.look, None, row(7)), Wait)
+        assert isinstance(looks.until(TIMES.silent + TIMES.free, None, row(7)), TakeOver)
 
     def test_gives_a_leader_that_reads_the_ledger_its_time(self) -> None:
-        watch = LeaderWatch(TIMES)
-        watch.look(HOLDER, row(1), 0.0)
-        assert isinstance(watch.look(HOLDER, row(1), TIMES.starting - 1), Wait)
-        assert isinstance(watch.look(HOLDER, row(1), TIMES.starting), EndConnection)
+        looks = Looks()
+        assert isinstance(looks.until(TIMES.starting - TIMES.look, HOLDER, row(1)), Wait)
+        assert isinstance(looks.until(TIMES.starting, HOLDER, row(1)), EndConnection)
 
-    def test_leaves_a_free_lock_to_the_leader_of_before_for_a_moment(self) -> None:
-        watch = LeaderWatch(TIMES)
-        assert isinstance(watch.look(None, row(7), 0.0), Wait)
-        assert isinstance(watch.look(HOLDER, row(8), 1.0), Wait)
-        assert isinstance(watch.look(None, row(8), 2.0), Wait)
-        assert isinstance(watch.look(None, row(8), 2.0 + TIMES.free - 0.01), Wait)
+    def test_leaves_a_free_lock_to_the_former_leader_for_a_moment(self) -> None:
+        looks = Looks()
+        for beat in range(5):
+            assert isinstance(looks.until(looks.now + TIMES.free * 0.9, None, row(beat)), Wait)
+            assert isinstance(looks.until(looks.now + TIMES.look, HOLDER, row(beat + 1)), Wait)
+
+    def test_counts_anew_after_it_stood_still_itself(self) -> None:
+        """What it saw an hour ago says nothing: the leader may have led all the time since."""
+        looks = Looks()
+        for holder in (HOLDER, None):
+            looks.until(looks.now + 1.0, holder, row(7))
+            looks.now += 3600
+            assert isinstance(looks.until(looks.now + 1.0, holder, row(7)), Wait)
 
     def test_takes_over_at_once_where_the_leader_said_goodbye(self) -> None:
         assert isinstance(LeaderWatch(TIMES).look(None, None, 0.0), TakeOver)

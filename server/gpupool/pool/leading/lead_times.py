@@ -22,6 +22,8 @@ class LeadTimes:
     sure: float = 1.5
     #: A standby looks so often.
     look: float = 0.25
+    #: Looks that are further apart say nothing of the time between them.
+    gap: float = 1.5
     #: A lock that nobody holds is left to the former leader for so long: its connection may have broken, not its process.
     free: float = 2.0
     #: A leader that has said nothing for so long loses its connection, and with it the lock.

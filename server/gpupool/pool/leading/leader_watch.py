@@ -37,6 +37,7 @@ class LeaderWatch:
 
     def __init__(self, times: LeadTimes) -> None:
         self._times = times
+        self._looked_at = float("-inf")
         self._free_since: float | None = None
         self._sign: tuple[int, str, int] | None = None
         self._sign_at = 0.0
@@ -45,6 +46,10 @@ class LeaderWatch:
         self, holder: LockHolder | None, leader: ServerRow | None, now: float
     ) -> Wait | EndConnection | TakeOver:
         """One look. `leader`: the row of the server that took over last."""
+        if now - self._looked_at > self._times.gap:
+            # The database, or this standby itself, stood still. The leader may have done so too, or led meanwhile.
+            self._free_since = self._sign = None
+        self._looked_at = now
         if holder is None:
             return self._free(leader, now)
         self._free_since = None
