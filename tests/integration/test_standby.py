@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -283,12 +284,13 @@ class TestALeaderThatIsStopped:
         pool.start()
         leader, standby = pool.leader(), pool.standby()
         owner = pool.described(leader).answered_by
-        with psycopg.connect(
+        beside = psycopg.connect(
             dbname=pool.database,
             user="gpupool",
             host=str(cluster.folder),
             application_name=f"gpupool-{owner}",
-        ) as beside:
+        )
+        with contextlib.closing(beside):
             pool.signal(leader, signal.SIGSTOP)
             beside.execute("UPDATE servers SET beats = beats WHERE id = %s", (owner,))
             beside.execute("UPDATE meta SET value = value WHERE name IN ('owner', 'leader_epoch')")
