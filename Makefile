@@ -275,6 +275,11 @@ test-deaths: build-tests ## clients and workers killed at random moments, 200 ti
 crash-points: build-tests ## the pool server killed at 100 random points of its decisions, 20 of them with PostgreSQL
 	GPUPOOL_CRASH_POINTS=80 GPUPOOL_CRASH_POINTS_POSTGRESQL=20 $(BIN)/python -m pytest -s tests/integration/test_crash_points.py $(PYTEST_ARGS)
 
+.PHONY: standby-check
+standby-check: build-tests ## a standby takes over in the middle of 1000 attaches, and after 200 random deaths (half an hour)
+	GPUPOOL_STANDBY_ATTACHES=1000 $(BIN)/python -m pytest -s tests/integration/test_standby.py -k many_attaches $(PYTEST_ARGS)
+	GPUPOOL_STANDBY_KILLS=200 $(BIN)/python -m pytest -s tests/integration/test_standby_kills.py $(PYTEST_ARGS)
+
 .PHONY: load-check
 load-check: build-tests ## 10,000 ask a full pool at once: all are queued in order, and all served in order
 	GPUPOOL_MANY=10000 $(BIN)/python -m pytest -s --timeout 1200 tests/integration/test_many_requests.py $(PYTEST_ARGS)

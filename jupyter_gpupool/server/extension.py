@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from gpupool.client import child_environment
 from gpupool.client.credentials import wants_hub_identity
-from gpupool.client.endpoint import resolve_endpoint
+from gpupool.client.endpoint import ENDPOINT_VARIABLE, EndpointError, resolve_endpoint
 from gpupool.client.errors import GpupoolError, RuntimeMissingError
 from gpupool.client.session_file import SESSION_FILE_VARIABLE
 from gpupool.client.types import Caller
@@ -59,8 +60,8 @@ class GpuPoolExtension(ExtensionApp):
     load_other_extensions = True
 
     pool_endpoint = Unicode(
-        help="""The pool: unix:/path, tls:host:port or host:port. Default: $GPUPOOL_ENDPOINT, else the socket in
-        $GPUPOOL_HOME.""",
+        help="""The pool: unix:/path, tls:host:port or host:port; with standby servers several, separated by commas.
+        Default: $GPUPOOL_ENDPOINT, else the socket in $GPUPOOL_HOME.""",
     ).tag(config=True)
     token_file = Unicode(
         help="File (mode 0600) with the token for a pool on TCP. Default: $GPUPOOL_TOKEN_FILE.",
@@ -148,7 +149,11 @@ class GpuPoolExtension(ExtensionApp):
 
     @default("pool_endpoint")
     def _default_pool_endpoint(self) -> str:
-        return resolve_endpoint(None)
+        try:
+            return resolve_endpoint(None)
+        except EndpointError:
+            # The connection says what is wrong with it.
+            return os.environ[ENDPOINT_VARIABLE]
 
     @default("user")
     def _default_user(self) -> str:

@@ -78,6 +78,7 @@ ROOMS: Mapping[str, str] = {
         "gpupool gpupool.sentences gpupool.client gpupool.ledger gpupool.model gpupool.proto gpupool.request"
         " gpupool.scheduler gpupool.scheduler.fairshare"
     ),
+    "gpupool.pool.leading": "gpupool.ledger gpupool.pool.access gpupool.proto",
     "gpupool.pool.reporting": (
         "gpupool gpupool.client gpupool.ledger gpupool.model gpupool.pool.access gpupool.pool.lifecycle"
         " gpupool.pool.model gpupool.pool.nodes gpupool.pool.projects gpupool.proto"
@@ -90,8 +91,8 @@ ROOMS: Mapping[str, str] = {
     ),
     "gpupool.pool": (
         "gpupool.client gpupool.ledger gpupool.model gpupool.pool.access gpupool.pool.api gpupool.pool.growing"
-        " gpupool.pool.lifecycle gpupool.pool.model gpupool.pool.projects gpupool.pool.reporting gpupool.proto gpupool.providers"
-        " gpupool.scheduler gpupool.scheduler.placement"
+        " gpupool.pool.leading gpupool.pool.lifecycle gpupool.pool.model gpupool.pool.projects gpupool.pool.reporting"
+        " gpupool.proto gpupool.providers gpupool.scheduler gpupool.scheduler.placement"
     ),
     # what would happen on another pool, and the command line
     "gpupool.simulation": (

@@ -11,6 +11,9 @@ _NODE: Final = (
     "gpupool node start --name gpu1 --pool 10.0.0.5:7460 --token-file gpu1.token --listen-host 10.0.0.6"
 )
 
+_STANDBY: Final = "needs PostgreSQL and two servers; test_standby_page.py starts them and follows the page"
+_STANDBY_NODE: Final = "gpupool node start --name gpu1 --pool 10.0.0.5:7460,10.0.0.7:7460"
+
 #: By page: how the block begins, and why it is not run.
 NOT_RUN: Final[dict[str, dict[str, str]]] = {
     "how-to/backups.md": {
@@ -44,6 +47,14 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
     },
     "how-to/simulate.md": {
         "gpupool pool simulate": "its list has no projects; tests/unit/test_simulate.py has one that does"
+    },
+    "how-to/standby.md": {
+        "gpupool pool serve": _STANDBY,
+        "gpupool token create": _STANDBY,
+        _STANDBY_NODE: _STANDBY,
+        "gpupool run": _STANDBY,
+        "pkill": _STANDBY,
+        "gpupool health": _STANDBY,
     },
     "how-to/tls.md": {"gpupool pool serve": _MACHINES},
     "tutorial/first-gpu-cell.md": {"pip install": _RELEASE},

@@ -22,7 +22,7 @@ from gpupool.ledger import backup
 from gpupool.ledger.ledger import Ledger
 from gpupool.pool.api import maintenance_service
 from gpupool.pool.lifecycle import restore
-from gpupool.pool.server import Serving
+from gpupool.pool.options import Serving
 from gpupool.proto import pool_pb2 as pb
 from gpupool.proto import pool_pb2_grpc
 from gpupool.proto.sentences import from_message

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import grpc
 import pytest
-from gpupool.pool.server import Serving
+from gpupool.pool.options import Serving
 from gpupool.proto import pool_pb2 as pb
 from gpupool.proto import pool_pb2_grpc
 from gpupool.proto.sentences import from_message

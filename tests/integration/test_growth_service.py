@@ -10,7 +10,8 @@ from typing import Any
 
 import grpc
 import pytest
-from gpupool.pool.server import ServeError, Serving
+from gpupool.pool.access.listening import ServeError
+from gpupool.pool.options import Serving
 from gpupool.proto import pool_pb2 as pb
 from gpupool.proto import pool_pb2_grpc
 

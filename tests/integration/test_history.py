@@ -15,7 +15,7 @@ from gpupool.cli.main import app
 from gpupool.client.errors import PoolRefusedError
 from gpupool.client.history import History, Member, Series
 from gpupool.client.pool import PoolClient
-from gpupool.pool.server import Serving
+from gpupool.pool.options import Serving
 from gpupool.proto import pool_pb2 as pb
 from typer.testing import CliRunner
 

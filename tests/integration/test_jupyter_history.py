@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from gpupool.pool.server import Serving
+from gpupool.pool.options import Serving
 from gpupool.proto import pool_pb2 as pb
 
 from jupyter_gpupool.server.extension import GpuPoolExtension

@@ -14,8 +14,8 @@ import pytest
 import yaml
 from gpupool.model import events
 from gpupool.model.state import LimitRecord, ProjectRecord
+from gpupool.pool.options import Serving
 from gpupool.pool.reporting import alert_watch, state_metrics
-from gpupool.pool.server import Serving
 from gpupool.proto import pool_pb2 as pb
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families

@@ -24,7 +24,7 @@ from gpupool.pool.access.hub import HubOptions
 from gpupool.pool.access.hub_cache import HubTimes
 from gpupool.pool.access.listening import ServeError
 from gpupool.pool.access.tls_files import TlsFiles
-from gpupool.pool.server import Serving
+from gpupool.pool.options import Serving
 from gpupool.proto import pool_pb2 as pb
 from gpupool.proto import pool_pb2_grpc
 from gpupool.shares import Share

@@ -12,7 +12,8 @@ import grpc
 import pytest
 from gpupool.pool.access.listening import ServeError
 from gpupool.pool.api import pool_service as service
-from gpupool.pool.server import ServeOptions, Serving, serve
+from gpupool.pool.options import ServeOptions, Serving
+from gpupool.pool.server import serve
 from gpupool.proto import pool_pb2 as pb
 from gpupool.proto.sentences import from_message
 

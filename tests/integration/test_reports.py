@@ -20,7 +20,7 @@ from gpupool.client.errors import PoolRefusedError
 from gpupool.client.pool import PoolClient
 from gpupool.client.reports import JournalLine, Reports
 from gpupool.ledger import schema
-from gpupool.pool.server import Serving
+from gpupool.pool.options import Serving
 from gpupool.proto import pool_pb2 as pb
 from sqlalchemy import func, select
 from typer.testing import CliRunner, Result

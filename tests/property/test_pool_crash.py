@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from gpupool.model import events
 from gpupool.pool.lifecycle.invariants import check_invariants
 
 from tests.support.pool_world import PoolWorld
@@ -104,7 +105,9 @@ def check_after_crash(folder: Path) -> None:
             world.request(key, 700, user=state.leases[lease_id].user)
     same_key = [lease.key for lease in state.leases.values()]
     assert len(same_key) == len(set(same_key))
-    # Nothing is held for ever by what the crash left half done.
+    # Nothing is held for ever by what the crash left half done. Those that waited do so still, until they call it off.
+    for request in list(state.requests.values()):
+        world.handle(events.Cancelled(world.now, request.user, request.key))
     for lease in list(state.leases.values()):
         world.release(lease.id)
     world.live(35)

@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 import pytest
-from gpupool.pool.server import Serving
+from gpupool.pool.options import Serving
 from gpupool.proto import pool_pb2 as pb
 from gpupool.proto import pool_pb2_grpc
 
@@ -266,6 +266,9 @@ TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
     "Administration/OpenMeter": [
         ("node1", administration("OpenMeter", node1(pb.OpenMeterRequest)), (OK, OK, OK, OK, DENIED, UNKNOWN))
     ],
+    "Administration/OpenPorts": [
+        ("node1", administration("OpenPorts", node1(pb.OpenPortsRequest)), (OK, OK, OK, OK, DENIED, UNKNOWN))
+    ],
     "Administration/Drain": [
         ("node1", administration("Drain", node1(pb.DrainRequest)), (OK, OK, DENIED, DENIED, DENIED, UNKNOWN))
     ],
@@ -294,6 +297,9 @@ TABLE: dict[str, list[tuple[str, Any, tuple[str, ...]]]] = {
     "Nodes/Connect": [
         ("as node2", connect, (OK, OK, DENIED, DENIED, OK, UNKNOWN)),
         ("as node1", connect_as_another_node, (OK, OK, DENIED, DENIED, DENIED, UNKNOWN)),
+    ],
+    "Servers/Describe": [
+        ("all", of_service("Servers", "Describe", pb.ListRequest), (OK, OK, OK, OK, OK, UNKNOWN))
     ],
     "Identities/WhoAmI": [
         ("all", of_service("Identities", "WhoAmI", pb.ListRequest), (OK, OK, OK, OK, OK, UNKNOWN))

@@ -13,7 +13,8 @@ from typing import Any, Self
 
 import grpc.aio
 from gpupool.ledger.ledger import Ledger
-from gpupool.pool.server import ServeOptions, Serving, serve
+from gpupool.pool.options import ServeOptions, Serving
+from gpupool.pool.server import serve
 from gpupool.proto import pool_pb2, pool_pb2_grpc
 
 from tests.support.patience import BUSY

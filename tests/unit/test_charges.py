@@ -12,7 +12,7 @@ from gpupool.ledger import schema
 from gpupool.ledger.ledger import Ledger
 from gpupool.model import events
 from gpupool.model.clock import Clock
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from tests.support.charged_world import ChargedWorld
 
@@ -178,7 +178,16 @@ class TestWaits:
         world.request("k2", mib=3968, user="bob", wait=None)
         assert [row["milli"] for row in world.rows(schema.waits)] == [500]
 
-    def test_requests_of_a_killed_pool_end_with_the_last_thing_that_it_wrote(
+    def test_a_request_waits_on_when_the_pool_is_killed(self, world: ChargedWorld) -> None:
+        world.attach("k1", 1000, count=2)
+        world.attach("k3", 1000)
+        world.request("k2", 500, user="bob", wait=None)
+        world.now += 100
+        world.crash()
+        (row,) = world.rows(schema.waits)
+        assert row["to_ms"] is None
+
+    def test_one_that_waits_no_more_ended_with_the_last_thing_that_the_pool_wrote(
         self, world: ChargedWorld
     ) -> None:
         world.attach("k1", 1000, count=2)
@@ -187,6 +196,9 @@ class TestWaits:
         world.now += 2
         world.request("k4", 500, user="eve")  # refused at once, which is written
         world.now += 100
+        assert world.ledger is not None
+        with world.ledger.engine.begin() as connection:
+            connection.execute(delete(schema.requests))
         world.crash()
         (row,) = world.rows(schema.waits)
         assert row["to_ms"] - row["from_ms"] == 2000

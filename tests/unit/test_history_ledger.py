@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from gpupool.ledger import samples, schema
 from gpupool.ledger.ledger import Ledger
+from gpupool.ledger.servers import ServerIdentity
 from gpupool.ledger.snapshot import snapshot
 from gpupool.model.clock import Clock
 from gpupool.model.history_amounts import LEVELS, MINUTE_MS, Amounts, Subject, total
@@ -48,7 +49,7 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
 
 @pytest.fixture
 def engine(where: Path | str) -> Iterator[Engine]:
-    with Ledger(where, CLOCK, exclusive=True) as ledger:
+    with Ledger(where, CLOCK, leader=ServerIdentity()) as ledger:
         yield ledger.engine
 
 

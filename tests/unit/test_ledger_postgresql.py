@@ -9,6 +9,7 @@ import pytest
 from gpupool.ledger import rebuild, schema, steps
 from gpupool.ledger.ledger import Ledger, LedgerError, read_journal
 from gpupool.ledger.reading import reading
+from gpupool.ledger.servers import ServerIdentity
 from gpupool.model import events
 from gpupool.model.clock import Clock
 from gpupool.model.state import LeaseRecord, LeftWorker, SessionRecord, State
@@ -163,21 +164,21 @@ class TestEitherDatabase:
 
 class TestOnePool:
     def test_a_second_server_is_refused(self, url: str) -> None:
-        first = Ledger(url, CLOCK, exclusive=True)
+        first = Ledger(url, CLOCK, leader=ServerIdentity())
         with pytest.raises(LedgerError, match="another pool server uses this database"):
-            Ledger(url, CLOCK, exclusive=True)
+            Ledger(url, CLOCK, leader=ServerIdentity())
         first.close()
-        Ledger(url, CLOCK, exclusive=True).close()
+        Ledger(url, CLOCK, leader=ServerIdentity()).close()
 
     def test_commands_may_look_meanwhile(self, url: str) -> None:
-        with Ledger(url, CLOCK, exclusive=True), Ledger(url, CLOCK) as beside:
+        with Ledger(url, CLOCK, leader=ServerIdentity()), Ledger(url, CLOCK) as beside:
             assert tokens.list_tokens(beside) == []
 
     def test_one_that_was_overtaken_stores_nothing_more(self, url: str, cluster: postgres.Cluster) -> None:
         world = world_on(url)
         world.attach("k1", 200)
         end_connections(cluster)
-        with Ledger(url, CLOCK, exclusive=True) as other:
+        with Ledger(url, CLOCK, leader=ServerIdentity()) as other:
             state = other.load()
             Ledger.store(other, state, [], 0.0, events.Restarted(0.0))
         for why in (
@@ -263,12 +264,12 @@ class TestSecrets:
         if why := postgres.why_not():
             pytest.skip(why)
         with pytest.raises(LedgerError, match="cannot be opened"):
-            Ledger(f"postgresql+psycopg://ann@/pool?host={tmp_path}", CLOCK, exclusive=True)
+            Ledger(f"postgresql+psycopg://ann@/pool?host={tmp_path}", CLOCK, leader=ServerIdentity())
 
 
 def world_on(url: str) -> PoolWorld:
     world = PoolWorld(None, nodes={"node1": 2})
-    world.ledger = Ledger(url, CLOCK, exclusive=True)
+    world.ledger = Ledger(url, CLOCK, leader=ServerIdentity())
     world._path = url  # type: ignore[assignment]
     world._open()
     world.connect()

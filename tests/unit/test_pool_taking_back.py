@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from gpupool.model import events
@@ -537,9 +538,8 @@ def test_a_gang_is_taken_back_as_a_whole():
     assert len(world.live_leases("B")) == 1
 
 
-def test_the_pool_restarts_in_the_middle_of_a_notice(tmp_path):
-    """The ask is not stored, so neither is the notice; who asks again is entitled again."""
-    world = PoolWorld(tmp_path / "pool.sqlite", nodes={"node1": 1})
+def world_with_a_notice(path: Path) -> tuple[PoolWorld, str]:
+    world = PoolWorld(path, nodes={"node1": 1})
     world.connect()
     world.project("default", 0)
     world.project("A", 0)
@@ -547,14 +547,42 @@ def test_the_pool_restarts_in_the_middle_of_a_notice(tmp_path):
     (name,) = take_all(world, "A", 1)
     ask(world, "b0")
     assert noticed(world) == [name]
+    return world, name
+
+
+def restart(world: PoolWorld) -> None:
     world.crash()
     for path, deserved in (("default", 0), ("A", 0), ("B", 1000)):
         world.project(path, deserved)
+
+
+def test_a_notice_goes_on_when_the_pool_restarts_in_the_middle(tmp_path):
+    """The holder has been told when its lease ends: it ends then, and the request behind it gets the room."""
+    world, name = world_with_a_notice(tmp_path / "pool.sqlite")
+    before = world.machine.state.leases[name].notice
+    world.live(world.timers.notice / 2)
+    restart(world)
     world.connect()
     world.settle()
-    assert not noticed(world)
-    ask(world, "b0")
-    assert noticed(world) == [name]
+    after = world.machine.state.leases[name].notice
+    assert (after.reason, after.for_request, after.said) == (before.reason, before.for_request, before.said)
+    assert after.until == pytest.approx(before.until, abs=1e-3)
+    world.live(world.timers.notice / 2 + 1)
+    assert not world.machine.state.leases[name].live
+    assert world.machine.state.leases[name].reason == before.reason
+    world.live(10)
+    assert world.live_leases("B")
+
+
+def test_one_that_was_over_while_nobody_served_is_heard_before_the_lease_ends(tmp_path):
+    world, name = world_with_a_notice(tmp_path / "pool.sqlite")
+    world.now += world.timers.notice + 1
+    restart(world)
+    world.connect()
+    world.settle()
+    left = world.machine.state.leases[name].notice.until - world.now
+    assert left == pytest.approx(world.timers.return_)
+    assert world.machine.state.leases[name].live
 
 
 # ---- leases that move so that a request fits

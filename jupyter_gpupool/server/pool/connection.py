@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
-from gpupool.client.endpoint import read_token
+from gpupool.client.endpoint import EndpointError, parse_endpoints, read_token
 from gpupool.client.errors import GpupoolError, PoolRefusedError, PoolUnavailableError
 from gpupool.client.services import CALL_SECONDS
 from gpupool.client.types import (
@@ -95,6 +95,10 @@ class PoolConnection:
 
     def _wrong_setting(self) -> str:
         """What a connection fails by that has not been tried yet."""
+        try:
+            parse_endpoints(self._endpoint)
+        except EndpointError:
+            return f"{_CLASS}.pool_endpoint"
         try:
             read_token(self._access.token_file)
         except GpupoolError:

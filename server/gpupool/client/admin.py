@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 from gpupool.client import convert
 from gpupool.client.pool import PoolClient
+from gpupool.client.port_check import OpenPorts
 from gpupool.client.services import Services
 from gpupool.client.types import ExplainAnswer, LeaseRequest, LogLine, Meter, Node, Token
 from gpupool.proto import pool_pb2
@@ -45,6 +46,24 @@ class AdminClient:
         """A place to measure the network to ``node``, for :func:`gpupool.client.netperf.measure`."""
         answer = await self._pool.call("Administration", "OpenMeter", pool_pb2.OpenMeterRequest(node=node))
         return Meter(answer.address, answer.ticket, answer.seconds)
+
+    async def open_ports(self, node: str, part: int) -> OpenPorts:
+        """Part number ``part``, from 0, of the ports of ``node``'s workers, open for a moment: see `port_check`.
+
+        Raises:
+            PoolRefusedError: reason ``no-port-range``: the system picks them; ``ports-busy``: somebody else tries them now.
+        """
+        message = pool_pb2.OpenPortsRequest(node=node, part=part)
+        answer = await self._pool.call("Administration", "OpenPorts", message)
+        return OpenPorts(
+            answer.host,
+            answer.first,
+            answer.last,
+            tuple(answer.ports),
+            tuple(answer.taken),
+            answer.parts,
+            answer.seconds,
+        )
 
     async def explain_request(self, request_id: str) -> ExplainAnswer:
         """Why a request waits; ``request_id`` is that of its entry in the queue."""

@@ -1,6 +1,7 @@
 """Where the pool is, and how a caller shows who they are.
 
-An endpoint is ``unix:/path``, ``tls:host:port`` or ``host:port``. On the Unix socket the file system says who
+An endpoint is ``unix:/path``, ``tls:host:port`` or ``host:port``; of a pool with standby servers several, separated by
+commas. On the Unix socket the file system says who
 may call; on TCP a token is sent as ``authorization: Bearer …`` metadata. Tokens come from
 files or the environment's file name, never from the command line, and are never logged.
 
@@ -26,6 +27,8 @@ TOKEN_FILE_VARIABLE = "GPUPOOL_TOKEN_FILE"  # noqa: S105 (the name of a variable
 CA_FILE_VARIABLE = "GPUPOOL_CA_FILE"
 
 _TLS = "tls:"
+_MOST_SERVERS = 16
+_LARGEST_PORT = 65535
 _MAX_TOKEN_BYTES = 4096
 _CHANNEL_OPTIONS: list[tuple[str, int | str]] = [
     # A device list with profiles of a few hundred devices stays well below this.
@@ -36,9 +39,15 @@ _CHANNEL_OPTIONS: list[tuple[str, int | str]] = [
     # Finds a dead peer (half-open TCP) within 20 s; the pool allows a look every 5 s.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
+    # A machine that is gone answers nothing at all: another server of the pool may have taken over.
+    ("grpc.min_reconnect_backoff_ms", 3000),
     # Proxies of the environment are for the web, not for a pool socket.
     ("grpc.enable_http_proxy", 0),
 ]
+
+
+class EndpointError(GpupoolError, ValueError):
+    """What was given is no address of a pool; ``str()`` is one clause with it."""
 
 
 def home() -> Path:
@@ -103,8 +112,52 @@ def private_directory(path: Path, *, tighten: bool = False) -> Path:
 
 
 def resolve_endpoint(endpoint: str | None = None) -> str:
-    """The endpoint named, or that of the environment, or the socket in :func:`home`."""
-    return endpoint or os.environ.get(ENDPOINT_VARIABLE) or f"unix:{home() / 'pool.sock'}"
+    """The endpoint named, or that of the environment, or the socket in :func:`home`.
+
+    Raises:
+        EndpointError: that of the environment is none, see :func:`parse_endpoints`.
+    """
+    named = os.environ.get(ENDPOINT_VARIABLE)
+    if endpoint or not named:
+        return endpoint or f"unix:{home() / 'pool.sock'}"
+    try:
+        return ",".join(parse_endpoints(named))
+    except EndpointError as error:
+        raise EndpointError(f"{ENDPOINT_VARIABLE}: {error}") from None
+
+
+def parse_endpoints(text: str) -> tuple[str, ...]:
+    """The servers of a pool: one address, or several that are separated by commas.
+
+    gRPC would look for a name without a port for half a minute, and then say something else.
+
+    Raises:
+        EndpointError: one of them is none, they are too many, or one is named twice.
+    """
+    found = tuple(_endpoint(part.strip(), text) for part in text.split(","))
+    if len(found) > _MOST_SERVERS:
+        raise EndpointError(f"{len(found)} servers are named; a pool has at most {_MOST_SERVERS}")
+    twice = next((one for number, one in enumerate(found) if one in found[:number]), None)
+    if twice is not None:
+        raise EndpointError(f"{twice[:200]!r} is named twice in {text[:400]!r}")
+    return found
+
+
+def _endpoint(text: str, whole: str) -> str:
+    if not text:
+        raise EndpointError(f"{whole[:400]!r} has an empty address; write HOST:PORT,HOST:PORT or unix:/path")
+    host, colon, port = text.removeprefix(_TLS).rpartition(":")
+    if text.startswith(("unix:", "unix-abstract:")):
+        return text
+    if host and colon and port.isascii() and port.isdigit():
+        if len(port) > 5 or int(port) > _LARGEST_PORT:
+            raise EndpointError(f"{text[:200]!r} has a port above {_LARGEST_PORT}")
+        return text
+    if text.startswith(("/", "./", "~")):
+        raise EndpointError(f"{text[:200]!r} is a path; write unix:{text[:200]}")
+    host = host if colon and not port else text.removeprefix(_TLS)
+    way = f"{_TLS if text.startswith(_TLS) else ''}{host[:200] or 'HOST'}:7460"
+    raise EndpointError(f"{text[:200]!r} names no port; write host:port, such as {way}, or unix:/path")
 
 
 def read_token(token_file: Path | None = None) -> str | None:
@@ -141,12 +194,12 @@ def metadata(token: str | None) -> tuple[tuple[str, str], ...]:
 
 
 def is_secure(endpoint: str) -> bool:
-    """Whether nobody else can hear what is said there, nor answer in the pool's place."""
-    return endpoint.startswith((_TLS, "unix:"))
+    """Whether nobody else can hear what is said at any of the servers, nor answer in the pool's place."""
+    return all(one.startswith((_TLS, "unix:")) for one in parse_endpoints(endpoint))
 
 
 def open_channel(endpoint: str, ca_file: Path | None = None) -> grpc.aio.Channel:
-    """A lazily connecting channel to ``endpoint``. ``ca_file``: of a TLS pool, see above.
+    """A lazily connecting channel to ``endpoint``, which names one server. ``ca_file``: of a TLS pool, see above.
 
     Raises:
         GpupoolError: the file of authorities cannot be used.

@@ -1,8 +1,8 @@
 """The pool as an asynchronous Python object: typed calls over gRPC ``gpupool.v1``.
 
 Every call has a deadline. Calls that may be repeated are repeated, with backoff, when the
-connection breaks: reads because they change nothing, ``request`` because its idempotency key
-always leads to the same lease, the others because they are idempotent at the pool.
+connection breaks, at the next server of the pool where it has several: reads because they change nothing, ``request``
+because its idempotency key always leads to the same lease, the others because they are idempotent at the pool.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self
@@ -30,6 +30,7 @@ from gpupool.client.credentials import (
 )
 from gpupool.client.endpoint import open_channel, read_token, resolve_endpoint
 from gpupool.client.errors import PoolRefusedError, PoolUnavailableError, QueueTimeoutError
+from gpupool.client.servers import NOT_LEADER, Patience, PoolServers, Servers, pool_servers, reason_of
 from gpupool.client.services import CALL_SECONDS
 from gpupool.client.types import (
     Caller,
@@ -49,21 +50,16 @@ from gpupool.shares import Share
 
 #: How long ordinary calls are repeated while the pool cannot be reached, seconds.
 RETRY_SECONDS: Final = 2.0
+#: How long a server may take to say who leads, seconds.
+DESCRIBE_SECONDS: Final = 3.0
 #: How long a request that already waits in the queue rides out a pool restart, seconds.
 REQUEUE_SECONDS: Final = 30.0
 #: What a worker's start may take beyond the wait in the queue, seconds: memory may have to be moved away
 #: first, and the session's own brought from another node.
 START_SECONDS: Final = 480.0
 
-_BROKEN = frozenset(
-    {
-        grpc.StatusCode.UNAVAILABLE,
-        # A server above its limit of pending calls answers CANCELLED.
-        grpc.StatusCode.CANCELLED,
-        grpc.StatusCode.UNKNOWN,
-        grpc.StatusCode.INTERNAL,
-    }
-)
+#: Reasons of a server that will not serve this call, whatever it is: the pool itself has not answered.
+_NOT_SERVED: Final = frozenset({NOT_LEADER, "stopping"})
 _REASON_OF_STATUS: Final = {
     grpc.StatusCode.PERMISSION_DENIED: "forbidden",
     grpc.StatusCode.UNAUTHENTICATED: "forbidden",
@@ -98,8 +94,7 @@ class PoolClient:
         self._hub_identity = hub_identity
         self._ca_file = ca_file
         self._credentials: Credentials = TokenCredentials(None)
-        self._channel: grpc.aio.Channel | None = None
-        self._stub: Any = None
+        self._servers: Servers | None = None
 
     async def __aenter__(self) -> Self:
         of_hub = wants_hub_identity() and self._token_file is None
@@ -107,9 +102,8 @@ class PoolClient:
             self._credentials = HubCredentials(hub_token(self.endpoint), self._exchange)
         else:
             self._credentials = TokenCredentials(read_token(self._token_file))
-        self._channel = open_channel(self.endpoint, self._ca_file)
-        stub: Any = pool_pb2_grpc.PoolStub
-        self._stub = stub(self._channel)
+        self._servers = Servers(self.endpoint, self._ca_file)
+        self._servers.channel()  # what is wrong with it is said here
         return self
 
     async def _exchange(self, shown: Metadata) -> Any:
@@ -123,9 +117,8 @@ class PoolClient:
 
     async def close(self) -> None:
         """Closes the connection; leases stay as they are. May be called twice."""
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            await channel.close(None)
+        if self._servers is not None:
+            await self._servers.close()
 
     async def request(
         self,
@@ -145,15 +138,18 @@ class PoolClient:
             PoolUnavailableError: the pool cannot be reached.
         """
         limit = None if wait_seconds is None or wait_seconds < 0 else time.monotonic() + wait_seconds
-        broken_since: float | None = None
+        servers = self._opened()
+        patience = Patience(servers, RETRY_SECONDS)
         queued = refused = False
         while True:
             remaining = None if limit is None else max(0.0, limit - time.monotonic())
+            asked = servers.asked
             try:
                 metadata = await self._credentials.metadata()
                 async with self._credentials.kept_good():
                     async for event in self._call_request(request, remaining, metadata):
-                        refused, broken_since = False, None
+                        refused = False
+                        patience.answered()
                         kind = event.WhichOneof("event")
                         if kind == "queued":
                             queued = True
@@ -170,18 +166,14 @@ class PoolClient:
                 if self._may_show_another(error) and not refused:
                     refused = True
                     continue
-                if error.code() not in _BROKEN:
-                    self._raise(error)
-                broken_since = broken_since or time.monotonic()
-                patience = REQUEUE_SECONDS if queued else RETRY_SECONDS
-                if time.monotonic() - broken_since > patience:
+                if not patience.failed(error, asked, at_least=REQUEUE_SECONDS if queued else 0.0):
                     self._raise(error)
                 await asyncio.sleep(0.25)
 
     def _call_request(self, request: LeaseRequest, remaining: float | None, metadata: Metadata) -> Any:
         message = convert.lease_request(request, -1.0 if remaining is None else remaining)
         deadline = None if remaining is None else remaining + START_SECONDS
-        return self._stub.Request(message, timeout=deadline, metadata=metadata)
+        return self._service("Pool").Request(message, timeout=deadline, metadata=metadata)
 
     async def release(self, lease_id: str, reason: str = "release", close_session: bool = False) -> None:
         """Ends a lease; idempotent. The session parks, or closes when ``close_session``."""
@@ -226,6 +218,21 @@ class PoolClient:
         answer = await self.call("Identities", "WhoAmI", pool_pb2.ListRequest())
         return Caller(answer.name, answer.role, tuple(answer.groups))
 
+    async def servers(self, endpoint: str) -> PoolServers:
+        """What one of the servers says of them all: which leads, and which stand by. It is asked once."""
+        channel = open_channel(endpoint, self._ca_file)
+        try:
+            stub: Any = pool_pb2_grpc.ServersStub
+            metadata = await self._credentials.metadata()
+            answer = await stub(channel).Describe(
+                pool_pb2.ListRequest(), timeout=DESCRIBE_SECONDS, metadata=metadata
+            )
+        except grpc.aio.AioRpcError as error:
+            self._raise(error, endpoint)
+        finally:
+            await channel.close(None)
+        return pool_servers(answer)
+
     async def health(self) -> HealthReport:
         return convert.health_report(await self._unary("Health", pool_pb2.HealthRequest()))
 
@@ -234,40 +241,56 @@ class PoolClient:
 
         ``seconds``: its deadline.
         """
-        return await self._repeated(getattr(self._service(service), name), message, seconds)
+        return await self._repeated(service, name, message, seconds)
 
     async def stream(self, service: str, name: str, message: Any) -> AsyncIterator[Any]:
         """The messages of a call that answers with several; it ends with the last, or when it is closed."""
-        call = getattr(self._service(service), name)
-        try:
-            metadata = await self._credentials.metadata()
-            async with self._credentials.kept_good():
-                async for item in call(message, metadata=metadata):
-                    yield item
-        except grpc.aio.AioRpcError as error:
-            self._raise(error)
+        servers = self._opened()
+        patience = Patience(servers, 0.0)
+        begun = False
+        while True:
+            asked = servers.asked
+            try:
+                metadata = await self._credentials.metadata()
+                async with self._credentials.kept_good():
+                    async for item in getattr(self._service(service), name)(message, metadata=metadata):
+                        begun = True
+                        yield item
+                return
+            except grpc.aio.AioRpcError as error:
+                # What has been handed on cannot be taken back.
+                if begun or not patience.failed(error, asked) or not servers.several:
+                    self._raise(error)
+            await asyncio.sleep(0.25)
 
     def _service(self, service: str) -> Any:
         stub: Any = getattr(pool_pb2_grpc, f"{service}Stub")
-        return stub(self._channel)
+        return stub(self._opened().channel())
+
+    def _opened(self) -> Servers:
+        if self._servers is None:
+            raise RuntimeError("a PoolClient is used within `async with`")
+        return self._servers
 
     async def _unary(self, name: str, message: Any) -> Any:
-        return await self._repeated(getattr(self._stub, name), message)
+        return await self._repeated("Pool", name, message)
 
-    async def _repeated(
-        self, call: Callable[..., Awaitable[Any]], message: Any, seconds: float = CALL_SECONDS
-    ) -> Any:
-        patience = time.monotonic() + RETRY_SECONDS
+    async def _repeated(self, service: str, name: str, message: Any, seconds: float = CALL_SECONDS) -> Any:
+        servers = self._opened()
+        patience = Patience(servers, RETRY_SECONDS)
         refused = False
         # Retry libraries would bring a web framework along into kernels; this is the whole of it.
         for pause in itertools.chain((0.05, 0.1, 0.2), itertools.repeat(0.4)):
+            asked = servers.asked
             try:
-                return await call(message, timeout=seconds, metadata=await self._credentials.metadata())
+                metadata = await self._credentials.metadata()
+                call = getattr(self._service(service), name)
+                return await call(message, timeout=seconds, metadata=metadata)
             except grpc.aio.AioRpcError as error:
                 if self._may_show_another(error) and not refused:
                     refused = True
                     continue
-                if error.code() not in _BROKEN or time.monotonic() + pause > patience:
+                if not patience.failed(error, asked):
                     self._raise(error)
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
         raise AssertionError("a retry loop ends by an answer or an error")
@@ -282,14 +305,13 @@ class PoolClient:
             raise QueueTimeoutError(details.sentence, details)
         raise PoolRefusedError(refusal.reason, details.sentence, details)
 
-    def _raise(self, error: grpc.aio.AioRpcError) -> NoReturn:
+    def _raise(self, error: grpc.aio.AioRpcError, endpoint: str | None = None) -> NoReturn:
         """One sentence out of a gRPC status."""
         details = (error.details() or "").strip()
-        named = dict(error.trailing_metadata() or ()).get("gpupool-reason")
-        reason = named if isinstance(named, str) else _REASON_OF_STATUS.get(error.code())
-        if reason is not None:
+        reason = reason_of(error) or _REASON_OF_STATUS.get(error.code())
+        if reason is not None and reason not in _NOT_SERVED:
             raise PoolRefusedError(reason, details or reason) from error
-        raise PoolUnavailableError(self.endpoint, _short(error.code(), details)) from error
+        raise PoolUnavailableError(endpoint or self.endpoint, _short(error.code(), details)) from error
 
 
 def _short(code: grpc.StatusCode, details: str) -> str:

@@ -6,10 +6,24 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
 from sqlalchemy import Connection, Engine, create_engine, event
+
+from gpupool.ledger.servers import ServerIdentity
+
+
+class Lead(Enum):
+    """Whether this server leads.
+
+    FREE: it did, its connection broke, and nobody has taken over; it takes the lead back when it can. LOST: for good.
+    """
+
+    HELD = "held"
+    FREE = "free"
+    LOST = "lost"
 
 
 class Database(Protocol):
@@ -19,17 +33,36 @@ class Database(Protocol):
         name: for people; without a password.
         path: its file; None: it is no file.
         engine: for reading, and for writing what is no step.
+        epoch: under which this server leads; each leader of a database has a higher one than those before. 0: there is
+            but one server, or this one only reads.
     """
 
     name: str
     path: Path | None
     engine: Engine
+    epoch: int
 
     def open(self) -> None:
         """Makes it ready. Raises OSError or SQLAlchemyError."""
 
     def writing(self, step: int) -> contextlib.AbstractContextManager[Connection]:
         """A transaction that stores step number `step`: when the block ends without an error it is on disk, else not."""
+
+    def lead(self) -> None:
+        """From now on this server decides, and no other. Called once the tables are there. Raises SQLAlchemyError."""
+
+    def leads(self) -> Lead:
+        """How it stands now; may be called in any thread. Raises SQLAlchemyError: the database does not answer."""
+
+    def take_back(self) -> None:
+        """Mends the connection that steps are written on. Raises SQLAlchemyError: it cannot be, or another leads."""
+
+    def fence(self, connection: Connection) -> None:
+        """For a transaction beside the steps: until it ends no other server takes over.
+
+        Raises:
+            SQLAlchemyError: another has.
+        """
 
     def close(self) -> None: ...
 
@@ -40,6 +73,7 @@ class SqliteFile:
     def __init__(self, path: Path) -> None:
         self.path: Path | None = path
         self.name = str(path)
+        self.epoch = 0
         self._file = path
         self.engine = create_engine(
             f"sqlite:///{path}", connect_args={"timeout": 5.0, "check_same_thread": False}
@@ -54,6 +88,20 @@ class SqliteFile:
     def writing(self, step: int) -> Iterator[Connection]:
         with self.engine.begin() as connection:
             yield connection
+
+    # The lock of the pool's home keeps every other server out.
+
+    def lead(self) -> None:
+        pass
+
+    def leads(self) -> Lead:
+        return Lead.HELD
+
+    def take_back(self) -> None:
+        pass
+
+    def fence(self, connection: Connection) -> None:
+        pass
 
     def close(self) -> None:
         self.engine.dispose()
@@ -74,19 +122,24 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-def database_at(where: Path | str, *, exclusive: bool) -> Database:
+def is_url(where: Path | str) -> bool:
+    """Whether a database server is named, and no file."""
+    return isinstance(where, str) and "://" in where
+
+
+def database_at(where: Path | str, *, leader: ServerIdentity | None = None) -> Database:
     """The database that is named: a path, or a URL ``postgresql+psycopg://…``.
 
     Args:
         where: the path or the URL.
-        exclusive: for the server, which must be the only one that stores steps. A file is kept so by the lock of the
-            pool's home.
+        leader: the server, which must be the only one that stores steps; None: for readers. A file is kept so by the
+            lock of the pool's home.
 
     Raises:
         ValueError: the URL is of another kind, or has a password in it.
     """
-    if isinstance(where, Path) or "://" not in where:
+    if not is_url(where):
         return SqliteFile(Path(where))
     from gpupool.ledger.postgresql import PostgresDatabase
 
-    return PostgresDatabase(where, exclusive=exclusive)
+    return PostgresDatabase(str(where), leader=leader)

@@ -17,6 +17,7 @@ from gpupool.ledger import derived, recorder, rows, schema, statements, steps, v
 from gpupool.ledger.database import database_at
 from gpupool.ledger.histogram import TRANSACTION_SECONDS, Histogram
 from gpupool.ledger.periods import milliseconds
+from gpupool.ledger.servers import NotTheOnlyPoolError, ServerIdentity
 from gpupool.ledger.statements import DerivedWriter
 from gpupool.model import events
 from gpupool.model.clock import Clock
@@ -32,6 +33,14 @@ class LedgerError(RuntimeError):
     """A step could not be stored (disk full, file unreadable, …); nothing of it was."""
 
 
+class LedgerVersionError(LedgerError):
+    """It has tables of another version."""
+
+
+class LedgerTakenError(LedgerError):
+    """Another pool server uses it."""
+
+
 class Ledger:
     """A database with the pool's durable state.
 
@@ -39,7 +48,7 @@ class Ledger:
         where: the SQLite file, created with mode 0600; or the URL of a PostgreSQL database.
         clock: turns the machine's times into wall-clock times, which survive a reboot.
         journal_kept: days that the details of steps are kept, for rebuilding and replaying; None: for ever.
-        exclusive: to be given by the server: no other may store steps in this database.
+        leader: to be given by the server: no other may store steps in this database.
 
     Attributes:
         derived: who writes further rows with each step, see `statements.DerivedWriter`.
@@ -54,7 +63,7 @@ class Ledger:
         clock: Clock,
         *,
         journal_kept: float | None = None,
-        exclusive: bool = False,
+        leader: ServerIdentity | None = None,
     ) -> None:
         self._clock = clock
         self._kept = journal_kept
@@ -64,19 +73,24 @@ class Ledger:
         self._recorder = recorder.Recorder()
         self.transactions = Histogram(TRANSACTION_SECONDS)
         try:
-            self.database = database_at(where, exclusive=exclusive)
+            self.database = database_at(where, leader=leader)
         except ValueError as error:
             raise LedgerError(str(error)) from error
         try:
             self.database.open()
             with self.engine.begin() as connection:
                 version.prepare(connection, self.name)
+            self.database.lead()
+            with self.engine.begin() as connection:
                 derived.prepare(connection, milliseconds(clock.to_unix(clock.now())))
                 self.last_step = steps.last_number(connection)
                 self._texts = steps.Texts(steps.known_texts(connection))
         except version.SchemaError as error:
             self.database.close()
-            raise LedgerError(str(error)) from None
+            raise LedgerVersionError(str(error)) from None
+        except NotTheOnlyPoolError as error:
+            self.database.close()
+            raise LedgerTakenError(f"the ledger {self.name} cannot be opened: {error}") from None
         except (OSError, SQLAlchemyError) as error:
             self.database.close()
             raise LedgerError(f"the ledger {self.name} cannot be opened: {_first_line(error)}") from error

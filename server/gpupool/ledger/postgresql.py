@@ -1,4 +1,7 @@
-"""A ledger in PostgreSQL: one pool per database, and a commit whose answer is lost is found out about.
+"""A ledger in PostgreSQL: one leader per database, and a commit whose answer is lost is found out about.
+
+Whoever leads holds an advisory lock on the one connection that writes steps. A server that was overtaken cannot write
+any: its connection is gone, and another one gets neither the lock nor past the owner that is stored.
 
 The password comes from where libpq looks for it (``PGPASSFILE``, ``~/.pgpass``, a service file), never from the URL: that
 stands in the list of processes and in logs.
@@ -7,35 +10,29 @@ stands in the list of processes and in logs.
 from __future__ import annotations
 
 import contextlib
-import secrets
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, create_engine, insert, select, text, update
+from sqlalchemy import Connection, Engine, create_engine, select
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
-from gpupool.ledger import schema
+from gpupool.ledger import schema, servers
+from gpupool.ledger.database import Lead
+from gpupool.ledger.servers import NotTheOnlyPoolError, ServerIdentity
 
 DRIVER: Final = "postgresql+psycopg"
-#: Two halves of the advisory lock that the only pool of a database holds ("gpup", "ool").
-_LOCK: Final = (0x67707570, 0x006F6F6C)
 #: An answer that takes longer is none, milliseconds: the pool stands still meanwhile.
 _PATIENCE_MS: Final = 5000
 #: How long a server of ours that lost its connection may take to be ended at the database, seconds.
 _TAKE_BACK_SECONDS: Final = 3.0
 #: How long a pool that starts waits for one that has just ended: its connection lives a moment longer, seconds.
 _PREDECESSOR_SECONDS: Final = 1.0
-_OWNER: Final = "owner"
 #: Parameters of libpq that are secrets.
 _SECRETS: Final = frozenset({"password", "sslpassword"})
-
-
-class NotTheOnlyPoolError(SQLAlchemyError):
-    """Another pool uses the database."""
 
 
 class OutcomeUnknownError(SQLAlchemyError):
@@ -47,7 +44,11 @@ class PostgresDatabase:
 
     Args:
         url: ``postgresql+psycopg://user@host:5432/name``; without a password.
-        exclusive: hold the advisory lock, on the connection that steps are written on.
+        leader: hold the advisory lock for this server, on the connection that steps are written on; None: for readers.
+        name: of its connections, in PostgreSQL's list; None: after the leader.
+
+    Attributes:
+        epoch: under which this server leads; 0: it does not.
 
     Raises:
         ValueError: the URL is of another kind, has a password in it, or psycopg is not installed.
@@ -55,12 +56,11 @@ class PostgresDatabase:
 
     path: Path | None = None
 
-    def __init__(self, url: str, *, exclusive: bool) -> None:
+    def __init__(self, url: str, *, leader: ServerIdentity | None = None, name: str | None = None) -> None:
         parsed = _parse(url)
         self.name = parsed.render_as_string(hide_password=True)
-        self._exclusive = exclusive
-        #: Told apart from any other pool, also from one that took over while the connection was broken.
-        self._owner = secrets.token_hex(8)
+        self.epoch = 0
+        self._leader = leader
         options = (
             f"-c synchronous_commit=on -c statement_timeout={_PATIENCE_MS} -c lock_timeout={_PATIENCE_MS}"
         )
@@ -70,7 +70,7 @@ class PostgresDatabase:
             "keepalives_idle": 5,
             "keepalives_interval": 2,
             "keepalives_count": 3,
-            "application_name": f"gpupool-{self._owner}",
+            "application_name": name or (leader or ServerIdentity()).leads_as,
             "options": options,
         }
         try:
@@ -82,20 +82,46 @@ class PostgresDatabase:
                 "a ledger in PostgreSQL needs the package psycopg: pip install 'jupyter-gpupool[postgresql]'"
             ) from error
         self._writer: Connection | None = None
-        self._took_over = False
         self._unknown_step: int | None = None
         self._fatal = ""
 
     def open(self) -> None:
-        if self._exclusive:
+        if self._leader is not None:
             self._connect_writer()
+
+    def lead(self) -> None:
+        if self._leader is None:
+            return
+        connection = self._ready_writer()
+        with connection.begin():
+            self.epoch = servers.take_over(connection, self._leader)
+
+    def leads(self) -> Lead:
+        """Over another connection than steps are written on."""
+        if self._leader is None:
+            return Lead.HELD
+        if self._fatal:
+            return Lead.LOST
+        with self.engine.connect() as connection:
+            # The owner first: one that takes over has the lock before it is the owner.
+            owner = servers.owner(connection)
+            holder = servers.lock_holder(connection)
+        if owner != self._leader.id or (holder is not None and holder.name != self._leader.leads_as):
+            return Lead.LOST
+        return Lead.HELD if holder is not None else Lead.FREE
+
+    def fence(self, connection: Connection) -> None:
+        if self._leader is not None:
+            servers.require_owner(connection, self._leader)
+
+    def take_back(self) -> None:
+        """Connects again where the connection is broken, and takes the lock back."""
+        self._ready_writer()
 
     @contextlib.contextmanager
     def writing(self, step: int) -> Iterator[Connection]:
         """A transaction. When the connection breaks in its commit, the database is asked whether it took place."""
         connection = self._ready_writer()
-        if self._exclusive and not self._took_over:
-            self._take_over(connection)
         transaction = connection.begin()
         try:
             yield connection
@@ -117,6 +143,9 @@ class PostgresDatabase:
     def close(self) -> None:
         if self._writer is not None:
             with contextlib.suppress(SQLAlchemyError):
+                if self._leader is not None:
+                    with self._writer.begin():
+                        servers.left(self._writer, self._leader)
                 self._writer.close()
         self._writer = None
         self._writers.dispose()
@@ -156,50 +185,39 @@ class PostgresDatabase:
             self._writer = None
         connection = self._writers.connect()
         try:
-            if self._exclusive:
-                self._lock(connection)
+            if self._leader is not None:
+                self._lock(connection, self._leader)
         except BaseException:
             connection.invalidate()
             connection.close()
             raise
         self._writer = connection
 
-    def _lock(self, connection: Connection) -> None:
-        """Takes the advisory lock; it lasts as long as the connection."""
-        give_up_at = time.monotonic() + (_TAKE_BACK_SECONDS if self._took_over else _PREDECESSOR_SECONDS)
-        query = text("SELECT pg_try_advisory_lock(:one, :two)")
-        while not connection.execute(query, {"one": _LOCK[0], "two": _LOCK[1]}).scalar_one():
+    def _lock(self, connection: Connection, me: ServerIdentity) -> None:
+        led = self.epoch > 0
+        give_up_at = time.monotonic() + (_TAKE_BACK_SECONDS if led else _PREDECESSOR_SECONDS)
+        while not servers.try_lock(connection):
             connection.rollback()
+            self._require_not_overtaken(connection, me)
             if time.monotonic() > give_up_at:
                 raise NotTheOnlyPoolError(
-                    "another pool server uses this database; stop it, or name another database"
+                    "another pool server uses this database; stop it, name another database, or wait for it with --standby"
                 )
             # Our own broken connection may live on over there; its transaction must not end after we looked.
-            connection.execute(
-                text(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                    "WHERE application_name = :name AND pid <> pg_backend_pid()"
-                ),
-                {"name": self._arguments["application_name"]},
-            )
+            servers.end_connections(connection, me.leads_as)
             connection.rollback()
             time.sleep(0.05)
         connection.rollback()
-        if self._took_over:
-            owner = connection.execute(
-                select(schema.meta.c.value).where(schema.meta.c.name == _OWNER)
-            ).scalar()
-            connection.rollback()
-            if owner != self._owner:
-                self._fatal = "another pool server has used this database meanwhile; start this one again"
-                raise OutcomeUnknownError(self._fatal)
+        self._require_not_overtaken(connection, me)
 
-    def _take_over(self, connection: Connection) -> None:
-        with connection.begin():
-            change = update(schema.meta).where(schema.meta.c.name == _OWNER).values(value=self._owner)
-            if connection.execute(change).rowcount == 0:
-                connection.execute(insert(schema.meta).values(name=_OWNER, value=self._owner))
-        self._took_over = True
+    def _require_not_overtaken(self, connection: Connection, me: ServerIdentity) -> None:
+        if self.epoch == 0:
+            return
+        owner = servers.owner(connection)
+        connection.rollback()
+        if owner != me.id:
+            self._fatal = "another pool server has used this database meanwhile; start this one again"
+            raise OutcomeUnknownError(self._fatal)
 
     def _took_place(self) -> bool:
         """Whether the step whose commit was not answered is stored.

@@ -28,7 +28,7 @@ def reading(where: Path | str) -> Iterator[Connection]:
         engine = create_engine(f"sqlite:///file:{path.absolute()}?mode=ro&uri=true")
     else:
         try:
-            engine = database_at(where, exclusive=False).engine
+            engine = database_at(where).engine
         except ValueError as error:
             raise LedgerError(str(error)) from None
     try:

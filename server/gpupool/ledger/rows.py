@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
+from gpupool.filters import Filter
 from gpupool.model.clock import Clock
 from gpupool.model.state import (
     AccountRecord,
@@ -13,13 +14,21 @@ from gpupool.model.state import (
     LeftWorker,
     LimitRecord,
     NodeRecord,
+    Notice,
     ProjectRecord,
+    RequestRecord,
     Resize,
     SessionRecord,
 )
 from gpupool.scheduler.model import PlacedShare
+from gpupool.sentences import NOTHING, Sentence
 
 Row = dict[str, Any]
+#: Of a request, what is asked for and how. Why it waits is said anew.
+_WANTED: Final = (
+    "milli", "mib", "count", "session_id", "label", "holder", "duration", "reservation", "strict", "nodes", "kind",
+    "priority", "isolated",
+)  # fmt: skip
 
 
 def node_row(record: NodeRecord, _clock: Clock) -> Row:
@@ -112,6 +121,7 @@ def lease_row(record: LeaseRecord, clock: Clock) -> Row:
         "project": record.project,
         "kind": record.kind,
         "priority": record.priority,
+        "notice": None if record.notice is None else _notice_json(record.notice, clock),
     }
 
 
@@ -119,6 +129,7 @@ def lease_record(row: Mapping[str, Any], clock: Clock) -> LeaseRecord:
     fields = dict(row)
     resize = fields.pop("resize_shares")
     granted_at = clock.from_unix(fields.pop("granted_unix"))
+    notice = fields.pop("notice")
     return LeaseRecord(
         key=fields.pop("idempotency_key"),
         shares=_shares(fields.pop("shares")),
@@ -126,7 +137,47 @@ def lease_record(row: Mapping[str, Any], clock: Clock) -> LeaseRecord:
         granted_at=granted_at,
         ends_at=_from_unix(fields.pop("ends_unix"), clock),
         ended_at=_from_unix(fields.pop("ended_unix"), clock),
+        notice=None if notice is None else _notice(notice, clock),
         **fields,
+    )
+
+
+def request_row(record: RequestRecord, clock: Clock) -> Row:
+    wanted = {name: getattr(record, name) for name in _WANTED}
+    return {
+        "id": record.id,
+        "number": record.number,
+        "user": record.user,
+        "idempotency_key": record.key,
+        "project": record.project,
+        "since_unix": clock.to_unix(record.since),
+        "give_up_unix": _to_unix(record.give_up_at, clock),
+        "wanted": {
+            **wanted,
+            "filters": [[one.key, one.operator, one.value] for one in record.filters],
+            "pools": list(record.pools),
+        },
+    }
+
+
+def request_record(row: Mapping[str, Any], clock: Clock) -> RequestRecord:
+    wanted = dict(row["wanted"])
+    filters = tuple(
+        Filter(str(key), str(operator), str(value)) for key, operator, value in wanted.pop("filters")
+    )
+    return RequestRecord(
+        id=row["id"],
+        number=row["number"],
+        user=row["user"],
+        key=row["idempotency_key"],
+        project=row["project"],
+        since=clock.from_unix(row["since_unix"]),
+        give_up_at=_from_unix(row["give_up_unix"], clock),
+        filters=filters,
+        pools=tuple(str(name) for name in wanted.pop("pools")),
+        # Its caller was told that it waits; where and why it is told anew.
+        told=(0, NOTHING),
+        **wanted,
     )
 
 
@@ -187,6 +238,26 @@ def _left(row: Mapping[str, Any]) -> LeftWorker:
         place=str(row["place"]),
         device_ids=tuple(str(device_id) for device_id in row["device_ids"]),
         mib=tuple(int(mib) for mib in row["mib"]),
+    )
+
+
+def _notice_json(notice: Notice, clock: Clock) -> Row:
+    return {
+        "reason": notice.reason,
+        "until_unix": clock.to_unix(notice.until),
+        "said": notice.said.as_json(),
+        "for_request": notice.for_request,
+        "target": _shares_json(notice.target),
+    }
+
+
+def _notice(row: Mapping[str, Any], clock: Clock) -> Notice:
+    return Notice(
+        reason=str(row["reason"]),
+        until=clock.from_unix(float(row["until_unix"])),
+        said=Sentence.from_json(row["said"]),
+        for_request=str(row["for_request"]),
+        target=_shares(row["target"]),
     )
 
 

@@ -26,7 +26,7 @@ from gpupool.ledger.append_only import Protection
 from gpupool.model.history_amounts import AMOUNTS
 
 #: Grows by one with every change of the tables; there is no way from one version to another, see `version.py`.
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 
 #: Counts up by itself; SQLite does so for this type only, which has 64 bits there.
 _COUNT = BigInteger().with_variant(Integer(), "sqlite")
@@ -126,9 +126,26 @@ leases = Table(
     Column("project", String, nullable=False, server_default="default"),
     Column("kind", String, nullable=False, server_default="interactive"),
     Column("priority", Integer, nullable=False, server_default="100"),
+    # That it will be taken back soon, and for whom.
+    Column("notice", JSON(none_as_null=True)),
     # Two leases for one request, or two with one epoch, are a bug: the database refuses them too.
     UniqueConstraint("user", "idempotency_key"),
     UniqueConstraint("session_id", "epoch"),
+)
+
+# Requests that wait. Their callers come again after a restart, or ask another server.
+requests = Table(
+    "requests",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("number", BigInteger, nullable=False),
+    Column("user", String, nullable=False),
+    Column("idempotency_key", String, nullable=False),
+    Column("project", String, nullable=False),
+    Column("since_unix", Float, nullable=False),
+    Column("give_up_unix", Float),
+    # What is asked for.
+    Column("wanted", JSON, nullable=False),
 )
 
 journal = Table(
@@ -302,6 +319,22 @@ provider_limits = Table(
     metadata,
     Column("provider", String, primary_key=True),
     Column("limits", JSON, nullable=False),
+)
+
+# Pool servers of this database, in PostgreSQL: one leads under the highest epoch, the others wait to take over. Times are
+# of the database's clock.
+servers = Table(
+    "servers",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("name", String, nullable=False),
+    Column("address", String, nullable=False),
+    Column("version", String, nullable=False),
+    # Under which it leads; 0: it waits.
+    Column("epoch", BigInteger, nullable=False),
+    Column("since_unix", Float, nullable=False),
+    Column("seen_unix", Float, nullable=False),
+    Column("beats", BigInteger, nullable=False),
 )
 
 # Names of triggers, and what they forbid. `append_only.py` writes them for each database.

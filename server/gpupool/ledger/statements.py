@@ -31,6 +31,8 @@ class Binding:
     to_row: Callable[..., rows.Row]
     to_record: Callable[..., Any]
     key: str
+    #: What is stored of a record never changes.
+    fixed: bool = False
 
 
 BINDINGS = (
@@ -38,6 +40,7 @@ BINDINGS = (
     Binding("devices", schema.devices, rows.device_row, rows.device_record, "id"),
     Binding("sessions", schema.sessions, rows.session_row, rows.session_record, "id"),
     Binding("leases", schema.leases, rows.lease_row, rows.lease_record, "id"),
+    Binding("requests", schema.requests, rows.request_row, rows.request_record, "id", fixed=True),
     Binding("projects", schema.projects, rows.project_row, rows.project_record, "path"),
     Binding("limits", schema.limits, rows.limit_row, rows.limit_record, "user"),
     Binding("accounts", schema.accounts, rows.account_row, rows.account_record, "id"),
@@ -50,7 +53,7 @@ def durable_writes(changes: Changes, clock: Clock) -> list[Write]:
     others: list[Write] = []
     for binding in BINDINGS:
         for name, (before, after) in changes.get(binding.name, {}).items():
-            if before is after:
+            if before is after or (binding.fixed and before is not None and after is not None):
                 continue
             old = None if before is None else binding.to_row(before, clock)
             new = None if after is None else binding.to_row(after, clock)

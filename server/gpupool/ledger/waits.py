@@ -1,18 +1,18 @@
 """What was asked for and not there, and for how long: what shortage is measured by.
 
 A row lasts from a request's arrival in the queue until it is granted, refused or called off. Who is served at once leaves
-none. Requests do not outlive the pool, so a pool that starts ends what an earlier one left open.
+none. What a pool that starts finds open of requests that wait no more, it ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, select, update
 
 from gpupool.ledger.periods import Write, begin, end, milliseconds
 from gpupool.ledger.recorder import Changes
-from gpupool.ledger.schema import capacity, charges, journal, waits
+from gpupool.ledger.schema import capacity, charges, journal, requests, waits
 from gpupool.model.state import DeviceRecord, RequestRecord, State
 from gpupool.shares import least_milli, usable_mib
 
@@ -39,8 +39,9 @@ def writes(state: State, changes: Changes, now_ms: int) -> Iterator[Write]:
 
 
 def end_open(connection: Connection) -> None:
-    """Ends the rows of a pool that was killed, at the last moment that it wrote anything."""
-    if connection.execute(select(waits.c.number).where(waits.c.to_ms.is_(None)).limit(1)).first() is None:
+    """Ends the rows of requests that wait no more, at the last moment at which anything was written."""
+    over = waits.c.to_ms.is_(None) & waits.c.request.not_in(select(requests.c.id))
+    if connection.execute(select(waits.c.number).where(over).limit(1)).first() is None:
         return
     seen = [
         connection.execute(select(func.max(column))).scalar() or 0
@@ -48,4 +49,5 @@ def end_open(connection: Connection) -> None:
         for column in (table.c.from_ms, table.c.to_ms)
     ]
     last = connection.execute(select(journal.c.at_unix).order_by(journal.c.number.desc()).limit(1)).scalar()
-    connection.execute(*end(waits, {}, max([*seen, milliseconds(last or 0.0)])))
+    at_ms = max([*seen, milliseconds(last or 0.0)])
+    connection.execute(update(waits).where(over).values(to_ms=at_ms))

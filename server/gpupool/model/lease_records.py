@@ -16,7 +16,7 @@ LEASE_STATES = ("starting", "attached", "releasing", "ended")
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A lease will be taken back. Not stored: the request behind it is not either.
+    """A lease will be taken back.
 
     Attributes:
         reason: ``reclaim``, ``preempt``, ``consolidate``, ``drain`` (its node is emptied) or ``budget`` (its user's
@@ -71,7 +71,7 @@ class LeaseRecord:
         project: whose quota it counts against.
         kind: whether it may be taken back, one of `gpupool.request.gpu_request.KINDS`.
         priority: in its project; higher is served first.
-        notice: it will be taken back soon. Not stored.
+        notice: it will be taken back soon.
     """
 
     id: str

@@ -15,18 +15,18 @@ PRIORITIES = {"interactive": 100, "guaranteed": 100, "preemptible": 50}
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """A request that waits. Not stored: its caller's stream breaks with the pool, and asks again.
+    """A request that waits. Its caller's stream breaks with the pool, and asks again.
 
     Attributes:
         number: order of arrival.
         nodes: on how many nodes its devices may lie, see `scheduler.model.Request`.
         give_up_at: refused with reason `timeout` then; None: waits without limit.
-        wants: devices kept free of later requests for this one.
-        said: why it waits, as its waiter was told; told: the last (place, `said`).
+        wants: devices kept free of later requests for this one. Not stored.
+        said: why it waits, as its waiter was told; told: the last (place, `said`). Not stored, like `place` and `eta`.
         project, kind, priority: as those of the lease it will become.
         filters, pools, isolated: see `scheduler.model.Request`.
-        decision: why it waits, as the scheduler said last.
-        growth: what is done so that the pool grows for it.
+        decision: why it waits, as the scheduler said last. Not stored.
+        growth: what is done so that the pool grows for it. Not stored.
     """
 
     id: str

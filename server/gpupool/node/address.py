@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 
-from gpupool.client.endpoint import resolve_endpoint
+from gpupool.client.endpoint import parse_endpoints, resolve_endpoint
 
 DEFAULT_HOST = "127.0.0.1"
 # The names of places that gRPC takes besides host:port.
@@ -13,12 +13,17 @@ _SCHEME = re.compile(r"(tls:)?(dns:(//[^/]*/)?|ipv4:|ipv6:)?", re.IGNORECASE)
 
 
 def pool_host(endpoint: str | None) -> str | None:
-    """The host of a pool on TCP; None: it is on this machine, by a Unix socket or a loopback address."""
-    place = resolve_endpoint(endpoint)
-    if place.startswith(("unix:", "unix-abstract:")):
-        return None
-    host, _, _ = _SCHEME.sub("", place, count=1).rpartition(":")
-    return None if reaches_only_here(host) else host
+    """The first host of a pool's on TCP that is another machine; None: all servers are on this one.
+
+    Raises:
+        EndpointError: the endpoint is none.
+    """
+    hosts = (
+        _SCHEME.sub("", place, count=1).rpartition(":")[0]
+        for place in parse_endpoints(resolve_endpoint(endpoint))
+        if not place.startswith(("unix:", "unix-abstract:"))
+    )
+    return next((host for host in hosts if not reaches_only_here(host)), None)
 
 
 def reaches_only_here(host: str) -> bool:

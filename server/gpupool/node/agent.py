@@ -21,7 +21,8 @@ import grpc.aio
 import stamina
 import structlog
 
-from gpupool.client.endpoint import metadata, open_channel, read_token, resolve_endpoint
+from gpupool.client.endpoint import EndpointError, metadata, open_channel, read_token, resolve_endpoint
+from gpupool.client.servers import NOT_LEADER, ServerRing, reason_of
 from gpupool.engines.local import LocalEngine
 from gpupool.engines.records import (
     DeviceInventory,
@@ -41,6 +42,8 @@ from gpupool.proto import pool_pb2, pool_pb2_grpc
 
 #: Heartbeats that are still unanswered when this many are out mean that the connection is dead.
 _MAX_UNANSWERED: Final = 3
+#: Where a pool has several servers, all are tried at least this often, seconds.
+_LOOK_AROUND_SECONDS: Final = 1.0
 _REFUSED: Final = (
     grpc.StatusCode.UNAUTHENTICATED,
     grpc.StatusCode.PERMISSION_DENIED,
@@ -98,7 +101,12 @@ class Agent:
         self._engine = engine
         self._health = health
         self._answers = answers
-        self._endpoint = resolve_endpoint(settings.endpoint)
+        try:
+            self._servers = ServerRing(resolve_endpoint(settings.endpoint))
+        except EndpointError as error:
+            raise AgentError(f"The pool's address: {error}.") from None
+        #: The highest epoch of a leader that was heard: one with a lower one was deposed.
+        self._leader_epoch = 0
         self._instance = secrets.token_hex(8)
         self._instructions = Instructions(
             node=settings.node,
@@ -202,6 +210,10 @@ class Agent:
 
     async def _serve(self) -> None:
         """Connects, again and again; only a refusal for good ends it."""
+        wait_max = self._settings.heartbeat_seconds
+        if self._servers.several:
+            # After a takeover workers have what is left of their time.
+            wait_max = min(wait_max, _LOOK_AROUND_SECONDS)
         while True:
             async for attempt in stamina.retry_context(
                 on=ConnectionLostError,
@@ -209,19 +221,30 @@ class Agent:
                 timeout=None,
                 wait_initial=0.2,
                 # A pool that is back must be found well before workers fence themselves.
-                wait_max=self._settings.heartbeat_seconds,
+                wait_max=wait_max,
                 wait_jitter=0.2,
             ):
                 with attempt:
-                    if not await self._serve_once():
-                        raise ConnectionLostError(f"the pool does not answer at {self._endpoint}")
+                    if not await self._serve_anywhere():
+                        where = ",".join(self._servers.endpoints)
+                        raise ConnectionLostError(f"the pool does not answer at {where}")
             # It worked and broke: the next try comes soon, and not in a tight loop.
             await asyncio.sleep(0.2)
 
-    async def _serve_once(self) -> bool:
+    async def _serve_anywhere(self) -> bool:
+        """Tries all servers of the pool, one after the other, until a connection worked; whether one did."""
+        for _ in self._servers.endpoints:
+            asked = self._servers.asked
+            worked = await self._serve_once(asked)
+            self._servers.turn_from(asked)
+            if worked:
+                return True
+        return False
+
+    async def _serve_once(self, endpoint: str) -> bool:
         """One connection from hello to its end; whether it ever worked."""
         connection = Connection()
-        channel = open_channel(self._endpoint)
+        channel = open_channel(endpoint)
         tasks: set[asyncio.Task[None]] = set()
         try:
             token = read_token(self._settings.token_file)
@@ -242,7 +265,10 @@ class Agent:
             # One that was accepted tries once more: its token may have been replaced, file and all.
             if error.code() in _REFUSED and not connection.answered.is_set():
                 raise AgentError(f"The pool refuses this node: {error.details()}.") from error
-            logger.info("the pool cannot be reached", endpoint=self._endpoint, detail=error.details())
+            if reason_of(error) == NOT_LEADER:
+                logger.info("this pool server does not lead", endpoint=endpoint)
+            else:
+                logger.info("the pool cannot be reached", endpoint=endpoint, detail=error.details())
         except ConnectionLostError as error:
             logger.info("connection to the pool lost", reason=str(error))
         finally:
@@ -280,7 +306,7 @@ class Agent:
 
     async def _beat(self, connection: Connection) -> None:
         while True:
-            if len(connection.sent_at) >= _MAX_UNANSWERED:
+            if len(connection.sent_at) >= self._most_unanswered(connection):
                 raise ConnectionLostError("the pool stopped answering heartbeats")
             connection.number += 1
             number = connection.number
@@ -298,10 +324,17 @@ class Agent:
             if await asyncio.to_thread(self._health.judge, self._devices) != self._judged:
                 raise ConnectionLostError("the health of a device changed; saying hello anew")
 
+    def _most_unanswered(self, connection: Connection) -> int:
+        """Where another server may have taken over it is looked for while workers have time left."""
+        if not self._servers.several:
+            return _MAX_UNANSWERED
+        return _MAX_UNANSWERED - 1 if connection.answered.is_set() else 1
+
     async def _read(self, connection: Connection, call: Any) -> None:
         async for message in call:
             kind = message.WhichOneof("instruction")
             if kind == "heartbeat":
+                self._require_no_later_leader(message.heartbeat.leader_epoch)
                 await self._answered(connection, message.heartbeat)
             elif kind in QUESTIONS:
                 self._keep(self._answer(connection, kind, message), f"question {kind}")
@@ -309,6 +342,14 @@ class Agent:
                 # Not ended with the connection: half a start or half a revocation would need a cure.
                 self._keep(self._instructions.obey(connection, kind, message), f"instruction {kind}")
         raise ConnectionLostError("the pool closed the connection")
+
+    def _require_no_later_leader(self, epoch: int) -> None:
+        """A server that was stopped, or cut off from its database, may not know that it leads no more."""
+        if epoch < self._leader_epoch:
+            raise ConnectionLostError(
+                f"this pool server was deposed: it leads under epoch {epoch}, another one under {self._leader_epoch}"
+            )
+        self._leader_epoch = epoch
 
     def _keep(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.create_task(work, name=name)

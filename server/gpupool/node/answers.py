@@ -10,13 +10,14 @@ from typing import Any, Final
 import structlog
 
 from gpupool.client.agreement import own_version
+from gpupool.node.doors import Doors, DoorsBusyError
 from gpupool.node.meter import Meter, MeterBusyError
 from gpupool.node.recent_log import Line, RecentLog, worker_log
 from gpupool.node.selfcheck import NodeFacts, checks
 from gpupool.proto import pool_pb2
 
 #: Instructions that are questions.
-QUESTIONS: Final = ("logs", "meter", "check")
+QUESTIONS: Final = ("logs", "meter", "check", "ports")
 
 logger = structlog.get_logger(__name__)
 
@@ -27,9 +28,11 @@ class Answers:
     Args:
         workers: folder of the workers' folders.
         meter: where the network to this node is measured.
+        doors: where its ports are tried.
     """
 
-    def __init__(self, facts: NodeFacts, workers: Path, meter: Meter, log: RecentLog) -> None:
+    def __init__(self, facts: NodeFacts, workers: Path, meter: Meter, doors: Doors, log: RecentLog) -> None:
+        self._doors = doors
         self._facts = facts
         self._workers = workers
         self._meter = meter
@@ -43,6 +46,8 @@ class Answers:
             return pool_pb2.FromNode(logs=pool_pb2.LogLines(request=message.request, lines=told))
         if kind == "meter":
             return pool_pb2.FromNode(meter=self._open_meter(message))
+        if kind == "ports":
+            return pool_pb2.FromNode(ports=await asyncio.to_thread(self._open_ports, message))
         found = await asyncio.to_thread(checks, self._facts, parked_mib)
         return pool_pb2.FromNode(
             checks=pool_pb2.NodeChecks(
@@ -63,6 +68,19 @@ class Answers:
             return pool_pb2.MeterOpened(request=message.request, problem=str(error))
         logger.info("the network is being measured", port=port, seconds=self._meter.open_seconds)
         return pool_pb2.MeterOpened(request=message.request, port=port, seconds=self._meter.open_seconds)
+
+    def _open_ports(self, message: Any) -> Any:
+        ports = self._doors.ports
+        answer = pool_pb2.PortsOpened(request=message.request, first=ports.first, last=ports.last)
+        try:
+            opened = self._doors.open(message.ports.part)
+        except DoorsBusyError as error:
+            answer.problem = str(error)
+            return answer
+        answer.ports.extend(opened.ports)
+        answer.taken.extend(opened.taken)
+        answer.parts, answer.seconds = opened.parts, opened.seconds
+        return answer
 
     def _lines(self, session: str, count: int) -> list[Line]:
         lines = self._log.latest(count, session)

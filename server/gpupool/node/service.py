@@ -23,6 +23,7 @@ from gpupool.node import math_libraries
 from gpupool.node.agent import Agent, AgentError, AgentSettings
 from gpupool.node.answers import Answers
 from gpupool.node.context_reserve import context_reserve_mib
+from gpupool.node.doors import Doors
 from gpupool.node.driver import SoftwareGpuSettings, choose_driver
 from gpupool.node.driver_version import driver_version
 from gpupool.node.health import NvmlHealth, open_health
@@ -153,6 +154,7 @@ async def run_node(options: NodeOptions) -> None:
             facts,
             directory / "workers",
             Meter(options.listen_host, options.listen_ports),
+            Doors(options.listen_host, options.listen_ports),
             options.log or RecentLog(),
         )
         agent = Agent(settings, engine, health, answers)

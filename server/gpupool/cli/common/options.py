@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from gpupool.client.endpoint import EndpointError, parse_endpoints
 from gpupool.client.pool import PoolClient
 from gpupool.durations import DurationError, parse_duration
 
@@ -40,15 +41,11 @@ def whole(low: int, high: int) -> Callable[[str], int]:
 
 
 def endpoint(text: str) -> str:
-    """Where a pool is; gRPC would look for a name without a port for half a minute, and then say something else."""
-    host, colon, port = text.removeprefix("tls:").rpartition(":")
-    if text.startswith("unix:") or (host and colon and port.isascii() and port.isdigit()):
-        return text
-    if text.startswith(("/", "./", "~")):
-        raise typer.BadParameter(f"{text[:200]!r} is a path; write unix:{text[:200]}")
-    host = host if colon and not port else text.removeprefix("tls:")
-    way = f"{'tls:' if text.startswith('tls:') else ''}{host[:200] or 'HOST'}:7460"
-    raise typer.BadParameter(f"{text[:200]!r} names no port; write host:port, such as {way}, or unix:/path")
+    """Where a pool is: its servers, separated by commas."""
+    try:
+        return ",".join(parse_endpoints(text))
+    except EndpointError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def wait_seconds(seconds: float) -> float | None:
@@ -62,7 +59,8 @@ Endpoint = Annotated[
         "--pool",
         parser=endpoint,
         metavar="ADDRESS",
-        help="Where the pool is: host:port or unix:/path [default: $GPUPOOL_ENDPOINT or the local socket].",
+        help="Where the pool is: host:port, tls:host:port or unix:/path, with standby servers several, separated by commas "
+        "[default: $GPUPOOL_ENDPOINT or the local socket].",
         show_default=False,
     ),
 ]

@@ -105,7 +105,8 @@ def start(
         typer.Option(
             parser=endpoint,
             metavar="ADDRESS",
-            help="Where the pool is: host:port or unix:/path [default: the local socket].",
+            help="Where the pool is: host:port, tls:host:port or unix:/path, with standby servers several, separated by "
+            "commas [default: $GPUPOOL_ENDPOINT or the local socket].",
             show_default=False,
         ),
     ] = None,

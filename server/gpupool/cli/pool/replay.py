@@ -60,7 +60,7 @@ def replay(
     from gpupool.ledger.ledger import LedgerError
     from gpupool.ledger.reading import reading
     from gpupool.pool.lifecycle.replay import replay as make_again
-    from gpupool.pool.server import LEDGER_NAME
+    from gpupool.pool.options import LEDGER_NAME
     from gpupool.scheduler.placement import POLICIES
 
     if with_policy is not None and with_policy not in POLICIES:

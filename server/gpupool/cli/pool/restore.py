@@ -73,15 +73,16 @@ def restore(
 
 def _restore_file(file: Path, force: bool) -> Restored:
     from gpupool.pool.lifecycle.restore import restore as put_back
-    from gpupool.pool.server import LEDGER_NAME
+    from gpupool.pool.options import LEDGER_NAME
 
     return put_back(file, private_home() / LEDGER_NAME, force=force)
 
 
 def _restored_database(url: str) -> Restored:
     from gpupool.ledger.ledger import Ledger
+    from gpupool.ledger.servers import ServerIdentity
     from gpupool.model.clock import Clock
     from gpupool.pool.lifecycle.restore import begin_anew
 
-    with Ledger(url, Clock.start(), exclusive=True) as opened:
+    with Ledger(url, Clock.start(), leader=ServerIdentity("gpupool pool restore")) as opened:
         return begin_anew(opened)

@@ -84,6 +84,7 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    standby: serve_options.Standby = False,
     journal_kept: Annotated[
         float | None,
         typer.Option(
@@ -135,18 +136,25 @@ def serve(
       gpupool pool serve
       gpupool pool serve --listen 10.0.0.5:7460 --quota '*=1'
       gpupool pool serve --notice 2m --min-run 10m
+      gpupool pool serve --standby --ledger postgresql+psycopg://gpupool@db/gpupool --listen 10.0.0.5:7460
       gpupool pool serve --listen 10.0.0.5:7460 --tls-certificate pool.pem --tls-key pool.key \\
         --hub-api-url https://hub.example.org/hub/api
     """
+    from gpupool.ledger.database import is_url
     from gpupool.pool.access.listening import AddressError, ServeError
     from gpupool.pool.model.timers import MOST_DRAIN, Timers
-    from gpupool.pool.server import ServeOptions
+    from gpupool.pool.options import ServeOptions
     from gpupool.pool.server import serve as serve_pool
 
     if not 0 < drain <= MOST_DRAIN:
         raise typer.BadParameter(f"--drain {drain:g}s is not between 0 and {MOST_DRAIN:g}s")
     if half_life <= 0:
         raise typer.BadParameter("the half-life is 0 s; it must be longer, for example 7d")
+    if standby and not is_url(ledger or ""):
+        raise typer.BadParameter(
+            f"--standby needs a ledger in PostgreSQL, which several servers can reach; the ledger is {ledger or 'a file'}: "
+            "add --ledger postgresql+psycopg://user@host/database"
+        )
     from gpupool.scheduler.placement import DEFAULT_POLICY, POLICIES
 
     if policy is not None and policy not in POLICIES:
@@ -159,6 +167,7 @@ def serve(
         timers=Timers(notice=notice, min_run=min_run, half_life=half_life).draining(drain),
         timers_scale=timers_scale,
         ledger=ledger,
+        standby=standby,
         journal_kept=journal_kept,
         alert_percent=alert_percent,
         policy=policy or DEFAULT_POLICY,

@@ -56,6 +56,14 @@ ShowUsers = Annotated[
     ),
 ]
 
+Standby = Annotated[
+    bool,
+    typer.Option(
+        "--standby",
+        help="While another server leads on the same ledger in PostgreSQL, wait, and take over when it ends. Start all "
+        "servers of a pool so; callers name them all: --pool HOST:PORT,HOST:PORT.",
+    ),
+]
 Providers = Annotated[
     Path | None,
     typer.Option(

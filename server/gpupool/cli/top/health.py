@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
@@ -11,11 +12,13 @@ import typer
 from gpupool.cli.common import exits, show, watch
 from gpupool.cli.common.options import Endpoint, Json, TokenFile, client
 from gpupool.cli.node import netperf
+from gpupool.cli.top import data_ports, pool_servers
 from gpupool.client.admin import AdminClient
 from gpupool.client.agreement import MOST_SKEW, own_version
+from gpupool.client.endpoint import parse_endpoints
 from gpupool.client.native import native_directory
 from gpupool.client.netperf import ADVISED_GBIT, ADVISED_ROUND_TRIP_US
-from gpupool.client.types import HealthCheck, HealthReport
+from gpupool.client.types import HealthCheck, HealthReport, Node
 from gpupool.node.address import reaches_only_here
 
 #: A health report measures no more nodes than this; `gpupool node netperf` measures all.
@@ -30,14 +33,18 @@ def health(
     json: Json = False,
     network: Annotated[
         bool,
-        typer.Option("--network/--no-network", help="Measure the network to nodes, a moment each."),
+        typer.Option(
+            "--network/--no-network",
+            help="Measure the network to nodes, a moment each, and try the ports of their --port-range.",
+        ),
     ] = True,
     every: watch.Watch = None,
 ) -> None:
     """Say whether the pool, its nodes, the network to them and this installation are well.
 
     Each check is ok, warn or fail, with what to do about it. With --watch the network is measured once.
-    Exit code 0: nothing failed; 1: a check failed; 69: the pool does not answer.
+    Of a pool with standby servers, name all: each is asked which of them leads.
+    Exit code 0: nothing failed; 1: a check failed, or no server leads; 69: the pool does not answer.
 
     \b
     Examples:
@@ -48,12 +55,21 @@ def health(
 
     async def work() -> watch.Shown:
         async with client(pool, token_file) as connection:
+            asked_servers = await pool_servers.ask(connection, parse_endpoints(connection.endpoint))
+            servers = pool_servers.checks(asked_servers)
+            if pool_servers.nobody_leads(asked_servers):
+                lines = (*servers, _runtime())
+                data = {"ok": False, "version": "", "checks": lines}
+                return watch.Shown(_table(lines), data, code=exits.FAILED)
             asked = time.time()
             report = await connection.health()
             local = [_runtime(), _version(report), _clock(report, asked, time.time())]
             if network and not measured:
-                measured.append(await _network(AdminClient(connection)))
-        checks = (*report.checks, *local, *measured)
+                admin = AdminClient(connection)
+                nodes = [node for node in await admin.nodes() if node.connected][:_MOST_NODES]
+                measured.append(await _network(admin, nodes))
+                measured.extend(await data_ports.checks(admin, nodes))
+        checks = (*servers, *report.checks, *local, *measured)
         ok = report.ok and all(check.status != "fail" for check in checks)
         data = {"ok": ok, "version": report.version, "checks": checks}
         return watch.Shown(_table(checks), data, code=exits.OK if ok else exits.FAILED)
@@ -96,8 +112,7 @@ def _clock(report: HealthReport, asked: float, answered: float) -> HealthCheck:
     )
 
 
-async def _network(admin: AdminClient) -> HealthCheck:
-    nodes = [node for node in await admin.nodes() if node.connected][:_MOST_NODES]
+async def _network(admin: AdminClient, nodes: Sequence[Node]) -> HealthCheck:
     if not nodes:
         return HealthCheck("network", "warn", "no node is connected, so nothing was measured", "")
     said, slow, failed = [], False, False

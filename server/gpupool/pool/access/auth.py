@@ -19,7 +19,6 @@ import grpc
 import grpc.aio
 
 from gpupool.client.agreement import PROTOCOL_KEY, PROTOCOL_VERSION, own_version
-from gpupool.ledger.ledger import Ledger
 from gpupool.pool.access import hidden_users, tokens
 from gpupool.pool.access.hub import Hub, HubBusyError, HubDeniedError, HubDownError
 from gpupool.pool.access.hub_cache import Short
@@ -42,6 +41,7 @@ ALLOWED_ROLES: Final[dict[str, frozenset[str]]] = {
     "/gpupool.v1.Pool/Health": _EVERYONE | {"node"},
     "/gpupool.v1.Administration/ListNodes": _EVERYONE,
     "/gpupool.v1.Administration/OpenMeter": _EVERYONE,
+    "/gpupool.v1.Administration/OpenPorts": _EVERYONE,
     "/gpupool.v1.Administration/Drain": frozenset({"admin"}),
     "/gpupool.v1.Administration/NodeLogs": frozenset({"admin"}),
     "/gpupool.v1.Growth/ListProviders": frozenset({"admin"}),
@@ -64,6 +64,7 @@ ALLOWED_ROLES: Final[dict[str, frozenset[str]]] = {
     "/gpupool.v1.Identities/WhoAmI": _EVERYONE | {"node"},
     "/gpupool.v1.Identities/ListTokens": frozenset({"admin"}),
     "/gpupool.v1.Identities/RevokeToken": frozenset({"admin"}),
+    "/gpupool.v1.Servers/Describe": _EVERYONE | {"node"},
     "/gpupool.v1.Nodes/Connect": frozenset({"admin", "node"}),
     # The standard health service says only whether the server serves.
     "/grpc.health.v1.Health/Check": _EVERYONE | {"node"},
@@ -135,7 +136,7 @@ def current_exchange() -> Short:
     return _exchanged.get()
 
 
-def still_admitted(ledger: Ledger) -> bool:
+def still_admitted(ledger: tokens.Stored) -> bool:
     """Whether the caller's token has not been revoked since the call began: calls that last ask again."""
     identity = current_identity()
     if identity.hub is not None:
@@ -162,9 +163,18 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
     """Finds out the caller's identity before any handler runs, and refuses by role.
 
     `hub`: the JupyterHub whose users may call. `show_users`: whether users who are no admins see each other's names.
+    `first`: may refuse a call before anybody looks who calls.
     """
 
-    def __init__(self, ledger: Ledger, hub: Hub | None = None, *, show_users: bool = True) -> None:
+    def __init__(
+        self,
+        ledger: tokens.Stored,
+        hub: Hub | None = None,
+        *,
+        show_users: bool = True,
+        first: Callable[[Any], Awaitable[None]] | None = None,
+    ) -> None:
+        self._first = first
         self._ledger = ledger
         self._hub = hub
         self._show_users = show_users
@@ -181,6 +191,8 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         method = handler_call_details.method
 
         async def admit(context: Any) -> None:
+            if self._first is not None:
+                await self._first(context)
             await _same_protocol(context)
             identity = await self._identify(context, method)
             _current.set(identity if self._show_users else replace(identity, sees_users=False))

@@ -12,8 +12,9 @@ import re
 import secrets
 import time
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import Engine, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpupool.ledger import schema
@@ -24,6 +25,13 @@ ROLES = ("admin", "user", "node")
 _TOKEN = re.compile(r"gpupool_([0-9a-f]{12})_([0-9a-f]{64})", re.ASCII)
 #: Compared with when no row is found, so that both cases take the same time.
 _NOBODY = hashlib.sha256(b"").hexdigest()
+
+
+class Stored(Protocol):
+    """A ledger, or its database alone."""
+
+    @property
+    def engine(self) -> Engine: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +98,7 @@ def revoke(ledger: Ledger, token_id: str) -> bool:
         return connection.execute(change).rowcount == 1
 
 
-def verify(ledger: Ledger, text: str) -> TokenInfo | None:
+def verify(ledger: Stored, text: str) -> TokenInfo | None:
     """The token's row when `text` is a live token, else None."""
     match = _TOKEN.fullmatch(text)
     if match is None:
@@ -103,7 +111,7 @@ def verify(ledger: Ledger, text: str) -> TokenInfo | None:
     return TokenInfo(row.id, row.subject, row.role, row.created_unix, row.revoked_unix)
 
 
-def is_live(ledger: Ledger, token_id: str) -> bool:
+def is_live(ledger: Stored, token_id: str) -> bool:
     """Whether a token that was accepted earlier still is; asked again and again by streams that last.
 
     A ledger that cannot be read for a moment must not end every node's stream: then nothing is known

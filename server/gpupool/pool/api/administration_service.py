@@ -26,6 +26,7 @@ ANSWER_SECONDS = 5.0
 DEFAULT_LINES = 200
 MAX_LINES = 2000
 _MAX_LINE = 2000
+_MOST_PORTS = 1000
 
 
 class AdministrationService(pool_pb2_grpc.AdministrationServicer):
@@ -79,6 +80,24 @@ class AdministrationService(pool_pb2_grpc.AdministrationServicer):
         host = self._pool.state.nodes[node].advertise_host
         host = f"[{host}]" if ":" in host else host
         return pb.Meter(address=f"{host}:{opened.port}", ticket=ticket, seconds=opened.seconds)
+
+    async def OpenPorts(self, request: pb.OpenPortsRequest, context: Any) -> pb.OpenedPorts:
+        node = await self._known(request.node, context)
+        answer = await self._ask(node, pb.ToNode(ports=pb.TryPorts(part=request.part)), context)
+        opened = answer.ports
+        if not opened.parts:
+            text = printable(opened.problem[:200]) or f"node {node} opens no ports"
+            reason = "ports-busy" if opened.first else "no-port-range"
+            await refuse(context, grpc.StatusCode.FAILED_PRECONDITION, reason, text)
+        return pb.OpenedPorts(
+            host=self._pool.state.nodes[node].advertise_host,
+            first=opened.first,
+            last=opened.last,
+            ports=opened.ports[:_MOST_PORTS],
+            taken=opened.taken[:_MOST_PORTS],
+            parts=opened.parts,
+            seconds=opened.seconds,
+        )
 
     async def _known(self, node: str, context: Any) -> str:
         if node not in self._pool.state.nodes:

@@ -35,14 +35,17 @@ def shares(placed: Iterable[PlacedShare]) -> list[pb.DeviceShare]:
     return [pb.DeviceShare(device_id=s.device_id, share=pb.Share(milli=s.milli, mib=s.mib)) for s in placed]
 
 
-def to_node(item: NodeMessage, timers: Timers) -> pb.ToNode:
+def to_node(item: NodeMessage, timers: Timers, leader_epoch: int = 0) -> pb.ToNode:
+    """`leader_epoch`: under which this server leads; 0: it is the only one."""
     match item:
         case AnswerHeartbeat():
             live = [
                 pb.LiveLease(session_id=x.session_id, epoch=x.epoch, shares=shares(x.shares))
                 for x in item.leases
             ]
-            answer = pb.HeartbeatAnswer(number=item.number, fence_seconds=timers.fence, leases=live)
+            answer = pb.HeartbeatAnswer(
+                number=item.number, fence_seconds=timers.fence, leases=live, leader_epoch=leader_epoch
+            )
             return pb.ToNode(heartbeat=answer)
         case StartWorker():
             start = pb.StartWorker(

@@ -56,8 +56,9 @@ class NodesService(pool_pb2_grpc.NodesServicer):
             reader = asyncio.create_task(
                 self._read(request_iterator, hello.node, connection, stream), name=f"node {hello.node}"
             )
+            epoch = self._pool.ledger.database.epoch
             while (item := await stream.outgoing.get()) is not None:
-                yield item if isinstance(item, pb.ToNode) else convert.to_node(item, self._pool.timers)
+                yield item if isinstance(item, pb.ToNode) else convert.to_node(item, self._pool.timers, epoch)
             if not still_admitted(self._pool.ledger):
                 await refuse_revoked(context)
         finally:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any
 
 import grpc
 import grpc.aio
 
 from gpupool.ledger.ledger import LedgerError
+from gpupool.ledger.servers import ServerRow
 from gpupool.model import events
 from gpupool.model.instructions import TellGranted, TellQueued, TellResized
 from gpupool.model.state import LeaseRecord, key_of
@@ -43,10 +44,14 @@ _MAX_RENEWALS = 10_000
 
 
 class PoolService(pool_pb2_grpc.PoolServicer):
-    """Checks identity and input, hands events to the shell, and turns records into messages."""
+    """Checks identity and input, hands events to the shell, and turns records into messages.
 
-    def __init__(self, pool: PoolShell) -> None:
+    `servers`: all pool servers of the ledger, this one too; empty: there can be but one.
+    """
+
+    def __init__(self, pool: PoolShell, servers: Callable[[], Sequence[ServerRow]] = tuple) -> None:
         self._pool = pool
+        self._servers = servers
 
     async def Request(self, request: pb.RequestLease, context: Any) -> AsyncIterator[pb.RequestEvent]:
         user = await self._user_of(request, context)
@@ -183,7 +188,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
         return reported.usage(gang_view.usage(self._pool.state.session_parts(session)))
 
     async def Health(self, request: pb.HealthRequest, context: Any) -> pb.HealthReport:
-        return await healthcheck.report(self._pool)
+        return await healthcheck.report(self._pool, self._servers())
 
     # ---- helpers
 

@@ -13,7 +13,7 @@ class LedgerBook:
     """`gpupool.providers.jobs.JobBook` over the ledger's tables."""
 
     def __init__(self, ledger: Ledger) -> None:
-        self._rows = ProviderJobs(ledger.engine)
+        self._rows = ProviderJobs(ledger.database)
 
     @property
     def pool_id(self) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gpupool.model import events
 from gpupool.model.instructions import DropNode
-from gpupool.model.state import LeaseRecord, NodeRecord, SessionRecord, key_of
+from gpupool.model.state import LeaseRecord, NodeRecord, Notice, SessionRecord, key_of
 from gpupool.pool.leases import lease_rules, parking_rules
 from gpupool.pool.model.step import Step
 
@@ -16,9 +16,11 @@ def restarted(step: Step) -> None:
 
     The last heartbeat may have been answered just before the pool died, so every share that is held
     counts as covered now: that can only keep it longer than needed. Whoever waited for a lease that was
-    starting has lost the connection and must ask again, for a reservation too.
+    starting has lost the connection and must ask again, for a reservation too. Those that wait in the queue keep their
+    places; the queue is looked at when the nodes of before are back, or had the time to come (`queue_rules`).
     """
     state = step.state
+    step.queue.began_at = step.now
     for node in list(state.nodes.values()):
         state.nodes[node.name] = replace(node, connection=None, last_answered=step.now)
     for lease in state.index.holding.records():
@@ -27,9 +29,15 @@ def restarted(step: Step) -> None:
             covered_at=step.now,
             since=step.now,
             renew_by=step.now + step.timers.holder if _needs_its_holder(lease) else None,
+            notice=None if lease.notice is None else _heard_again(step, lease.notice),
         )
     for session in [s for s in state.sessions.values() if s.state == "lost"]:
         state.sessions[session.id] = replace(session, gone_since=step.now)
+
+
+def _heard_again(step: Step, notice: Notice) -> Notice:
+    """A holder that could not hear of its end while nobody served has a moment to hear of it."""
+    return replace(notice, until=max(notice.until, step.now + step.timers.return_))
 
 
 def _needs_its_holder(lease: LeaseRecord) -> bool:

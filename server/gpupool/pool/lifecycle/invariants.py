@@ -234,6 +234,7 @@ def _notices(state: State) -> Iterator[str]:
 
 
 def _queue(state: State) -> Iterator[str]:
-    places = sorted(request.place for request in state.requests.values())
-    if len(places) <= ALL_TOLD and places != list(range(1, len(places) + 1)):
+    # After a restart nobody has a place until the queue is looked at first.
+    places = sorted(request.place for request in state.requests.values() if request.place)
+    if len(state.requests) <= ALL_TOLD and places != list(range(1, len(places) + 1)):
         yield f"places in the queue are {places}"

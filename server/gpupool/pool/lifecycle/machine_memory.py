@@ -25,8 +25,9 @@ Memory = Mapping[str, float | bool | str]
 def remembered(machine: Machine) -> dict[str, float | bool | str]:
     """What goes into the next decision besides the state; values that a new machine has are left out.
 
-    ``last_tick``, ``looked_at``, ``told_at``: times; ``highest``: number of the latest request; ``untold``: places have changed
-    since all were told theirs; ``looked``: the last look at the queue still holds, so a new request is decided alone.
+    ``last_tick``, ``looked_at``, ``told_at``, ``began_at``: times; ``highest``: number of the latest request;
+    ``untold``: places have changed since all were told theirs; ``looked``: the last look at the queue still holds, so a
+    new request is decided alone.
     """
     queue = machine.queue
     values: dict[str, float | bool | None] = {
@@ -34,6 +35,7 @@ def remembered(machine: Machine) -> dict[str, float | bool | str]:
         "highest": queue.waiting.highest(),
         "looked_at": queue.looked_at,
         "told_at": queue.told_at,
+        "began_at": queue.began_at,
         "untold": queue.untold,
         "looked": queue.holds(machine.state),
     }
@@ -58,6 +60,7 @@ def remind(machine: Machine, memory: Memory, lesson: str, now: float) -> None:
     queue.waiting.skip_to(int(memory.get("highest", 0)))
     queue.looked_at = _time(memory, "looked_at", -math.inf) or 0.0
     queue.told_at = _time(memory, "told_at", -math.inf) or 0.0
+    queue.began_at = _time(memory, "began_at", -math.inf) or 0.0
     queue.untold = bool(memory.get("untold"))
 
 

@@ -123,6 +123,8 @@ def begin_anew(ledger: Ledger, *, used: int = 0) -> Restored:
     state, now = ledger.load(), clock.now()
     highest = max((session.epoch for session in state.sessions.values()), default=0)
     floor = epoch_floor(max(used, highest), time.time())
+    for name in list(state.requests):
+        del state.requests[name]  # who waited then asked for it long ago
     held = [lease for lease in state.leases.values() if lease.live]
     step = Step(state, Timers(), {}, _no_names(), now)
     why = "the ledger was restored from a backup, and whether the lease went on meanwhile is not known"

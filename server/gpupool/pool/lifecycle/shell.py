@@ -106,6 +106,9 @@ class PoolShell:
         self.questions = NodeQuestions(self._send_to_node)
         self.node_checks = NodeChecks(self.questions)
         self.apply(events.Restarted(clock.now()))
+        #: Requests of before whose callers have not come again, and until when they may.
+        self._absent = set(self.state.requests)
+        self._absent_until = clock.now() + timers.reuse
 
     @property
     def state(self) -> State:
@@ -231,6 +234,7 @@ class PoolShell:
             await asyncio.sleep(self.timers.tick)
             try:
                 self.apply(events.Tick(self.clock.now()))
+                self._forget_absent()
             except LedgerError:
                 # Said in the log and in /health; leases go on as they are until it can be written again.
                 continue
@@ -239,10 +243,21 @@ class PoolShell:
 
     # ---- callers that wait
 
+    def _forget_absent(self) -> None:
+        """Callers that did not come again after the restart wait no more."""
+        if not self._absent or self.clock.now() < self._absent_until:
+            return
+        absent, self._absent = self._absent, set()
+        for name in sorted(absent):
+            request = self.state.requests.get(name)
+            if request is not None:
+                self.apply(events.Cancelled(self.clock.now(), request.user, request.key))
+
     def join(self, user: str, key: str) -> Mailbox:
         """A mailbox that receives what is said about this request; to be given back with :meth:`leave`."""
         mailbox = Mailbox()
         self._waiters.setdefault(key_of(user, key), []).append(mailbox)
+        self._absent.discard(key_of(user, key))
         return mailbox
 
     def leave(self, user: str, key: str, mailbox: Mailbox) -> bool:

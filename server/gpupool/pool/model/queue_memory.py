@@ -22,6 +22,7 @@ class QueueMemory:
         looked_at: when that was.
         told_at: when all were told their places.
         untold: whether places have changed since.
+        began_at: when the pool was started; -inf: long ago.
     """
 
     def __init__(self) -> None:
@@ -30,6 +31,7 @@ class QueueMemory:
         self.looked_at = float("-inf")
         self.told_at = float("-inf")
         self.untold = False
+        self.began_at = float("-inf")
         self._rollbacks: int | None = None
 
     def next_number(self) -> int:

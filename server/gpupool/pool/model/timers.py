@@ -27,6 +27,8 @@ class Timers:
     claim: float = 5.0
     #: Agents send heartbeats this often.
     heartbeat: float = 5.0
+    #: After a restart nodes and holders are given so long to come back before anything is decided without them.
+    return_: float = 6.0
     #: A node silent for this long gets no new shares.
     suspect: float = 15.0
     #: A worker serves at most this long after its last answered heartbeat.

@@ -1,4 +1,4 @@
-"""Questions to node agents that change nothing in the pool: their logs, how they are, a place to measure the network.
+"""Questions to node agents that change nothing in the pool: their logs, how they are, a way to measure the network.
 
 They travel on the node's stream beside the machine's instructions, and their answers never reach the machine.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 
 #: Fields of `FromNode` that answer a question.
-ANSWERS = ("logs", "meter", "checks")
+ANSWERS = ("logs", "meter", "checks", "ports")
 
 
 class NodeSilentError(Exception):

@@ -40,7 +40,7 @@ def requested(step: Step, event: events.Requested) -> None:
         return
     if name in state.requests:
         request = state.requests[name]
-        if request.told is not None:
+        if request.place:
             step.do(TellQueued(request.user, request.key, request.place, request.said, request.eta))
         return
     problem, count = _problem_with_session(step, event)
@@ -129,6 +129,10 @@ def schedule(step: Step) -> None:
     memory.latest = None
     if not step.state.requests and not notice_rules.any_for_requests(step):
         return
+    if _still_comes_back(step):
+        # What the nodes have is not known yet: a notice would be withdrawn for nothing, a place lost.
+        memory.untold = True
+        return
     for _ in range(_LOOKS):
         # A request that waits for room that is being made keeps it from others until that comes to nothing.
         look = look_at_all(step)
@@ -179,6 +183,13 @@ def arrived(step: Step, request: RequestRecord) -> None:
     if len(memory.waiting) <= ALL_TOLD:
         tell_places(step)
     step.reschedule = False
+
+
+def _still_comes_back(step: Step) -> bool:
+    """Whether the pool was just started, and a node of before has not said hello yet."""
+    if step.now >= step.queue.began_at + step.timers.return_:
+        return False
+    return any(node.connection is None and not node.lost for node in step.state.nodes.values())
 
 
 def looks_again(step: Step) -> bool:

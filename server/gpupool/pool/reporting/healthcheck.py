@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from gpupool.client.agreement import own_version
+from gpupool.ledger.servers import ServerRow
 from gpupool.pool.lifecycle.shell import PoolShell
 from gpupool.pool.model.view import health, host_rooms
 from gpupool.pool.nodes.reports import together
@@ -14,11 +15,13 @@ from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 
 #: The pool stops granting when the ledger's disk is full.
 LITTLE_DISK_MIB = 1024
+#: A standby that was not seen for so long may be gone, seconds.
+STANDBY_SILENT = 10.0
 NO_DISK_MIB = 64
 
 
-async def report(pool: PoolShell) -> pb.HealthReport:
-    """`ok` is false only when a check fails; a warning leaves the pool usable."""
+async def report(pool: PoolShell, servers: Sequence[ServerRow]) -> pb.HealthReport:
+    """`ok` is false only when a check fails; a warning leaves the pool usable. `servers`: see `PoolService`."""
     nodes = await pool.node_checks.of(
         {node.name: node.connection for node in pool.state.nodes.values() if node.connection is not None}
     )
@@ -26,6 +29,7 @@ async def report(pool: PoolShell) -> pb.HealthReport:
     checks = [
         _ledger(pool),
         _ledger_disk(pool),
+        _servers(servers),
         _nodes(pool),
         _drained(pool),
         _consolidation(pool),
@@ -68,6 +72,31 @@ def _ledger_disk(pool: PoolShell) -> pb.HealthCheck:
     if free < LITTLE_DISK_MIB:
         return _check(name, "warn", detail, "free some, before the pool cannot write any more")
     return _check(name, "ok", detail)
+
+
+def _servers(servers: Sequence[ServerRow]) -> pb.HealthCheck:
+    name = "pool servers"
+    if not servers:
+        return _check(name, "ok", "one; a ledger in a file has no standby")
+    leader, others = servers[0], servers[1:]
+    leads = f"{leader.name} ({leader.address}) leads, epoch {leader.epoch}"
+    there = [row for row in others if row.silent_seconds < STANDBY_SILENT]
+    away = [row for row in others if row.silent_seconds >= STANDBY_SILENT]
+    if there:
+        leads += "; standing by: " + _some(f"{row.name} ({row.address})" for row in there)
+    if away:
+        detail = "; silent: " + _some(
+            f"{row.name} ({row.address}) for {row.silent_seconds:.0f} s" for row in away
+        )
+        return _check(name, "warn", leads + detail, "start `gpupool pool serve --standby` there again")
+    if not there:
+        return _check(name, "ok", f"{leads}; there is no standby")
+    older = [row.name for row in others if row.version != leader.version]
+    if older:
+        return _check(
+            name, "warn", f"{leads}; another version on {_some(older)}", "install one version on all"
+        )
+    return _check(name, "ok", leads)
 
 
 def _nodes(pool: PoolShell) -> pb.HealthCheck:

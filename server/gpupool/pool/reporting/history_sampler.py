@@ -156,11 +156,13 @@ class HistorySampler:
                 rows = time.rows(connection)
             with self._one:
                 with samples.writing(engine) as connection:
+                    self._pool.ledger.database.fence(connection)
                     samples.add(connection, MINUTE_MS, time.from_ms // MINUTE_MS * MINUTE_MS, rows)
                 self._version += 1
             for _ in range(_THINNED):
                 with self._one:
                     with samples.writing(engine) as connection:
+                        self._pool.ledger.database.fence(connection)
                         more = samples.thin(connection, time.to_ms)
                     self._version += more
                 if not more:

@@ -1,0 +1,1 @@
+"""Which of several pool servers decides: one leads, the others wait to take over."""

@@ -1,0 +1,71 @@
+"""A pool server's addresses: the same ones while it leads and while it stands by."""
+
+from __future__ import annotations
+
+import asyncio
+import socket as sockets
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import grpc.aio
+
+from gpupool.client.agreement import own_version
+from gpupool.ledger.servers import ServerIdentity
+from gpupool.pool.access.listening import bind_socket, bind_tcp
+from gpupool.pool.leading.lead_times import LeadTimes
+from gpupool.pool.options import SOCKET_NAME, ServeOptions, Serving
+
+GRPC_OPTIONS = [
+    # Without these gRPC sheds load above 1,000 pending calls, as CANCELLED, which clients cannot tell from a bug.
+    ("grpc.server.max_pending_requests", 100_000),
+    ("grpc.server.max_pending_requests_hard_limit", 200_000),
+    # And calls that it could not begin to serve within 30 s, the same way: a crowd would be told that it had hung up.
+    ("grpc.server_max_unrequested_time_in_server", 600),
+    ("grpc.max_concurrent_streams", 100_000),
+    ("grpc.max_receive_message_length", 16 * 1024 * 1024),
+    # Two servers on one port would be two pools.
+    ("grpc.so_reuseport", 0),
+    # Find dead peers (half-open TCP) within 20 s, and allow clients to look as often.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+]
+
+
+@dataclass(slots=True)
+class Place:
+    """A server through all its times as leader and as standby. `listen`: with the port that it got, once it has one."""
+
+    options: ServeOptions
+    directory: Path
+    stop: asyncio.Event
+    ready: Callable[[Serving], None] | None
+    times: LeadTimes = field(default_factory=LeadTimes)
+
+    def identity(self) -> ServerIdentity:
+        """A new one each time: a server that was deposed is another one when it leads again."""
+        host = sockets.gethostname()
+        listen = self.options.listen
+        if listen is None:
+            address = f"unix:{self.socket}"
+        else:
+            named, _, port = listen.rpartition(":")
+            anywhere = named.strip("[]") in ("0.0.0.0", "::")  # noqa: S104 (compared, not bound)
+            address = f"{'tls:' if self.options.tls else ''}{host if anywhere else named}:{port}"
+        return ServerIdentity(host, address, own_version())
+
+    @property
+    def socket(self) -> Path:
+        return (self.options.socket or self.directory / SOCKET_NAME).absolute()
+
+    def bind(self, server: grpc.aio.Server) -> int:
+        """Lets a server listen at both addresses; the TCP port, 0 without."""
+        bind_socket(server, self.socket)
+        listen = self.options.listen
+        if listen is None:
+            return 0
+        port = bind_tcp(server, listen, self.options.tls)
+        self.options = replace(self.options, listen=f"{listen.rpartition(':')[0]}:{port}")
+        return port

@@ -1,0 +1,142 @@
+"""The services of a pool server that leads, from its first call to its clean end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import structlog
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as health_aio
+from sqlalchemy.exc import SQLAlchemyError
+
+from gpupool.pool.access.auth import AuthInterceptor
+from gpupool.pool.access.hub import Hub, HubOptions, HubUrlUnusableError
+from gpupool.pool.access.listening import ServeError
+from gpupool.pool.api.administration_service import AdministrationService
+from gpupool.pool.api.explanations_service import ExplanationsService
+from gpupool.pool.api.growth_service import GrowthService
+from gpupool.pool.api.history_service import HistoryService
+from gpupool.pool.api.identities_service import IdentitiesService
+from gpupool.pool.api.maintenance_service import MaintenanceService
+from gpupool.pool.api.nodes_service import NodesService
+from gpupool.pool.api.pool_service import PoolService
+from gpupool.pool.api.projects_service import ProjectsService
+from gpupool.pool.api.reports_service import ReportsService
+from gpupool.pool.ending import cancel
+from gpupool.pool.growing.start import grower
+from gpupool.pool.leading.leadership import Leadership
+from gpupool.pool.leading.servers_service import ServersService
+from gpupool.pool.leading.standby import POOL_SERVICE
+from gpupool.pool.lifecycle.shell import PoolShell
+from gpupool.pool.options import ServeOptions, Serving
+from gpupool.pool.place import GRPC_OPTIONS, Place
+from gpupool.pool.reporting import alert_watch
+from gpupool.pool.reporting.history_sampler import HistorySampler
+from gpupool.proto.gpupool.v1 import pool_pb2_grpc
+from gpupool.providers import settings
+from gpupool.providers.grower import Grower
+
+logger = structlog.get_logger(__name__)
+
+_GRACE_SECONDS = 2.0
+
+
+class DeposedError(ServeError):
+    """Another server may lead now."""
+
+
+async def serve_pool(place: Place, pool: PoolShell, leadership: Leadership | None) -> None:
+    """Serves calls until the server is told to stop. `leadership`: None: it is the only server of its ledger.
+
+    Raises:
+        DeposedError: another server may lead now.
+        ServeError: an address cannot be bound, or a setting cannot be used.
+    """
+    options, directory = place.options, place.directory
+    admit = None if leadership is None else leadership.admit
+    servers = tuple if leadership is None else lambda: leadership.servers
+    auth = AuthInterceptor(pool.ledger, _hub(options.hub), show_users=options.show_users, first=admit)
+    server = grpc.aio.server(interceptors=[auth], options=GRPC_OPTIONS)
+    pool_pb2_grpc.add_PoolServicer_to_server(PoolService(pool, servers), server)
+    pool_pb2_grpc.add_ServersServicer_to_server(ServersService(leadership), server)
+    growing = _grower(options, pool, directory, place.socket)
+    pool_pb2_grpc.add_GrowthServicer_to_server(GrowthService(growing), server)
+    nodes = NodesService(pool) if growing is None else NodesService(pool, growing.lends)
+    pool_pb2_grpc.add_NodesServicer_to_server(nodes, server)
+    pool_pb2_grpc.add_ReportsServicer_to_server(ReportsService(pool), server)
+    history = HistorySampler(pool)
+    pool_pb2_grpc.add_HistoryServicer_to_server(HistoryService(pool, history), server)
+    pool_pb2_grpc.add_AdministrationServicer_to_server(AdministrationService(pool), server)
+    pool_pb2_grpc.add_ExplanationsServicer_to_server(ExplanationsService(pool), server)
+    pool_pb2_grpc.add_ProjectsServicer_to_server(ProjectsService(pool), server)
+    pool_pb2_grpc.add_IdentitiesServicer_to_server(IdentitiesService(pool.ledger), server)
+    pool_pb2_grpc.add_MaintenanceServicer_to_server(MaintenanceService(pool), server)
+    # The standard protocol, for probes: the process lives, and the pool is served here, not by another server.
+    health = health_aio.HealthServicer()
+    await health.set(POOL_SERVICE, health_pb2.HealthCheckResponse.SERVING)
+    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    port = place.bind(server)
+    socket = place.socket
+    async with contextlib.AsyncExitStack() as stack:
+        stack.callback(socket.unlink, missing_ok=True)
+        metrics_port = 0
+        if options.metrics_listen:
+            from gpupool.pool.reporting.metrics import serve_metrics
+
+            metrics_port = stack.enter_context(serve_metrics(pool, options.metrics_listen))
+        if leadership is not None:
+            leadership.serving = True
+        await server.start()
+        stack.push_async_callback(_stop_server, server, pool)
+        timers = asyncio.create_task(pool.run_timers(), name="pool timers")
+        stack.push_async_callback(cancel, timers)
+        pool.alerts.percent = options.alert_percent
+        stack.push_async_callback(cancel, asyncio.create_task(alert_watch.watch(pool), name="quotas"))
+        stack.push_async_callback(cancel, asyncio.create_task(history.run(), name="history"))
+        if growing is not None:
+            stack.push_async_callback(cancel, asyncio.create_task(growing.run(), name="providers"))
+        logger.info("serving", socket=str(socket), port=port, metrics_port=metrics_port)
+        if place.ready is not None:
+            place.ready(Serving(socket, port, metrics_port, pool))
+        await _until_stopped(place.stop, leadership)
+        logger.info("stopping; leases stay in the ledger")
+
+
+async def _until_stopped(stop: asyncio.Event, leadership: Leadership | None) -> None:
+    """Raises DeposedError: another server may lead now."""
+    if leadership is None:
+        await stop.wait()
+        return
+    events = [asyncio.create_task(event.wait()) for event in (stop, leadership.lost)]
+    try:
+        await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for event in events:
+            await cancel(event)
+    if not stop.is_set():
+        raise DeposedError(f"this pool server does not lead any more: {leadership.why}")
+
+
+async def _stop_server(server: grpc.aio.Server, pool: PoolShell) -> None:
+    pool.close()
+    await server.stop(_GRACE_SECONDS)
+
+
+def _grower(options: ServeOptions, pool: PoolShell, home: Path, socket: Path) -> Grower | None:
+    if options.providers is None:
+        return None
+    try:
+        return grower(pool, settings.read(options.providers), home.absolute(), socket, options.timers_scale)
+    except (ValueError, SQLAlchemyError) as error:
+        raise ServeError(str(error)) from None
+
+
+def _hub(options: HubOptions | None) -> Hub | None:
+    try:
+        return None if options is None else Hub(options)
+    except HubUrlUnusableError as error:
+        raise ServeError(str(error)) from None

@@ -1,0 +1,211 @@
+"""Several servers of one pool, as callers name them and go from one to the next; and when a standby takes over."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import pytest
+from gpupool.client.credentials import hub_token
+from gpupool.client.endpoint import EndpointError, is_secure, parse_endpoints, resolve_endpoint
+from gpupool.client.errors import GpupoolError
+from gpupool.client.servers import NOT_LEADER, Patience, ServerRing
+from gpupool.ledger.servers import LockHolder, ServerRow
+from gpupool.node.address import pool_host
+from gpupool.pool.leading.lead_times import LeadTimes
+from gpupool.pool.leading.leader_watch import EndConnection, LeaderWatch, TakeOver, Wait
+
+from jupyter_gpupool.server.pool.connection import PoolConnection, WrongSettingError
+from jupyter_gpupool.server.pool.identity import PoolAccess
+
+A, B = "10.0.0.5:7460", "tls:pool2.example.org:7460"
+
+
+class TestTheirNames:
+    @pytest.mark.parametrize(
+        ("text", "found"),
+        [
+            (A, (A,)),
+            (f"{A},{B}", (A, B)),
+            (f" {A} , {B}", (A, B)),
+            ("unix:/run/gpupool/pool.sock", ("unix:/run/gpupool/pool.sock",)),
+            ("[fd00::5]:7460,[fd00::6]:7460", ("[fd00::5]:7460", "[fd00::6]:7460")),
+        ],
+    )
+    def test_are_addresses_with_commas_between_them(self, text: str, found: tuple[str, ...]) -> None:
+        assert parse_endpoints(text) == found
+
+    @pytest.mark.parametrize(
+        ("text", "says"),
+        [
+            ("", "empty"),
+            (f"{A},", "empty"),
+            (f"{A},,{B}", "empty"),
+            (f"{A},pool2", "pool2:7460"),
+            (f"{A},pool2:", "pool2:7460"),
+            ("tls:pool2", "tls:pool2:7460"),
+            (f"{A},/run/pool.sock", "unix:/run/pool.sock"),
+            (f"{A},pool2:70000", "65535"),
+            (f"{A},{B},{A}", "twice"),
+            (",".join(f"h{n}:1" for n in range(17)), "at most 16"),
+        ],
+    )
+    def test_that_are_none_are_named(self, text: str, says: str) -> None:
+        with pytest.raises(EndpointError, match=says):
+            parse_endpoints(text)
+
+    def test_of_the_environment_are_checked_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("GPUPOOL_ENDPOINT", f"{A}, {B}")
+        assert resolve_endpoint() == f"{A},{B}"
+        monkeypatch.setenv("GPUPOOL_ENDPOINT", f"{A},pool2")
+        with pytest.raises(EndpointError, match="GPUPOOL_ENDPOINT"):
+            resolve_endpoint()
+
+    async def test_that_are_wrong_in_a_jupyter_server_name_its_setting(self) -> None:
+        async def connect(endpoint: str, access: PoolAccess) -> object:
+            from jupyter_gpupool.server.extension import connect
+
+            return await connect(endpoint, access)
+
+        pool = PoolConnection(f"{A},pool2", PoolAccess(), "ann", connect)  # type: ignore[arg-type]
+        with pytest.raises(WrongSettingError, match=r"pool2.*c\.GpuPoolExtension\.pool_endpoint"):
+            await pool.devices()
+
+
+class TestAllOfThem:
+    def test_must_be_safe_for_a_token_of_the_hub(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "secret")
+        assert is_secure(f"{B},unix:/run/pool.sock")
+        assert hub_token(B) == "secret"
+        with pytest.raises(GpupoolError, match="could hear"):
+            hub_token(f"{B},{A}")
+
+    def test_are_looked_at_for_one_on_another_machine(self) -> None:
+        assert pool_host(f"unix:/run/pool.sock,{A}") == "10.0.0.5"
+        assert pool_host("127.0.0.1:7460,unix:/run/pool.sock") is None
+
+
+def failure(code: grpc.StatusCode, reason: str = "") -> grpc.aio.AioRpcError:
+    trailing = grpc.aio.Metadata(("gpupool-reason", reason)) if reason else grpc.aio.Metadata()
+    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), trailing)
+
+
+class TestTurning:
+    def test_goes_round(self) -> None:
+        ring = ServerRing("a:1,b:2,c:3")
+        asked = []
+        for _ in range(4):
+            asked.append(ring.asked)
+            ring.turn_from(ring.asked)
+        assert asked == ["a:1", "b:2", "c:3", "a:1"]
+
+    def test_is_done_once_by_calls_that_fail_together(self) -> None:
+        ring = ServerRing("a:1,b:2,c:3")
+        for _ in range(5):
+            ring.turn_from("a:1")
+        assert ring.asked == "b:2"
+
+    def test_follows_a_broken_connection_a_standby_and_silence_but_no_answer(self) -> None:
+        for code, reason, turns in (
+            (grpc.StatusCode.UNAVAILABLE, "", True),
+            (grpc.StatusCode.UNAVAILABLE, NOT_LEADER, True),
+            (grpc.StatusCode.DEADLINE_EXCEEDED, "", True),
+            (grpc.StatusCode.PERMISSION_DENIED, "forbidden", False),
+            (grpc.StatusCode.NOT_FOUND, "unknown-lease", False),
+        ):
+            ring = ServerRing("a:1,b:2")
+            assert Patience(ring, 1.0).failed(failure(code, reason), "a:1") is turns
+            assert ring.asked == ("b:2" if turns else "a:1")
+
+    def test_a_single_server_that_is_silent_is_not_asked_again(self) -> None:
+        ring = ServerRing("a:1")
+        assert not Patience(ring, 1.0).failed(failure(grpc.StatusCode.DEADLINE_EXCEEDED), "a:1")
+
+    async def test_patience_is_longer_where_a_standby_answered(self) -> None:
+        unavailable, standby = (failure(grpc.StatusCode.UNAVAILABLE, reason) for reason in ("", NOT_LEADER))
+        ring = ServerRing("a:1,b:2")
+        without, with_one = Patience(ring, 0.0), Patience(ring, 0.0)
+        without.failed(unavailable, "a:1")
+        with_one.failed(standby, "a:1")
+        await asyncio.sleep(0.01)
+        assert not without.failed(unavailable, "b:2")
+        assert with_one.failed(unavailable, "b:2")
+
+
+TIMES = LeadTimes()
+HOLDER = LockHolder(42, "gpupool-a")
+
+
+def row(beats: int, name: str = "a") -> ServerRow:
+    return ServerRow(name, name, f"{name}:1", "1", 3, 0.0, 0.0, beats)
+
+
+class Looks:
+    """A standby that looks as often as it does, at what does not change."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._watch = LeaderWatch(TIMES)
+
+    def until(
+        self, moment: float, holder: LockHolder | None, leader: ServerRow
+    ) -> Wait | EndConnection | TakeOver:
+        """What it makes of the last look."""
+        verdict = self._watch.look(holder, leader, self.now)
+        while self.now + TIMES.look <= moment:
+            self.now += TIMES.look
+            verdict = self._watch.look(holder, leader, self.now)
+        return verdict
+
+
+class TestAStandby:
+    def test_waits_while_the_leader_lives(self) -> None:
+        looks = Looks()
+        for beat in range(100):
+            assert isinstance(looks.until(beat * TIMES.silent * 0.9, HOLDER, row(beat)), Wait)
+
+    def test_ends_the_connection_of_a_silent_leader_and_then_takes_over(self) -> None:
+        looks = Looks()
+        assert isinstance(looks.until(TIMES.silent - TIMES.look, HOLDER, row(7)), Wait)
+        verdict = looks.until(TIMES.silent, HOLDER, row(7))
+        assert isinstance(verdict, EndConnection)
+        assert verdict.pid == HOLDER.pid
+        assert isinstance(looks.until(TIMES.silent + TIMES.free - TIMES.look, None, row(7)), Wait)
+        assert isinstance(looks.until(TIMES.silent + TIMES.free, None, row(7)), TakeOver)
+
+    def test_gives_a_leader_that_reads_the_ledger_its_time(self) -> None:
+        looks = Looks()
+        assert isinstance(looks.until(TIMES.starting - TIMES.look, HOLDER, row(1)), Wait)
+        assert isinstance(looks.until(TIMES.starting, HOLDER, row(1)), EndConnection)
+
+    def test_leaves_a_free_lock_to_the_former_leader_for_a_moment(self) -> None:
+        looks = Looks()
+        for beat in range(5):
+            assert isinstance(looks.until(looks.now + TIMES.free * 0.9, None, row(beat)), Wait)
+            assert isinstance(looks.until(looks.now + TIMES.look, HOLDER, row(beat + 1)), Wait)
+
+    def test_counts_anew_after_it_stood_still_itself(self) -> None:
+        """What it saw an hour ago says nothing: the leader may have led all the time since."""
+        looks = Looks()
+        for holder in (HOLDER, None):
+            looks.until(looks.now + 1.0, holder, row(7))
+            looks.now += 3600
+            assert isinstance(looks.until(looks.now + 1.0, holder, row(7)), Wait)
+
+    def test_takes_over_at_once_where_the_leader_said_goodbye(self) -> None:
+        assert isinstance(LeaderWatch(TIMES).look(None, None, 0.0), TakeOver)
+
+    def test_times_that_would_let_two_serve_at_once_are_refused(self) -> None:
+        with pytest.raises(ValueError, match="sure"):
+            LeadTimes(sure=3.0, free=2.0)
+        with pytest.raises(ValueError, match="silent"):
+            LeadTimes(silent=1.9)
+
+
+def test_a_ledger_in_a_file_has_no_epoch(tmp_path: Path) -> None:
+    from gpupool.ledger.database import Lead, SqliteFile
+
+    database = SqliteFile(tmp_path / "pool.sqlite")
+    assert (database.epoch, database.leads()) == (0, Lead.HELD)
