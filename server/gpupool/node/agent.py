@@ -49,6 +49,9 @@ _REFUSED: Final = (
 
 logger = structlog.get_logger(__name__)
 
+#: Between looks at whether sessions have moved away.
+_LOOK_SECONDS: Final = 0.1
+
 
 class AgentError(Exception):
     """The agent cannot run; ``str()`` is one sentence for people."""
@@ -60,6 +63,7 @@ class AgentSettings:
 
     Attributes:
         stop_grace_seconds: between asking a worker to stop and terminating it.
+        drain_wait: seconds that sessions have at the end to move to other nodes; the pool must know that this one goes.
         park_memory_mib: host memory that parked sessions may take.
         park_disk_mib: disk that their images may take; 0: none are written.
         images: where they are kept.
@@ -76,6 +80,7 @@ class AgentSettings:
     stop_grace_seconds: float = 5.0
     answer_seconds: float = 5.0
     leave_workers: bool = False
+    drain_wait: float = 0.0
     park_memory_mib: int = 0
     park_disk_mib: int = 0
     images: SessionImages | None = None
@@ -114,11 +119,14 @@ class Agent:
         self._judged: tuple[DeviceInventory, ...] = ()
         self._connection: Connection | None = None
         self._stopping = asyncio.Event()
+        self._at_once = asyncio.Event()
         #: Set while the pool answers; tests and the service manager wait for it.
         self.ready = asyncio.Event()
 
     def stop(self) -> None:
-        """Makes :meth:`run` end; may be called from a signal handler of the loop."""
+        """Makes :meth:`run` end; may be called from a signal handler of the loop. Twice: without waiting for sessions."""
+        if self._stopping.is_set():
+            self._at_once.set()
         self._stopping.set()
 
     async def run(self) -> None:
@@ -143,6 +151,8 @@ class Agent:
             for task in (watcher, serving):
                 if task.done():
                     task.result()
+            if self._settings.drain_wait and not self._settings.leave_workers:
+                await self._let_move(watcher, serving)
             if not self._settings.leave_workers:
                 await self._stop_all()
         finally:
@@ -152,6 +162,27 @@ class Agent:
             for link in self._instructions.links.values():
                 await link.close()
             await self._engine.close()
+
+    async def _let_move(self, *needed: asyncio.Task[Any]) -> None:
+        """Goes on as before until no session is here, but not for ever."""
+        logger.info("ending; sessions may move away first", sessions=len(self._instructions.links),
+                    seconds=self._settings.drain_wait)  # fmt: skip
+        empty = asyncio.create_task(self._emptied(), name="sessions move away")
+        hurry = asyncio.create_task(self._at_once.wait(), name="end at once")
+        try:
+            await asyncio.wait(
+                {empty, hurry, *needed},
+                timeout=self._settings.drain_wait,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            empty.cancel()
+            hurry.cancel()
+            await asyncio.gather(empty, hurry, return_exceptions=True)
+
+    async def _emptied(self) -> None:
+        while self._instructions.links:
+            await asyncio.sleep(_LOOK_SECONDS)
 
     async def _stop_all(self) -> None:
         """Ends every worker while the connection is up, so that the pool hears of it."""
