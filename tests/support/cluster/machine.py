@@ -174,6 +174,7 @@ class Machine:
 
     def _gone(self, pod: Mapping[str, Any]) -> None:
         """The machine confirms: nothing of it runs. Its object goes if somebody had asked for that."""
+        self._given.pop(pod["metadata"]["uid"], None)
         now = self._now(pod)
         if now is not None and now["metadata"].get("deletionTimestamp"):
             self._store.remove(_POD, now)

@@ -23,6 +23,7 @@ FIELD_MANAGER: Final = "gpupool"
 _LABELS: Final = "jupyter-gpupool.github.io"
 POOL_LABEL: Final = f"{_LABELS}/pool"
 PROVIDER_LABEL: Final = f"{_LABELS}/provider"
+ROLE_LABEL: Final = f"{_LABELS}/role"
 JOB_LABEL: Final = f"{_LABELS}/job"
 NODE_ANNOTATION: Final = f"{_LABELS}/node"
 CONTAINER: Final = "agent"
@@ -83,7 +84,7 @@ def pod(settings: KubernetesSettings, order: JobOrder, owners: Sequence[Manifest
         if value:
             spec[key] = value
     made = _object("v1", "Pod", pod_name(settings, order.job), settings, owners)
-    made["metadata"]["labels"][JOB_LABEL] = order.job
+    made["metadata"]["labels"] |= {JOB_LABEL: order.job, ROLE_LABEL: "node"}
     made["metadata"]["annotations"] = {
         NODE_ANNOTATION: order.node,
         # It goes back by itself when nobody needs it; until then sessions are on it.
