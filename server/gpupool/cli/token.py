@@ -29,17 +29,27 @@ OtherPool = Annotated[
     ),
 ]
 
+OwnLedger = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger",
+        metavar="URL",
+        help="Of the pool whose ledger is in PostgreSQL, as for gpupool pool serve [default: the file of this machine].",
+        show_default=False,
+    ),
+]
+
 app = typer.Typer(no_args_is_help=True, help="Make, list and revoke tokens for callers over TCP.")
 
 
 @contextlib.contextmanager
-def _ledger() -> Iterator[Ledger]:
+def _ledger(url: str | None = None) -> Iterator[Ledger]:
     from gpupool.ledger.ledger import Ledger, LedgerError
     from gpupool.model.clock import Clock
     from gpupool.pool.server import LEDGER_NAME
 
     try:
-        with exits.clear_errors(), Ledger(private_home() / LEDGER_NAME, Clock.start()) as ledger:
+        with exits.clear_errors(), Ledger(url or private_home() / LEDGER_NAME, Clock.start()) as ledger:
             yield ledger
     except LedgerError as error:
         exits.say(str(error))
@@ -50,6 +60,7 @@ def _ledger() -> Iterator[Ledger]:
 def create(
     user: Annotated[str, typer.Option(help="The user, or the node's name, that the token stands for.")],
     role: Annotated[str, typer.Option(help="user, node or admin.")] = "user",
+    ledger_url: OwnLedger = None,
     json: Json = False,
 ) -> None:
     """Make a token. It is shown once and stored as a hash.
@@ -60,7 +71,7 @@ def create(
     """
     from gpupool.pool.access import tokens
 
-    with _ledger() as ledger:
+    with _ledger(ledger_url) as ledger:
         try:
             made = tokens.create(ledger, user, role)
         except ValueError as error:
@@ -74,7 +85,9 @@ def create(
 
 
 @app.command("list", epilog=exits.HELP)
-def list_(pool: OtherPool = None, token_file: TokenFile = None, json: Json = False) -> None:
+def list_(
+    pool: OtherPool = None, token_file: TokenFile = None, ledger_url: OwnLedger = None, json: Json = False
+) -> None:
     """List tokens, revoked ones too; never their text.
 
     \b
@@ -92,7 +105,7 @@ def list_(pool: OtherPool = None, token_file: TokenFile = None, json: Json = Fal
     if pool is not None:
         found = exits.run_async(ask())
     else:
-        with _ledger() as ledger:
+        with _ledger(ledger_url) as ledger:
             found = tokens.list_tokens(ledger)
     if json:
         show.as_json({"tokens": found})
@@ -109,6 +122,7 @@ def revoke(
     token: Annotated[str, typer.Argument(metavar="ID", help="Id of the token, not its text.")],
     pool: OtherPool = None,
     token_file: TokenFile = None,
+    ledger_url: OwnLedger = None,
     json: Json = False,
 ) -> None:
     """End a token at once.
@@ -126,7 +140,7 @@ def revoke(
     if pool is not None:
         ended = exits.run_async(ask())
     else:
-        with _ledger() as ledger:
+        with _ledger(ledger_url) as ledger:
             ended = tokens.revoke(ledger, token)
     if json:
         show.as_json({"id": token[:12], "revoked": ended})

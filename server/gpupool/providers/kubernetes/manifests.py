@@ -111,6 +111,9 @@ def _container(settings: KubernetesSettings, order: JobOrder) -> Manifest:
         mounts.append({"name": "secret", "mountPath": _SECRETS, "readOnly": True})
     if settings.ca_file:
         environment.append({"name": "GPUPOOL_CA_FILE", "value": f"{_SECRETS}/{_CA}"})
+    if not settings.device_class and not settings.resource:
+        # On a machine with GPUs the image's own word would give it all of them, past everybody's accounts.
+        environment.append({"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"})
     environment += [{"name": name, "value": value} for name, value in (settings.environment or {}).items()]
     requests, limits = {"cpu": settings.cpu, "memory": settings.memory}, {"memory": settings.memory}
     resources: Manifest = {"requests": requests, "limits": limits}
