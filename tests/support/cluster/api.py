@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 from aiohttp import web
 
-from tests.support.cluster import access, admission, apply
+from tests.support.cluster import access, admission, apply, protobuf
 from tests.support.cluster.access import User
 from tests.support.cluster.kinds import KINDS, VERSION, Kind, kind_of
 from tests.support.cluster.store import Change, StatusError, Store, timestamp
@@ -267,6 +267,8 @@ async def _body(request: web.Request) -> dict[str, Any]:
     if not raw:
         return {}
     try:
+        if "protobuf" in request.content_type:
+            return protobuf.decode(raw)
         body = yaml.safe_load(raw) if "yaml" in request.content_type else json.loads(raw)
     except (ValueError, yaml.YAMLError) as error:
         raise StatusError(400, "BadRequest", f"the body cannot be read: {error}") from None

@@ -11,6 +11,7 @@ import shutil
 import ssl
 import tempfile
 import threading
+import traceback
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -128,7 +129,7 @@ class Cluster:
     # ---- within
 
     def _wait(self, what: Coroutine[Any, Any, _T]) -> _T:
-        return asyncio.run_coroutine_threadsafe(what, self._loop).result(60)
+        return asyncio.run_coroutine_threadsafe(what, self._loop).result(300)
 
     async def _serve(self) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -141,9 +142,13 @@ class Cluster:
 
     async def _work(self) -> None:
         while True:
-            if not self._controllers.step():
-                await asyncio.sleep(0.02)
-            self.machine.step()
+            try:
+                if not self._controllers.step():
+                    await asyncio.sleep(0.02)
+                self.machine.step()
+            except Exception:
+                traceback.print_exc()  # a controller is restarted
+                await asyncio.sleep(0.2)
             await asyncio.sleep(0)
 
     async def _close(self) -> None:

@@ -75,9 +75,9 @@ class Store:
         metadata = new["metadata"]
         key = (kind, metadata.get("namespace", "") if kind.namespaced else "", metadata["name"])
         before = self.objects.get(key)
-        if before is None:
-            metadata.setdefault("uid", str(uuid.uuid4()))
-            metadata.setdefault("creationTimestamp", timestamp())
+        known = before["metadata"] if before is not None else {}
+        metadata.setdefault("uid", known.get("uid", str(uuid.uuid4())))
+        metadata.setdefault("creationTimestamp", known.get("creationTimestamp", timestamp()))
         if found := problems(new):
             raise StatusError(422, "Invalid", f'{kind.kind} "{metadata["name"]}" is invalid: {"; ".join(found[:3])}')
         if before is not None and _without_version(before) == _without_version(new):
