@@ -9,10 +9,11 @@ import json
 import secrets
 import shutil
 import ssl
+import subprocess
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -107,9 +108,16 @@ class Cluster:
     def output(self, namespace: str, name: str) -> str:
         return self.machine.log(namespace, name).read_text()
 
-    def forget_history(self) -> None:
-        """Watches from before are too old."""
-        self.do(self.store.compact)
+    def run_in(self, namespace: str, pod: str, command: Sequence[str]) -> str:
+        """As `kubectl exec`: what it says."""
+        found = self.do(lambda: self.store.get(_POD, namespace, pod))
+        done = subprocess.run(
+            self.machine.entering(found, command), capture_output=True, text=True, timeout=300, check=False,
+            env=self.machine.environment(found),
+        )  # fmt: skip
+        if done.returncode:
+            raise RuntimeError(done.stderr)
+        return done.stdout
 
     def break_watches(self) -> None:
         self.do(lambda: [task.cancel() for task in self.api.watches])

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,21 @@ class Machine:
         """The pod's process is killed, as by the system."""
         process = self._processes[pod["metadata"]["uid"]]
         os.kill(_inside(process), signal.SIGKILL)
+
+    def entering(self, pod: Mapping[str, Any], command: Sequence[str]) -> list[str]:
+        """A command that runs within the pod, as its user."""
+        process, context = self._processes[pod["metadata"]["uid"]], pod["spec"].get("securityContext", {})
+        if os.geteuid() != 0:
+            return list(command)
+        rights = [f"--reuid={context['runAsUser']}", f"--regid={context['runAsGroup']}", f"--groups={context['fsGroup']}"]
+        inside = ["setpriv", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", *rights, "--", *command]
+        return ["nsenter", f"--target={_inside(process)}", "--mount", "--pid", *inside]
+
+    def environment(self, pod: Mapping[str, Any]) -> dict[str, str]:
+        """Of the pod's container."""
+        namespace = pod["metadata"]["namespace"]
+        (container,) = pod["spec"]["containers"]
+        return variables(container, pod, lambda *what: self._value(namespace, *what), base_environment())
 
     def log(self, namespace: str, name: str) -> Path:
         return self._folder / "logs" / namespace / f"{name}.log"
