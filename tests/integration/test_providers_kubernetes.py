@@ -301,7 +301,8 @@ class TestSecrets:
         self, engine: KubernetesEngine, tmp_path: Path
     ) -> None:
         (tmp_path / "token").write_text("gpupool_very_secret\n")
-        says = ("/bin/sh", "-c", 'while shift; do [ "$1" = --token-file ] && cat "$2"; done; exec sleep 600', "agent", "x")
+        script = 'while [ $# -gt 0 ]; do [ "$1" = --token-file ] && cat "$2"; shift; done; exec sleep 600'
+        says = ("/bin/sh", "-c", script, "agent")
         provider = engine.provider(agent=says, token_file=tmp_path / "token")
         async with nothing_left(provider):
             state = await provider.submit(order("a1"))
