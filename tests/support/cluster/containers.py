@@ -41,7 +41,8 @@ class Box:
             rights += [f"--reuid={self.user}", f"--regid={self.group or self.user}", groups]
         inside = shlex.join([*rights, "--", *self.command])
         return [
-            "unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc",
+            # It goes with this process, however that ends.
+            "setpriv", "--pdeathsig=KILL", "--", "unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc",
             "/bin/sh", "-ec", "\n".join([*self._mounting(), f"exec {inside}"]),
         ]  # fmt: skip
 
