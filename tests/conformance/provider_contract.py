@@ -12,7 +12,12 @@ from gpupool.providers.contract import ProviderRefusedError
 from tests.support.provider_engines import TestedEngine, nothing_left, order, until
 
 #: An agent that says which devices it was given.
-_SAYS = ("/bin/sh", "-c", 'echo "gpus=$CUDA_VISIBLE_DEVICES$NVIDIA_VISIBLE_DEVICES"; exec sleep 600 #', "agent")
+_SAYS = (
+    "/bin/sh",
+    "-c",
+    'echo "gpus=$CUDA_VISIBLE_DEVICES$NVIDIA_VISIBLE_DEVICES"; exec sleep 600 #',
+    "agent",
+)
 _FAILS = ("/bin/sh", "-c", "exit 3 #", "agent")
 
 

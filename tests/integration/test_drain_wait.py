@@ -17,7 +17,9 @@ from tests.support.pool_node import PoolAndNode
 @pytest.fixture
 def stack() -> Iterator[PoolAndNode]:
     # Leases live without being renewed for as long as the test takes.
-    with PoolAndNode(scale=4.0, node_arguments=("--drain-wait", "10m", "--heartbeat-seconds", "1")) as running:
+    with PoolAndNode(
+        scale=4.0, node_arguments=("--drain-wait", "10m", "--heartbeat-seconds", "1")
+    ) as running:
         yield running
 
 

@@ -76,7 +76,9 @@ def test_gpupool_understands_its_providers_and_may_do_what_they_need(
     tmp_path: Path, values: Mapping[str, Any]
 ) -> None:
     objects = rendered(tmp_path, values)
-    files = [one["data"]["providers.toml"] for one in objects if one["metadata"]["name"] == "gpupool-providers"]
+    files = [
+        one["data"]["providers.toml"] for one in objects if one["metadata"]["name"] == "gpupool-providers"
+    ]
     (stateful,) = [one for one in objects if one["kind"] == "StatefulSet"]
     command = stateful["spec"]["template"]["spec"]["containers"][0]["command"]
     if not files or not files[0].strip():
@@ -89,7 +91,9 @@ def test_gpupool_understands_its_providers_and_may_do_what_they_need(
         provider = one.open(Place(tmp_path, "unix:/x", "pool"))
         assert isinstance(provider, KubernetesProvider)
         own = provider._settings
-        patches = [rule for rule in role["rules"] if "secrets" in rule["resources"] and "patch" in rule["verbs"]]
+        patches = [
+            rule for rule in role["rules"] if "secrets" in rule["resources"] and "patch" in rule["verbs"]
+        ]
         assert all(own.secret_name in rule["resourceNames"] for rule in patches) and patches
         owners = [rule for rule in role["rules"] if "configmaps" in rule["resources"]]
         assert owners[0]["resourceNames"] == [own.owner.removeprefix("configmap/")]
@@ -133,8 +137,12 @@ def test_it_passes_helms_own_check(tmp_path: Path) -> None:
 def test_network_policies_select_the_pods_that_there_are(tmp_path: Path) -> None:
     objects = rendered(tmp_path, {"agents": {"enabled": True, "tokenSecret": "tokens"}})
     policies = {one["metadata"]["name"]: one["spec"] for one in objects if one["kind"] == "NetworkPolicy"}
-    (pool,) = [one["spec"]["template"]["metadata"]["labels"] for one in objects if one["kind"] == "StatefulSet"]
-    (agent,) = [one["spec"]["template"]["metadata"]["labels"] for one in objects if one["kind"] == "DaemonSet"]
+    (pool,) = [
+        one["spec"]["template"]["metadata"]["labels"] for one in objects if one["kind"] == "StatefulSet"
+    ]
+    (agent,) = [
+        one["spec"]["template"]["metadata"]["labels"] for one in objects if one["kind"] == "DaemonSet"
+    ]
     assert policies["gpupool-pool"]["podSelector"]["matchLabels"].items() <= pool.items()
     nodes = policies["gpupool-nodes"]["podSelector"]["matchLabels"].items()
     assert nodes <= agent.items()
@@ -148,7 +156,12 @@ def test_names_stay_when_the_chart_is_newer(tmp_path: Path) -> None:
 
     def kept(objects: list[dict[str, Any]]) -> Any:
         return [
-            (one["kind"], one["metadata"]["name"], one["spec"].get("selector"), one["spec"].get("volumeClaimTemplates"))
+            (
+                one["kind"],
+                one["metadata"]["name"],
+                one["spec"].get("selector"),
+                one["spec"].get("volumeClaimTemplates"),
+            )
             for one in objects
             if one["kind"] in ("StatefulSet", "Service", "NetworkPolicy")
         ] + sorted((one["kind"], one["metadata"]["name"]) for one in objects)
@@ -159,7 +172,10 @@ def test_names_stay_when_the_chart_is_newer(tmp_path: Path) -> None:
 def test_the_values_for_zero_to_jupyterhub_fit_the_chart(tmp_path: Path) -> None:
     values = yaml.safe_load((ROOT / "containers" / "helm" / "jupyterhub.yaml").read_text())["singleuser"]
     objects = rendered(
-        tmp_path, {"pool": {"hub": {"apiUrl": "http://hub:8081/hub/api"}}}, release="gpupool", namespace="jhub"
+        tmp_path,
+        {"pool": {"hub": {"apiUrl": "http://hub:8081/hub/api"}}},
+        release="gpupool",
+        namespace="jhub",
     )
     notes = run(
         tmp_path, "install", "gpupool", str(CHART), "--namespace", "jhub", "--dry-run=client", "--hide-secret"
@@ -170,13 +186,19 @@ def test_the_values_for_zero_to_jupyterhub_fit_the_chart(tmp_path: Path) -> None
     file = Path(values["extraEnv"]["GPUPOOL_CA_FILE"])
     assert str(file.parent) == values["storage"]["extraVolumeMounts"][0]["mountPath"]
     assert file.name in authority["data"]
-    (pool,) = [one["spec"]["template"]["metadata"]["labels"] for one in objects if one["kind"] == "StatefulSet"]
+    (pool,) = [
+        one["spec"]["template"]["metadata"]["labels"] for one in objects if one["kind"] == "StatefulSet"
+    ]
     assert pool["hub.jupyter.org/network-access-hub"] == "true"
     to_pool, to_nodes = values["networkPolicy"]["egress"]
     assert to_pool["to"][0]["podSelector"]["matchLabels"].items() <= pool.items()
-    (provided,) = [one["data"]["providers.toml"] for one in objects if "providers.toml" in one.get("data", {})]
+    (provided,) = [
+        one["data"]["providers.toml"] for one in objects if "providers.toml" in one.get("data", {})
+    ]
     ports = re.search(r"(\d+)-(\d+)", provided)
     assert ports is not None
     assert (str(to_nodes["ports"][0]["port"]), str(to_nodes["ports"][0]["endPort"])) == (ports[1], ports[2])
     (policy,) = [one for one in objects if one["metadata"]["name"] == "gpupool-pool"]
-    assert {"podSelector": {"matchLabels": {"component": "singleuser-server"}}} in policy["spec"]["ingress"][0]["from"]
+    assert {"podSelector": {"matchLabels": {"component": "singleuser-server"}}} in policy["spec"]["ingress"][
+        0
+    ]["from"]

@@ -1,4 +1,7 @@
-"""A release from its installation to its end, with `helm` itself: the pool runs in its pod, with the rights that the chart gave it."""
+"""A release from its installation to its end, with `helm` itself.
+
+The pool runs in its pod, with the rights that the chart gave it.
+"""
 
 from __future__ import annotations
 
@@ -128,13 +131,19 @@ def test_a_release_from_its_installation_to_its_end(made: Cluster, tmp_path: Pat
         "PersistentVolumeClaim": uid(made, "PersistentVolumeClaim", "state-gpupool-0"),
         "ConfigMap": uid(made, "ConfigMap", "gpupool-providers"),
     }
-    (certificate,) = [one["data"] for one in made.objects("Secret", _NAMESPACE) if one["metadata"]["name"] == "gpupool-tls"]
+    (certificate,) = [
+        one["data"] for one in made.objects("Secret", _NAMESPACE) if one["metadata"]["name"] == "gpupool-tls"
+    ]
 
     # A user of the pool asks for a share: a pod comes, serves her, and goes when nobody needs it.
     token = made.run_in(_NAMESPACE, "gpupool-0", ["gpupool", "token", "create", "--user", "ann"])
     metadata = {"name": "ann", "namespace": _NAMESPACE}
-    made.put({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"token": token.strip()}})
-    made.put(user_pod("ann-1", ["gpupool", "run", "-p", "0.2", "--wait", "10m", "--", "python", "-c", _PROGRAM]))
+    made.put(
+        {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"token": token.strip()}}
+    )
+    made.put(
+        user_pod("ann-1", ["gpupool", "run", "-p", "0.2", "--wait", "10m", "--", "python", "-c", _PROGRAM])
+    )
     wait(lambda: nodes(made), 60, made)
     wait(lambda: phase(made, "ann-1") in ("Succeeded", "Failed"), 120, made)
     assert phase(made, "ann-1") == "Succeeded", f"{made.output(_NAMESPACE, 'ann-1')}\n{log_of_pool(made)}"
@@ -150,7 +159,9 @@ def test_a_release_from_its_installation_to_its_end(made: Cluster, tmp_path: Pat
         "ConfigMap": uid(made, "ConfigMap", "gpupool-providers"),
     }
     assert after == before
-    (now,) = [one["data"] for one in made.objects("Secret", _NAMESPACE) if one["metadata"]["name"] == "gpupool-tls"]
+    (now,) = [
+        one["data"] for one in made.objects("Secret", _NAMESPACE) if one["metadata"]["name"] == "gpupool-tls"
+    ]
     assert now == certificate
     wait(lambda: nodes(made), 90, made)  # the pool has begun anew, with its new minimum
 
@@ -170,4 +181,6 @@ def test_a_release_from_its_installation_to_its_end(made: Cluster, tmp_path: Pat
 
 
 def phase(made: Cluster, name: str) -> str:
-    return next(str(pod["status"]["phase"]) for pod in made.pods(_NAMESPACE) if pod["metadata"]["name"] == name)
+    return next(
+        str(pod["status"]["phase"]) for pod in made.pods(_NAMESPACE) if pod["metadata"]["name"] == name
+    )

@@ -71,7 +71,13 @@ def of_kubernetes(kubeconfig: Path) -> Open:
         token.write_text("gpupool_token")
         return KubernetesProvider(
             KubernetesSettings(
-                f"crash{folder.name}", "box", _AGENT, "image", kubeconfig=str(kubeconfig), token_file=token, grace=2.0
+                f"crash{folder.name}",
+                "box",
+                _AGENT,
+                "image",
+                kubeconfig=str(kubeconfig),
+                token_file=token,
+                grace=2.0,
             )
         )
 

@@ -119,7 +119,10 @@ class TestWhatThoseThatWaitAreTold:
         async with nothing_left(provider):
             await provider.submit(order("a1", devices=2))
             jobs = {"a2": await provider.submit(order("a2"))}
-            assert await reason(provider, jobs, "fit") == "the cluster's one node does not fit: 1 Insufficient nvidia.com/gpu"
+            assert (
+                await reason(provider, jobs, "fit")
+                == "the cluster's one node does not fit: 1 Insufficient nvidia.com/gpu"
+            )
 
     async def test_no_machine_has_the_label(self, engine: KubernetesEngine) -> None:
         provider = engine.provider(node_selector={"accelerator": "h100"})
@@ -134,7 +137,9 @@ class TestWhatThoseThatWaitAreTold:
             assert 'secret "nosuch" not found' in await reason(provider, jobs, "nosuch")
 
     async def test_why_an_agent_ended_at_its_start(self, engine: KubernetesEngine) -> None:
-        provider = engine.provider(agent=("/bin/sh", "-c", "echo starting; echo no GPU here >&2; exit 4 #", "agent"))
+        provider = engine.provider(
+            agent=("/bin/sh", "-c", "echo starting; echo no GPU here >&2; exit 4 #", "agent")
+        )
         async with nothing_left(provider):
             jobs = {"d1": await provider.submit(order("d1"))}
             assert (await until(provider, jobs, "ended"))["d1"].reason == "exit code 4; no GPU here"
@@ -146,7 +151,9 @@ class TestWhatThoseThatWaitAreTold:
             assert "DeadlineExceeded" in (await until(provider, jobs, "ended"))["e1"].reason
 
     async def test_a_quota(self, engine: KubernetesEngine) -> None:
-        with pytest.raises(ProviderRefusedError, match="exceeded quota: gpus, requested: requests.nvidia.com/gpu=2"):
+        with pytest.raises(
+            ProviderRefusedError, match=r"exceeded quota: gpus, requested: requests\.nvidia\.com/gpu=2"
+        ):
             await engine.refusing().submit(order("f1", devices=2))
 
     async def test_a_namespace_that_is_not_there(self, engine: KubernetesEngine) -> None:
@@ -185,7 +192,9 @@ class TestTheWatch:
             lists = lambda: sum(verb == "list" and engine.namespace in path for verb, path in api.asked)  # noqa: E731
             before = lists()
             # Nothing is seen of the end but by a list.
-            engine.cluster.do(lambda: (api.store.compact(), setattr(api.store, "floor", api.store.version + 1)))
+            engine.cluster.do(
+                lambda: (api.store.compact(), setattr(api.store, "floor", api.store.version + 1))
+            )
             await provider.cancel("b1", jobs["b1"])
             await until(provider, jobs, "ended")
             engine.cluster.break_watches()
@@ -200,11 +209,8 @@ class TestTheWatch:
             await until(provider, jobs, "running")
             engine.cluster.stop_serving()
             try:
-                deadline = until_late(20)
                 with pytest.raises(ProviderDownError):
-                    while time.monotonic() < deadline:
-                        await provider.poll(jobs)
-                        await asyncio.sleep(0.05)
+                    await poll_until_it_fails(provider, jobs)
                 with pytest.raises(ProviderDownError):
                     await provider.submit(order("c2"))
                 with pytest.raises(ProviderDownError):
@@ -229,8 +235,18 @@ class TestTheWatch:
         assert await provider.list_owned() == {}
 
 
+async def poll_until_it_fails(provider: Any, jobs: Any) -> None:
+    """The end of a watch is noticed a moment later."""
+    deadline = until_late(20)
+    while time.monotonic() < deadline:
+        await provider.poll(jobs)
+        await asyncio.sleep(0.05)
+
+
 class TestDevices:
-    async def test_claims_give_devices_of_their_own_and_more_than_there_are_wait(self, engine: KubernetesEngine) -> None:
+    async def test_claims_give_devices_of_their_own_and_more_than_there_are_wait(
+        self, engine: KubernetesEngine
+    ) -> None:
         with cluster(gpus=(), claimable=("gpu-0", "gpu-1")) as claiming:
             devices = KubernetesEngine(claiming)
             says = ("/bin/sh", "-c", 'echo "$NVIDIA_VISIBLE_DEVICES"; exec sleep 600 #', "agent")

@@ -49,7 +49,9 @@ def rendered(
     """The objects of a release with these values."""
     file = folder / "values.json"
     file.write_text(json.dumps(values))
-    done = run(folder, "template", release, str(CHART), "--namespace", namespace, "--values", str(file), *more)
+    done = run(
+        folder, "template", release, str(CHART), "--namespace", namespace, "--values", str(file), *more
+    )
     assert done.returncode == 0, done.stderr
     return [one for one in yaml.safe_load_all(done.stdout) if one]
 

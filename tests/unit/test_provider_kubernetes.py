@@ -18,7 +18,12 @@ from tests.support.cluster.admission import restricted_problems
 from tests.support.cluster.kinds import problems, schema_is_missing
 
 _ORDER = JobOrder("5f2a90", "kube-5f2a90", 2)
-_OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "release", "uid": "0c0ffee0-0000-4000-8000-000000000000"}
+_OWNER = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "name": "release",
+    "uid": "0c0ffee0-0000-4000-8000-000000000000",
+}
 
 
 def made(**more: Any) -> KubernetesSettings:
@@ -50,7 +55,11 @@ def test_all_that_is_applied_is_allowed_by_kubernetes_and_by_the_strictest_polic
 ) -> None:
     owners = [_OWNER] if owned else []
     pod = manifests.pod(settings, _ORDER, owners)
-    objects = [pod, manifests.claim_template(settings, 2, owners), manifests.secret(settings, b"t", None, owners)]
+    objects = [
+        pod,
+        manifests.claim_template(settings, 2, owners),
+        manifests.secret(settings, b"t", None, owners),
+    ]
     if not settings.secret_name:
         objects.pop()
     for one in filter(None, objects):
@@ -101,7 +110,9 @@ def at(seconds: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(_NOW + seconds))
 
 
-def pod(phase: str, *, spec: Any = None, metadata: Any = None, state: Any = None, **status: Any) -> dict[str, Any]:
+def pod(
+    phase: str, *, spec: Any = None, metadata: Any = None, state: Any = None, **status: Any
+) -> dict[str, Any]:
     if state is not None:
         status["containerStatuses"] = [{"name": "agent", "state": state}]
     return {"metadata": metadata or {}, "spec": spec or {}, "status": {"phase": phase, **status}}
@@ -146,7 +157,10 @@ _RUNNING = {"running": {"startedAt": at(0)}}
             "ended", "Evicted: The node was low on resource: memory.", None,
         ),
         # Whatever it is, it is no reason to fail.
-        ({"metadata": {}, "spec": None, "status": {"phase": "Failed", "containerStatuses": 5}}, "ended", "its pod is Failed", None),
+        (
+            {"metadata": {}, "spec": None, "status": {"phase": "Failed", "containerStatuses": 5}},
+            "ended", "its pod is Failed", None,
+        ),
         ({"metadata": {"deletionTimestamp": 5}, "status": None}, "pending", "its pod is deleted", None),
     ],
 )  # fmt: skip
@@ -164,7 +178,10 @@ def test_what_a_pod_means(value: Any, phase: str, reason: str, left: float | Non
             "0/3 nodes are available: 3 Preemption is not helpful for scheduling.",
             "none of 3 nodes fits: 1 had untolerated taint {a: b}, 2 Insufficient nvidia.com/gpu",
         ),
-        ("0/1 nodes are available: 1 Insufficient cpu.", "the cluster's one node does not fit: 1 Insufficient cpu"),
+        (
+            "0/1 nodes are available: 1 Insufficient cpu.",
+            "the cluster's one node does not fit: 1 Insufficient cpu",
+        ),
         ("running PreFilter plugin: no such claim", "running PreFilter plugin: no such claim"),
         ("", "Unschedulable"),
     ],
@@ -176,7 +193,13 @@ def test_why_no_machine_fits(message: str, said: str) -> None:
 def test_the_latest_warning_explains() -> None:
     events = [
         {"type": "Warning", "reason": "FailedMount", "message": "old", "lastTimestamp": at(1)},
-        {"type": "Warning", "reason": "FailedMount", "message": "new", "lastTimestamp": None, "eventTime": at(9)},
+        {
+            "type": "Warning",
+            "reason": "FailedMount",
+            "message": "new",
+            "lastTimestamp": None,
+            "eventTime": at(9),
+        },
         {"type": "Normal", "reason": "Pulled", "message": "newest", "lastTimestamp": at(20)},
     ]
     assert reports.explain_events(events) == "FailedMount: new"

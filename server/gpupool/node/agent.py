@@ -49,9 +49,6 @@ _REFUSED: Final = (
 
 logger = structlog.get_logger(__name__)
 
-#: Between looks at whether sessions have moved away.
-_LOOK_SECONDS: Final = 0.1
-
 
 class AgentError(Exception):
     """The agent cannot run; ``str()`` is one sentence for people."""
@@ -120,6 +117,8 @@ class Agent:
         self._connection: Connection | None = None
         self._stopping = asyncio.Event()
         self._at_once = asyncio.Event()
+        #: Set when a worker has ended.
+        self._one_less = asyncio.Event()
         #: Set while the pool answers; tests and the service manager wait for it.
         self.ready = asyncio.Event()
 
@@ -182,7 +181,8 @@ class Agent:
 
     async def _emptied(self) -> None:
         while self._instructions.links:
-            await asyncio.sleep(_LOOK_SECONDS)
+            self._one_less.clear()
+            await self._one_less.wait()
 
     async def _stop_all(self) -> None:
         """Ends every worker while the connection is up, so that the pool hears of it."""
@@ -216,6 +216,7 @@ class Agent:
         async for event in self._engine.watch():
             logger.info("a worker ended", session=event.session, reason=event.reason)
             link = self._instructions.links.pop(event.session, None)
+            self._one_less.set()
             if link is not None:
                 await link.rest_of_figures()
                 await link.close()

@@ -26,10 +26,14 @@ def check(store: Store, user: User, verb: str, kind: Kind, part: str, namespace:
         return
     for binding in store.all(kind_of(_RBAC, "RoleBinding"), namespace or "-"):
         reference = binding["roleRef"]
-        if reference["kind"] != "Role" or not any(_is(user, subject) for subject in binding.get("subjects", ())):
+        if reference["kind"] != "Role" or not any(
+            _is(user, subject) for subject in binding.get("subjects", ())
+        ):
             continue
         role = store.find(kind_of(_RBAC, "Role"), namespace, reference["name"])
-        if role is not None and any(_allows(rule, verb, kind, part, name) for rule in role.get("rules") or ()):
+        if role is not None and any(
+            _allows(rule, verb, kind, part, name) for rule in role.get("rules") or ()
+        ):
             return
     what = f"{kind.plural}/{part}" if part else kind.plural
     raise StatusError(

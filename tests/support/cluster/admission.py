@@ -28,7 +28,9 @@ def admit(store: Store, kind: Kind, new: dict[str, Any], old: Mapping[str, Any] 
     """Completes `new`, or raises StatusError."""
     name = new["metadata"].get("name", "")
     if not _NAMES.fullmatch(name) and kind.group != "rbac.authorization.k8s.io":
-        raise StatusError(422, "Invalid", f"metadata.name: Invalid value: {name!r}: a lowercase RFC 1123 subdomain")
+        raise StatusError(
+            422, "Invalid", f"metadata.name: Invalid value: {name!r}: a lowercase RFC 1123 subdomain"
+        )
     if kind.namespaced and store.find(kind_of("v1", "Namespace"), "", new["metadata"]["namespace"]) is None:
         raise StatusError(404, "NotFound", f'namespaces "{new["metadata"]["namespace"]}" not found')
     if kind.kind == "Pod":

@@ -112,7 +112,9 @@ class Api:
         if verb == "create":
             body["metadata"].setdefault("namespace", namespace) if namespace else None
             if self.store.find(kind, namespace, body["metadata"].get("name", "")) is not None:
-                raise StatusError(409, "AlreadyExists", f'{kind.plural} "{body["metadata"]["name"]}" already exists')
+                raise StatusError(
+                    409, "AlreadyExists", f'{kind.plural} "{body["metadata"]["name"]}" already exists'
+                )
             return 201, self._store(request, kind, body, None)
         if request.content_type.startswith("application/apply-patch"):
             old = self.store.find(kind, namespace, name)
@@ -128,8 +130,16 @@ class Api:
         old = self.store.get(kind, namespace, name)
         wanted = body.get("metadata", {}).get("resourceVersion")
         if wanted and wanted != old["metadata"]["resourceVersion"]:
-            raise StatusError(409, "Conflict", "the object has been modified; please apply your changes to the latest version")
-        new = _patched(old, body) if verb == "patch" else {**body, "metadata": {**old["metadata"], **body["metadata"]}}
+            raise StatusError(
+                409,
+                "Conflict",
+                "the object has been modified; please apply your changes to the latest version",
+            )
+        new = (
+            _patched(old, body)
+            if verb == "patch"
+            else {**body, "metadata": {**old["metadata"], **body["metadata"]}}
+        )
         if part == "status":
             new = {**copy.deepcopy(old), "status": new.get("status", {})}
         return 200, self._store(request, kind, new, old)
@@ -154,7 +164,9 @@ class Api:
         self.store.remove(kind, value)
         return value
 
-    def _delete_pod(self, kind: Kind, pod: Mapping[str, Any], options: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _delete_pod(
+        self, kind: Kind, pod: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
         grace = options.get("gracePeriodSeconds")
         grace = pod["spec"]["terminationGracePeriodSeconds"] if grace is None else int(grace)
         over = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
@@ -175,7 +187,9 @@ class Api:
         kind = kind_of("v1", "Pod")
 
         def mark(new: dict[str, Any]) -> None:
-            conditions = [one for one in new["status"].get("conditions", ()) if one["type"] != "DisruptionTarget"]
+            conditions = [
+                one for one in new["status"].get("conditions", ()) if one["type"] != "DisruptionTarget"
+            ]
             new["status"]["conditions"] = [
                 *conditions,
                 {
@@ -238,12 +252,16 @@ class Api:
                 return
             for change in [one for one in self.store.history if one.version > since]:
                 since = change.version
-                if change.kind == kind and change.now["metadata"].get("namespace", "") in (namespace, ""):
-                    if (event := _event(change, labels)) is not None:
-                        await _line(answer, event, change.now)
+                here = change.kind == kind and change.now["metadata"].get("namespace", "") in (namespace, "")
+                if here and (event := _event(change, labels)) is not None:
+                    await _line(answer, event, change.now)
             if bookmarks and time.monotonic() - told >= self.bookmark_seconds:
                 told, since = time.monotonic(), max(since, self.store.version)
-                bookmark = {"kind": kind.kind, "apiVersion": kind.api, "metadata": {"resourceVersion": str(since)}}
+                bookmark = {
+                    "kind": kind.kind,
+                    "apiVersion": kind.api,
+                    "metadata": {"resourceVersion": str(since)},
+                }
                 await _line(answer, "BOOKMARK", bookmark)
             await asyncio.sleep(0.02)
 

@@ -77,7 +77,9 @@ def _without_server_fields(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _fields(value: Any, name: str) -> Fields:
     if isinstance(value, Mapping) and value:
-        skipped = {"apiVersion", "kind"} if not name else {"name", "namespace"} if name == "metadata" else set()
+        skipped = (
+            {"apiVersion", "kind"} if not name else {"name", "namespace"} if name == "metadata" else set()
+        )
         return {f"f:{key}": _fields(one, key) for key, one in value.items() if key not in skipped}
     if isinstance(value, list) and name in _KEYS:
         return {_key(item, name): {".": {}, **_fields(item, "item")} for item in value}

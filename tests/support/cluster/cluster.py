@@ -40,14 +40,19 @@ class Cluster:
     """
 
     def __init__(
-        self, gpus: tuple[str, ...] = ("6", "7"), claimable: tuple[str, ...] = (), taints: tuple[dict[str, str], ...] = ()
+        self,
+        gpus: tuple[str, ...] = ("6", "7"),
+        claimable: tuple[str, ...] = (),
+        taints: tuple[dict[str, str], ...] = (),
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="gpk-"))
         self.folder.chmod(0o755)
         self._certificates = make_certificates(self.folder / "certificates")
         self.store = Store()
         self.api = Api(self.store)
-        self.machine = Machine(self.store, "machine-1", self.folder, {"nvidia.com/gpu": list(gpus)}, self._token_folder)
+        self.machine = Machine(
+            self.store, "machine-1", self.folder, {"nvidia.com/gpu": list(gpus)}, self._token_folder
+        )
         self._controllers = Controllers(self.store)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="cluster", daemon=True)

@@ -52,8 +52,14 @@ class Box:
 
         def cover(path: str) -> None:
             """A folder in which there may be new ones."""
-            if path not in covered:
-                covered.add(path)
+            if path in covered:
+                return
+            covered.add(path)
+            if path == "/etc":
+                lines.extend(
+                    ["mount -t tmpfs tmpfs /media", "cp -a /etc/. /media/", "mount --bind /media /etc"]
+                )
+            else:
                 lines.append(f"mount -t tmpfs -o mode=0755 tmpfs {shlex.quote(path)}")
 
         lines += _interpreter_for_others(self.user)
@@ -61,12 +67,15 @@ class Box:
         for target in targets:
             if not Path(target).exists():
                 cover(str(next(parent for parent in Path(target).parents if parent.exists())))
+        hosts_at = len(lines)
         # Volumes lie in the folder for temporary files: what is mounted over it comes last.
-        for target, source in sorted(targets.items(), key=lambda item: (str(item[1]).startswith(item[0]), len(item[0]))):
+        for target, source in sorted(
+            targets.items(), key=lambda item: (str(item[1]).startswith(item[0]), len(item[0]))
+        ):
             where, what = shlex.quote(target), shlex.quote(str(source))
             lines += [f"mkdir -p {where}", f"mount --bind {what} {where}"]
         if self.hosts is not None:
-            lines.insert(0, f"mount --bind {shlex.quote(str(self.hosts))} /etc/hosts")
+            lines.insert(hosts_at, f"mount --bind {shlex.quote(str(self.hosts))} /etc/hosts")
         if self.read_only:
             lines.append("mount -o remount,bind,ro /")
         return lines
@@ -81,13 +90,17 @@ def base_environment() -> dict[str, str]:
     """What the image has: where this machine's programs and this tree are."""
     kept = {"PYTHONPATH", "LANG", "LD_LIBRARY_PATH"}
     found = {key: value for key, value in os.environ.items() if key in kept}
-    return {**found, "PATH": os.pathsep.join([str(Path(sys.executable).parent), "/usr/bin:/bin"]), "HOME": "/nonexistent"}
+    path = os.pathsep.join([str(Path(sys.executable).parent), "/usr/bin:/bin"])
+    # The names of services are in /etc/hosts, for there is no server of names.
+    return {**found, "PATH": path, "HOME": "/nonexistent", "GRPC_DNS_RESOLVER": "native"}
 
 
 def _interpreter_for_others(user: int | None) -> list[str]:
     """Another user may not be allowed into the folder of this interpreter, as root's home: then it lies there alone."""
     prefix = Path(sys.base_prefix).resolve()
-    closed = next((one for one in reversed(prefix.parents) if one.exists() and not one.stat().st_mode & 0o005), None)
+    closed = next(
+        (one for one in reversed(prefix.parents) if one.exists() and not one.stat().st_mode & 0o005), None
+    )
     if user in (None, 0) or closed is None:
         return []
     where, what = shlex.quote(str(closed)), shlex.quote(str(prefix))

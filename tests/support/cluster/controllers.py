@@ -104,9 +104,10 @@ class Controllers:
         }  # fmt: skip
         pod["metadata"]["labels"] = {**pod["metadata"].get("labels", {}), "controller-revision-hash": digest}
         for claim in owner["spec"].get("volumeClaimTemplates", ()):
-            volume = {"name": claim["metadata"]["name"], "persistentVolumeClaim": {"claimName": f"{claim['metadata']['name']}-{name}"}}
+            found = f"{claim['metadata']['name']}-{name}"
+            volume = {"name": claim["metadata"]["name"], "persistentVolumeClaim": {"claimName": found}}
             pod["spec"].setdefault("volumes", []).append(volume)
-            self._volume_claim(claim, volume["persistentVolumeClaim"]["claimName"], metadata["namespace"])
+            self._volume_claim(claim, found, metadata["namespace"])
         try:
             admit(self._store, _POD, pod, None)
             self._store.put(_POD, pod)
@@ -142,7 +143,12 @@ class Controllers:
                 if template is None:
                     continue
                 name = f"{pod['metadata']['name']}-{asked['name']}"
-                owner = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+                owner = {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "name": pod["metadata"]["name"],
+                    "uid": pod["metadata"]["uid"],
+                }
                 self._store.put(
                     _CLAIM,
                     {
@@ -205,7 +211,9 @@ class Controllers:
         ]
         if asked:
             return f"Insufficient {asked[0]}"
-        return "" if self._free_for(pod, node["metadata"]["name"]) is not None else "cannot allocate all claims"
+        return (
+            "" if self._free_for(pod, node["metadata"]["name"]) is not None else "cannot allocate all claims"
+        )
 
     def _used(self, node: Mapping[str, Any], resource: str) -> int:
         return sum(
@@ -215,7 +223,9 @@ class Controllers:
             and pod["status"]["phase"] not in ("Succeeded", "Failed")
         )
 
-    def _free_for(self, pod: Mapping[str, Any], node: str) -> list[tuple[Mapping[str, Any], list[str]]] | None:
+    def _free_for(
+        self, pod: Mapping[str, Any], node: str
+    ) -> list[tuple[Mapping[str, Any], list[str]]] | None:
         """Devices for each claim of a pod; None: there are too few, or a claim is not made yet."""
         found = []
         taken = {
@@ -226,7 +236,9 @@ class Controllers:
         for asked in pod["spec"].get("resourceClaims", ()):
             status = {one["name"]: one for one in pod["status"].get("resourceClaimStatuses", ())}
             claim = self._store.find(
-                _CLAIM, pod["metadata"]["namespace"], status.get(asked["name"], {}).get("resourceClaimName", "-")
+                _CLAIM,
+                pod["metadata"]["namespace"],
+                status.get(asked["name"], {}).get("resourceClaimName", "-"),
             )
             if claim is None:
                 return None
@@ -246,7 +258,10 @@ class Controllers:
     def _allocate(self, pod: Mapping[str, Any], node: str) -> None:
         for claim, devices in self._free_for(pod, node) or ():
             request = claim["spec"]["devices"]["requests"][0]["name"]
-            results = [{"request": request, "driver": "gpu.nvidia.com", "pool": node, "device": device} for device in devices]
+            results = [
+                {"request": request, "driver": "gpu.nvidia.com", "pool": node, "device": device}
+                for device in devices
+            ]
             reserved = {"resource": "pods", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
             status = {"allocation": {"devices": {"results": results}}, "reservedFor": [reserved]}
 

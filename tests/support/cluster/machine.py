@@ -36,7 +36,12 @@ class Machine:
     """
 
     def __init__(
-        self, store: Store, name: str, folder: Path, devices: Mapping[str, list[str]], token: Callable[[str, str], Path]
+        self,
+        store: Store,
+        name: str,
+        folder: Path,
+        devices: Mapping[str, list[str]],
+        token: Callable[[str, str], Path],
     ) -> None:
         self._store, self.name, self._folder, self._devices, self._token = store, name, folder, devices, token
         self._pods: dict[str, asyncio.Task[None]] = {}
@@ -60,9 +65,9 @@ class Machine:
         """Begins with pods that are new here."""
         for pod in list(self._store.all(_POD)) if self.alive else ():
             uid = pod["metadata"]["uid"]
-            if pod["spec"].get("nodeName") == self.name and uid not in self._pods:
-                if pod["status"]["phase"] not in ("Succeeded", "Failed"):
-                    self._pods[uid] = asyncio.create_task(self._run(pod), name=pod["metadata"]["name"])
+            mine = pod["spec"].get("nodeName") == self.name and uid not in self._pods
+            if mine and pod["status"]["phase"] not in ("Succeeded", "Failed"):
+                self._pods[uid] = asyncio.create_task(self._run(pod), name=pod["metadata"]["name"])
 
     async def close(self) -> None:
         for process in self._processes.values():
@@ -83,8 +88,20 @@ class Machine:
         process, context = self._processes[pod["metadata"]["uid"]], pod["spec"].get("securityContext", {})
         if os.geteuid() != 0:
             return list(command)
-        rights = [f"--reuid={context['runAsUser']}", f"--regid={context['runAsGroup']}", f"--groups={context['fsGroup']}"]
-        inside = ["setpriv", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", *rights, "--", *command]
+        rights = [
+            f"--reuid={context['runAsUser']}",
+            f"--regid={context['runAsGroup']}",
+            f"--groups={context['fsGroup']}",
+        ]
+        inside = [
+            "setpriv",
+            "--no-new-privs",
+            "--bounding-set=-all",
+            "--inh-caps=-all",
+            *rights,
+            "--",
+            *command,
+        ]
         return ["nsenter", f"--target={_inside(process)}", "--mount", "--pid", *inside]
 
     def environment(self, pod: Mapping[str, Any]) -> dict[str, str]:
@@ -100,7 +117,10 @@ class Machine:
 
     async def _run(self, pod: Mapping[str, Any]) -> None:
         started = time.time()
-        self._status(pod, lambda status: status.update(startTime=timestamp(started), podIP="127.0.0.1", hostIP="127.0.0.1"))
+        self._status(
+            pod,
+            lambda status: status.update(startTime=timestamp(started), podIP="127.0.0.1", hostIP="127.0.0.1"),
+        )
         containers = pod["spec"].get("initContainers", []) + pod["spec"]["containers"]
         for container in containers:
             while True:
@@ -109,7 +129,7 @@ class Machine:
                     return  # the pod has come to its end
                 code, reason, message, began = over
                 last = container is containers[-1]
-                if code != 0 and not last or (last and pod["spec"]["restartPolicy"] == "Always"):
+                if (code != 0 and not last) or (last and pod["spec"]["restartPolicy"] == "Always"):
                     await asyncio.sleep(0.3)
                     continue
                 break
@@ -218,7 +238,13 @@ class Machine:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as out:
             return subprocess.Popen(
-                box.argv(), env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, cwd="/"
+                box.argv(),
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+                cwd="/",
             )
 
     def _of_devices(self, pod: Mapping[str, Any]) -> dict[str, str]:
@@ -249,7 +275,10 @@ class Machine:
             fresh = not folder.exists()
             folder.mkdir(parents=True, exist_ok=True)
             mode = 0o644
-            for kind, key, of in (("secretKeyRef", "secret", "secretName"), ("configMapKeyRef", "configMap", "name")):
+            for kind, key, of in (
+                ("secretKeyRef", "secret", "secretName"),
+                ("configMapKeyRef", "configMap", "name"),
+            ):
                 if key in volume:
                     mode = volume[key].get("defaultMode", 0o644)
                     self._write(folder, self._data(namespace, kind, volume[key][of], volume[key].get("optional", False)),
@@ -294,14 +323,18 @@ class Machine:
     def _value(self, namespace: str, kind: str, name: str, key: str) -> str:
         data = self._data(namespace, kind, name)
         if key not in data:
-            raise NotYetError("CreateContainerConfigError", f"couldn't find key {key} in {kind} {namespace}/{name}")
+            raise NotYetError(
+                "CreateContainerConfigError", f"couldn't find key {key} in {kind} {namespace}/{name}"
+            )
         return data[key].decode()
 
     def _hosts(self) -> str:
         lines = ["127.0.0.1 localhost"]
         for service in self._store.of("v1", "Service"):
             name, namespace = service["metadata"]["name"], service["metadata"]["namespace"]
-            lines.append(f"127.0.0.1 {name}.{namespace}.svc.cluster.local {name}.{namespace}.svc {name}.{namespace} {name}")
+            lines.append(
+                f"127.0.0.1 {name}.{namespace}.svc.cluster.local {name}.{namespace}.svc {name}.{namespace} {name}"
+            )
         return "\n".join(lines) + "\n"
 
     # ---- what is said
@@ -366,7 +399,10 @@ def _status_of(container: Mapping[str, Any], state: Mapping[str, Any], *, ready:
 
 
 def _running(container: Mapping[str, Any], began: float) -> dict[str, Any]:
-    return {"phase": "Running", **_status_of(container, {"running": {"startedAt": timestamp(began)}}, ready=True)}
+    return {
+        "phase": "Running",
+        **_status_of(container, {"running": {"startedAt": timestamp(began)}}, ready=True),
+    }
 
 
 def _waiting(container: Mapping[str, Any], waiting: Mapping[str, str]) -> dict[str, Any]:

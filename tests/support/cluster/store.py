@@ -79,7 +79,9 @@ class Store:
         metadata.setdefault("uid", known.get("uid", str(uuid.uuid4())))
         metadata.setdefault("creationTimestamp", known.get("creationTimestamp", timestamp()))
         if found := problems(new):
-            raise StatusError(422, "Invalid", f'{kind.kind} "{metadata["name"]}" is invalid: {"; ".join(found[:3])}')
+            raise StatusError(
+                422, "Invalid", f'{kind.kind} "{metadata["name"]}" is invalid: {"; ".join(found[:3])}'
+            )
         if before is not None and _without_version(before) == _without_version(new):
             return before
         self.version += 1
@@ -88,7 +90,9 @@ class Store:
         self._tell(Change(self.version, "ADDED" if before is None else "MODIFIED", kind, new, before))
         return new
 
-    def change(self, kind: Kind, value: Mapping[str, Any], change: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    def change(
+        self, kind: Kind, value: Mapping[str, Any], change: Callable[[dict[str, Any]], None]
+    ) -> dict[str, Any]:
         """Changes the object of this name as it is now, if it is still there."""
         metadata = value["metadata"]
         now = self.find(kind, metadata.get("namespace", ""), metadata["name"])
@@ -128,5 +132,7 @@ def timestamp(seconds: float | None = None) -> str:
 
 
 def _without_version(value: Mapping[str, Any]) -> dict[str, Any]:
-    metadata = {key: one for key, one in value["metadata"].items() if key not in ("resourceVersion", "managedFields")}
+    metadata = {
+        key: one for key, one in value["metadata"].items() if key not in ("resourceVersion", "managedFields")
+    }
     return {**value, "metadata": metadata}

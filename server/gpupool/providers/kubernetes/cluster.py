@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import aiohttp
 from kubernetes_asyncio import config

@@ -1,4 +1,7 @@
-"""What a pod means: pure, from Kubernetes' JSON to a report. Foreign values are taken as they come: what is not there is not said."""
+"""What a pod means: pure, from Kubernetes' JSON to a report.
+
+Foreign values are taken as they come: what is not there is not said.
+"""
 
 from __future__ import annotations
 

@@ -155,5 +155,7 @@ def owner_of(text: str) -> tuple[str, str]:
     """
     kind, slash, name = text.partition("/")
     if not slash or kind not in OWNERS or not _OBJECT.fullmatch(name):
-        raise KubernetesSettingsError(f"owner is {text[:80]!r}; write one of {', '.join(f'{one}/NAME' for one in OWNERS)}")
+        raise KubernetesSettingsError(
+            f"owner is {text[:80]!r}; write one of {', '.join(f'{one}/NAME' for one in OWNERS)}"
+        )
     return kind, name

@@ -119,7 +119,9 @@ class WatchedPods:
                 await self._watch()
                 failures = 0
                 if time.monotonic() - begun < _PAUSES[0]:
-                    await asyncio.sleep(_PAUSES[0])  # a server that ends watches at once is not asked without pause
+                    await asyncio.sleep(
+                        _PAUSES[0]
+                    )  # a server that ends watches at once is not asked without pause
             except Exception as error:
                 # Whatever it was: nothing that is known counts before there is a list.
                 self._confirmed = None
