@@ -67,11 +67,13 @@ class KubernetesProvider:
         found = {}
         asked = 0
         for job, state in jobs.items():
-            pod = pods.get(self._name(job)) or await self._read(job)
+            gone = self._pods.gone(self._name(job))
+            pod = pods.get(self._name(job))
+            if pod is None and (gone is None or not _is_same(gone, state)):
+                # A pod that the watch has never shown may be younger than what it knows.
+                pod = await self._read(job)
             if pod is None or not _is_same(pod, state):
-                gone = self._pods.gone(self._name(job))
-                how = gone is not None and _is_same(gone, state) and reports.is_over(gone)
-                found[job] = JobReport("ended", reports.how_ended(gone)) if gone and how else _GONE
+                found[job] = _how_it_went(gone, state)
                 continue
             report = reports.report(pod, now)
             if report.phase == "pending" and report.reason in reports.VAGUE and asked < _MOST_ASKED:
@@ -136,6 +138,13 @@ def _is_same(pod: Pod, state: State) -> bool:
     """Whether it is the very pod: one of the same name may have followed it."""
     uid = state.get("uid")
     return not uid or pod["metadata"].get("uid") == uid
+
+
+def _how_it_went(gone: Pod | None, state: State) -> JobReport:
+    """Of a pod that is no more, from the last that was seen of it."""
+    if gone is None or not _is_same(gone, state) or not reports.is_over(gone):
+        return _GONE
+    return JobReport("ended", reports.how_ended(gone))
 
 
 def _bytes_of(path: Path) -> bytes:
