@@ -14,7 +14,7 @@ from aiohttp import web
 
 from tests.support.cluster import access, admission, apply, protobuf
 from tests.support.cluster.access import User
-from tests.support.cluster.kinds import KINDS, VERSION, Kind, kind_of
+from tests.support.cluster.kinds import KINDS, VERSION, Kind, kind_of, problems
 from tests.support.cluster.store import Change, StatusError, Store, timestamp
 
 _PARTS = {"status", "log", "eviction"}
@@ -147,6 +147,8 @@ class Api:
     def _store(
         self, request: web.Request, kind: Kind, new: dict[str, Any], old: Mapping[str, Any] | None
     ) -> Mapping[str, Any]:
+        if found := problems(new):
+            raise StatusError(422, "Invalid", f"{kind.kind} is invalid: {'; '.join(found[:3])}")
         admission.admit(self.store, kind, new, old)
         if "dryRun" in request.query:
             return new

@@ -80,7 +80,9 @@ def _fields(value: Any, name: str) -> Fields:
         skipped = (
             {"apiVersion", "kind"} if not name else {"name", "namespace"} if name == "metadata" else set()
         )
-        return {f"f:{key}": _fields(one, key) for key, one in value.items() if key not in skipped}
+        found = {f"f:{key}": _fields(one, key) for key, one in value.items() if key not in skipped}
+        # Metadata with nothing but a name is nobody's.
+        return {key: below for key, below in found.items() if key != "f:metadata" or below or name}
     if isinstance(value, list) and name in _KEYS:
         return {_key(item, name): {".": {}, **_fields(item, "item")} for item in value}
     return {}
