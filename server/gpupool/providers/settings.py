@@ -99,7 +99,9 @@ class ProviderSettings:
             ) from None
         from gpupool.providers.kubernetes.settings import KubernetesSettings, KubernetesSettingsError
 
-        own = {key: Path(value) if key == "ca_file" else value for key, value in self.own.items()}
+        own: dict[str, Any] = dict(self.own)
+        if "ca_file" in own:
+            own["ca_file"] = Path(own["ca_file"])
         token = Path(self.agent["token_file"]) if "token_file" in self.agent else None
         try:
             settings = KubernetesSettings(place.pool_id, self.name, agent, token_file=token, **own)

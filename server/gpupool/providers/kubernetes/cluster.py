@@ -246,14 +246,14 @@ class Cluster:
         """Of the kubeconfig that is named, else of the service account, else what kubectl uses."""
         own, found = self._settings, Configuration()
         if not own.kubeconfig and not own.context and os.environ.get("KUBERNETES_SERVICE_HOST"):
-            config.load_incluster_config(client_configuration=found)
+            config.load_incluster_config(client_configuration=found)  # type: ignore[no-untyped-call]
             self._namespace = self._namespace or _OWN_NAMESPACE.read_text().strip()
             return found
         file = own.kubeconfig or None
         loader = await config.load_kube_config(
             config_file=file, context=own.context or None, client_configuration=found, persist_config=False
         )
-        context = loader.current_context["context"]
+        context = (loader.current_context or {}).get("context", {})
         self._namespace = self._namespace or context.get("namespace") or "default"
         return found
 
