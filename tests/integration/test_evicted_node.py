@@ -91,10 +91,20 @@ device_memory_mib = 1024
 node_options = ["--driver", "software", "--memory-mib", "1024"]
 """
         )
-        arguments = ("--listen", f"127.0.0.1:{port}", "--providers", str(home / "providers.toml"), "--notice", "2s")
+        arguments = (
+            "--listen",
+            f"127.0.0.1:{port}",
+            "--providers",
+            str(home / "providers.toml"),
+            "--notice",
+            "2s",
+        )
         self._log = (home / "log").open("ab")
         self.process = subprocess.Popen(
-            [*self._gpupool, "pool", "serve", *arguments], env=self.environment, stdout=self._log, stderr=self._log
+            [*self._gpupool, "pool", "serve", *arguments],
+            env=self.environment,
+            stdout=self._log,
+            stderr=self._log,
         )
         wait((home / "pool.sock").exists, self)
 
@@ -106,7 +116,12 @@ node_options = ["--driver", "software", "--memory-mib", "1024"]
     def run(self, program: str) -> subprocess.Popen[str]:
         command = [*self._gpupool, "run", "-p", "0.5", "--wait", "10m", "--", sys.executable, "-c", program]
         return subprocess.Popen(
-            command, env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
+            command,
+            env=self.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
         )
 
     def close(self) -> None:
@@ -126,7 +141,9 @@ def free_port() -> int:
 def wait(what: Any, pool: Pool) -> Any:
     deadline = until_late(60)
     while not (found := what()):
-        assert time.monotonic() < deadline and pool.process.poll() is None, (pool.home / "log").read_text()[-4000:]
+        assert time.monotonic() < deadline and pool.process.poll() is None, (pool.home / "log").read_text()[
+            -4000:
+        ]
         time.sleep(0.1)
     return found
 
@@ -140,13 +157,14 @@ def test_a_session_goes_on_in_another_pod(made: Cluster, home: Path) -> None:
         assert program.stdout.readline() == "step 0\n", (home / "log").read_text()[-4000:]
         (first,) = [pod["metadata"]["name"] for pod in made.pods()]
         made.evict("default", first)
-        # Another pod is asked for, the session moves there, and the first ends long before its grace is over.
-        wait(lambda: [pod["metadata"]["name"] for pod in made.pods()] not in ([first], []), pool)
-        wait(lambda: first not in [pod["metadata"]["name"] for pod in made.pods()], pool)
+        wait(lambda: "node-drained" in (home / "log").read_text(), pool)
+        # The program's next call waits: another pod is asked for, and the session moves there.
         for n in (1, 2, 3):
             program.stdin.write("\n")
             program.stdin.flush()
             assert program.stdout.readline() == f"step {n}\n", (home / "log").read_text()[-4000:]
+        # The first ends long before its grace is over.
+        wait(lambda: first not in [pod["metadata"]["name"] for pod in made.pods()], pool)
         program.stdin.write("\n")
         program.stdin.flush()
         assert program.stdout.readline() == f"sum {expected()}\n"
