@@ -14,12 +14,15 @@ from typing import Any
 import pytest
 
 from tests.support.cluster.cluster import Cluster, cluster
+from tests.support.cluster.containers import isolation_is_missing
 from tests.support.cluster.kinds import schema_is_missing
 from tests.support.patience import until_late
 from tests.support.pool_node import native_worker_is_built
 
-_MISSING = schema_is_missing() or (
-    "" if native_worker_is_built() else "needs the native build (`make build`)"
+_MISSING = (
+    schema_is_missing()
+    or isolation_is_missing()
+    or ("" if native_worker_is_built() else "needs the native build (`make build`)")
 )
 pytestmark = [pytest.mark.skipif(bool(_MISSING), reason=_MISSING), pytest.mark.slow]
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.cluster.cluster import Cluster, cluster
+from tests.support.cluster.containers import isolation_is_missing
 from tests.support.cluster.kinds import schema_is_missing
 from tests.support.helm import CHART, helm_is_missing, run
 from tests.support.patience import until_late
@@ -22,6 +23,7 @@ from tests.support.pool_node import native_worker_is_built
 _MISSING = (
     helm_is_missing()
     or schema_is_missing()
+    or isolation_is_missing()
     or ("" if native_worker_is_built() else "needs the native build (`make build`)")
 )
 pytestmark = [pytest.mark.skipif(bool(_MISSING), reason=_MISSING), pytest.mark.slow]

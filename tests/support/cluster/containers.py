@@ -1,14 +1,18 @@
 """A container as a process of this machine: its environment, its files, its rights.
 
-As root, a container has a mount namespace with its volumes, a root file system that cannot be written, a process namespace, and
-the user and capabilities of its security context. Otherwise only its environment is as it should be. The image is this machine.
+Where root may make namespaces, a container has one with its volumes and a root file system that cannot be written, one of
+processes, and the user and capabilities of its security context. Otherwise only its environment is as it should be. The image is
+this machine.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +37,7 @@ class Box:
 
     def argv(self) -> list[str]:
         """The process that becomes the container."""
-        if os.geteuid() != 0:
+        if isolation_is_missing():
             return list(self.command)
         rights = ["setpriv", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
         if self.user is not None:
@@ -79,6 +83,33 @@ class Box:
         if self.read_only:
             lines.append("mount -o remount,bind,ro /")
         return lines
+
+
+@functools.cache
+def isolation_is_missing() -> str:
+    """Why containers see this machine's files and processes; empty: they do not."""
+    if os.geteuid() != 0:
+        return "needs root, for the namespaces of containers"
+    command = [
+        "setpriv",
+        "--no-new-privs",
+        "unshare",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--mount-proc",
+        "mount",
+        "-t",
+        "tmpfs",
+        "x",
+        "/mnt",
+    ]
+    if (
+        shutil.which("setpriv") is None
+        or subprocess.run(command, capture_output=True, check=False).returncode
+    ):
+        return "needs unshare and setpriv, and the right to make namespaces"
+    return ""
 
 
 def expand(text: str, environment: Mapping[str, str]) -> str:

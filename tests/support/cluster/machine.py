@@ -12,7 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.support.cluster.containers import Box, base_environment, expand, variables
+from tests.support.cluster.containers import (
+    Box,
+    base_environment,
+    expand,
+    isolation_is_missing,
+    variables,
+)
 from tests.support.cluster.kinds import kind_of
 from tests.support.cluster.store import StatusError, Store, timestamp
 
@@ -86,7 +92,7 @@ class Machine:
     def entering(self, pod: Mapping[str, Any], command: Sequence[str]) -> list[str]:
         """A command that runs within the pod, as its user."""
         process, context = self._processes[pod["metadata"]["uid"]], pod["spec"].get("securityContext", {})
-        if os.geteuid() != 0:
+        if isolation_is_missing():
             return list(command)
         rights = [
             f"--reuid={context['runAsUser']}",
@@ -373,7 +379,7 @@ class Machine:
 
 def _inside(process: subprocess.Popen[bytes]) -> int:
     """The container's first process; `unshare` waits outside for its end."""
-    if os.geteuid() != 0:
+    if isolation_is_missing():
         return process.pid
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
