@@ -90,6 +90,11 @@ def test_files_of_providers_are_understood(block: Block, tmp_path: Path) -> None
     assert [one.open(Place(tmp_path, "unix:/pool.sock", "pool")) for one in settings.read(file)]
 
 
+def test_every_setting_of_kubernetes_is_in_its_guide() -> None:
+    page = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text()
+    assert [key for key in settings._OWN["kubernetes"] if not re.search(rf"\b{key}\b", page)] == []
+
+
 def test_values_of_the_chart_are_those_that_it_takes() -> None:
     schema = json.loads((ROOT / "containers" / "helm" / "gpupool" / "values.schema.json").read_text())
     blocks = [block for block in all_blocks() if block.text.startswith("# gpupool chart")]

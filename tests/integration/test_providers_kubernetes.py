@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 from gpupool.providers.contract import ProviderDownError, ProviderRefusedError
+from gpupool.providers.kubernetes.cluster import Cluster as Connection
+from gpupool.providers.kubernetes.settings import KubernetesSettings
+from gpupool.providers.kubernetes.watched import WatchedPods
 
 from tests.conformance.provider_contract import ProviderContract
 from tests.support.cluster.cluster import Cluster, cluster
@@ -40,6 +43,10 @@ async def engine(shared: Cluster, request: pytest.FixtureRequest) -> AsyncIterat
 
 class TestKubernetes(ProviderContract):
     pass
+
+
+def settings_of(engine: KubernetesEngine) -> KubernetesSettings:
+    return KubernetesSettings("pool", "kube", (), "image", engine.namespace, str(engine.cluster.kubeconfig))
 
 
 def owner(engine: KubernetesEngine, name: str = "release") -> str:
@@ -201,6 +208,31 @@ class TestTheWatch:
             second = {"b2": await provider.submit(order("b2"))}
             await until(provider, second, "running")
             assert lists() > before
+
+    async def test_bookmarks_keep_what_is_known_young_and_silence_makes_it_old(
+        self, engine: KubernetesEngine
+    ) -> None:
+        now, api = 1000.0, engine.cluster.api
+        api.bookmark_seconds = 1e9
+        connection = Connection(settings_of(engine))
+        pods = WatchedPods(connection, "nothing=like-this", clock=lambda: now)
+        try:
+            for passes, bookmark, lists in (
+                (0.0, False, 1),
+                (60.0, True, 1),
+                (60.0, False, 1),
+                (60.0, False, 2),
+            ):
+                now += passes
+                if bookmark:
+                    version = str(engine.cluster.store.version)
+                    pods._take("BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": version}})
+                await pods.current()
+                assert pods.lists == lists
+        finally:
+            api.bookmark_seconds = 1.0
+            await pods.close()
+            await connection.close()
 
     async def test_an_api_that_is_down_is_no_answer_and_jobs_live_on(self, engine: KubernetesEngine) -> None:
         provider = engine.provider()

@@ -78,7 +78,7 @@ class KubernetesSettings:
     image_pull_secrets: Sequence[str] = ()
     environment: Mapping[str, str] | None = None
     time_limit: float | None = None
-    grace: float = 60.0
+    grace: float = 120.0
     secret: str = ""
     token_file: Path | None = None
     ca_file: Path | None = None

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -40,17 +40,13 @@ class WatchedPods:
     Args:
         cluster: asked.
         selector: finds the pods.
-        silence: seconds after which the cache counts for nothing.
-        watch_seconds: of one watch.
+        clock: seconds, never going back.
     """
 
-    def __init__(
-        self, cluster: Cluster, selector: str, silence: float = _SILENCE, watch_seconds: int = _WATCH_SECONDS
-    ) -> None:
+    def __init__(self, cluster: Cluster, selector: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._cluster = cluster
         self._selector = selector
-        self._silence = silence
-        self._watch_seconds = watch_seconds
+        self._clock = clock
         self._pods: dict[str, Pod] = {}
         #: The last that was seen of pods that are gone, by name: how they ended.
         self._gone: OrderedDict[str, Pod] = OrderedDict()
@@ -65,7 +61,7 @@ class WatchedPods:
 
     async def current(self) -> Mapping[str, Pod]:
         """All pods. Raises ProviderDownError: it is not known how they are."""
-        if self._confirmed is None or time.monotonic() - self._confirmed > self._silence:
+        if self._confirmed is None or self._clock() - self._confirmed > _SILENCE:
             await self._list()
         if self._follower is None or self._follower.done():
             self._follower = asyncio.create_task(self._follow(), name="watch of pods")
@@ -108,17 +104,17 @@ class WatchedPods:
             for name in self._pods.keys() - pods.keys():
                 self._forget(self._pods[name])
             self._pods, self._version = pods, version
-            self._confirmed = time.monotonic()
+            self._confirmed = self._clock()
             self.lists += 1
 
     async def _follow(self) -> None:
         failures = 0
         while True:
-            begun = time.monotonic()
+            begun = self._clock()
             try:
                 await self._watch()
                 failures = 0
-                if time.monotonic() - begun < _PAUSES[0]:
+                if self._clock() - begun < _PAUSES[0]:
                     await asyncio.sleep(
                         _PAUSES[0]
                     )  # a server that ends watches at once is not asked without pause
@@ -134,14 +130,14 @@ class WatchedPods:
     async def _watch(self) -> None:
         """From the version that is known to the end of one watch."""
         watch = Watch(return_type="object")
-        ask = partial(self._cluster.watch_pods, selector=self._selector, seconds=self._watch_seconds)
+        ask = partial(self._cluster.watch_pods, selector=self._selector, seconds=_WATCH_SECONDS)
 
         async def stream(*, resource_version: str, **_: Any) -> aiohttp.ClientResponse:
             return await ask(version=resource_version)
 
         try:
             async for event in watch.stream(
-                stream, resource_version=self._version, timeout_seconds=self._watch_seconds
+                stream, resource_version=self._version, timeout_seconds=_WATCH_SECONDS
             ):
                 self._take(str(event["type"]), event["raw_object"])
         except ApiException as error:
@@ -156,7 +152,7 @@ class WatchedPods:
             raise ValueError("an event of a watch has no object")
         metadata = pod["metadata"]
         self._version = str(metadata.get("resourceVersion", self._version))
-        self._confirmed = time.monotonic()
+        self._confirmed = self._clock()
         if kind in ("ADDED", "MODIFIED"):
             self._pods[metadata["name"]] = pod
         elif kind == "DELETED":
