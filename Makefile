@@ -298,6 +298,15 @@ test-outage: build-tests ## training goes on after 20 seconds without a network
 slurm-check: $(STAMPS)/install ## the provider of nodes on a real Slurm of its own, as root: apt-get install slurmctld slurmd slurm-client munge
 	$(BIN)/python -m pytest tests/conformance/provider_slurm.py -s
 
+build/helm/helm: .ci/get_helm.py $(STAMPS)/venv
+	$(call say,helm and kubectl into build/helm)
+	$(BIN)/python .ci/get_helm.py
+	@touch $@
+
+.PHONY: helm-check
+helm-check: build-tests build/helm/helm ## the Helm chart with helm itself: rendered, installed, used, upgraded and removed on a cluster for tests
+	$(BIN)/python -m pytest tests/integration/test_helm_chart.py tests/integration/test_helm_release.py $(PYTEST_ARGS)
+
 .PHONY: conformance-numba
 conformance-numba: build-tests ## numba-cuda's own test suite on the software GPU, alone and through client, wire and worker
 	$(BIN)/python -m tests.conformance.numba_suite

@@ -15,7 +15,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-EXTRAS = ("jupyter", "pool", "examples", "build", "test", "conformance", "postgresql")
+EXTRAS = ("jupyter", "pool", "examples", "build", "test", "conformance", "kubernetes", "postgresql")
 #: Debian 12's; some packages refuse the first patch releases of 3.11.
 OLDEST_PYTHON = "3.11.2"
 # Parts of the environment itself, and this project.

@@ -1,7 +1,7 @@
 # The pool server. Its ledger is in the volume; tokens: docker exec POOL gpupool token create ann --role user
 FROM python:3.12-slim-bookworm
 COPY jupyter_gpupool-*.whl /tmp/wheel/
-RUN pip install --no-cache-dir "$(echo /tmp/wheel/*.whl)[pool,postgresql]" \
+RUN pip install --no-cache-dir "$(echo /tmp/wheel/*.whl)[pool,postgresql,kubernetes]" \
  && rm -r /tmp/wheel \
  && useradd --uid 1000 --create-home gpupool \
  && install -d -m 0700 -o gpupool -g gpupool /var/lib/gpupool

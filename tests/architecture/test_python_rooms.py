@@ -46,6 +46,7 @@ ROOMS: Mapping[str, str] = {
     "gpupool.node": "gpupool gpupool.client gpupool.engines gpupool.proto",
     # where nodes come from
     "gpupool.providers": "gpupool gpupool.sentences",
+    "gpupool.providers.kubernetes": "gpupool.providers",
     # the pool server: rules without I/O first
     "gpupool.pool.model": "gpupool gpupool.sentences gpupool.model gpupool.scheduler gpupool.scheduler.placement",
     "gpupool.pool.projects": (
@@ -152,6 +153,10 @@ ROOMS: Mapping[str, str] = {
 #: Imports upwards that are not there while a module is loaded: of names for the type checker, or on demand.
 UPWARDS = {
     ("gpupool.pool.model", "gpupool.pool.queue"): "the queue's memory names the type of a look at the queue",
+    (
+        "gpupool.providers",
+        "gpupool.providers.kubernetes",
+    ): "settings open it; its client is an extra, loaded when it is named",
     ("jupyter_gpupool.kernel", "jupyter_gpupool.widget"): "`%gpu widget` loads it when somebody wants it",
     ("jupyter_gpupool.server.handlers", "jupyter_gpupool.server"): "handlers name the extension's type",
     (

@@ -1,5 +1,5 @@
-"""What every provider of nodes must do: the same cases for each engine. `make test` runs them on processes of this machine,
-`make slurm-check` on a real Slurm.
+"""What every provider of nodes must do: the same cases for each engine. `make test` runs them on processes of this machine and
+on a cluster for tests that speaks Kubernetes' API, `make slurm-check` on a real Slurm.
 """
 
 from __future__ import annotations
@@ -12,7 +12,12 @@ from gpupool.providers.contract import ProviderRefusedError
 from tests.support.provider_engines import TestedEngine, nothing_left, order, until
 
 #: An agent that says which devices it was given.
-_SAYS = ("/bin/sh", "-c", 'echo "gpus=$CUDA_VISIBLE_DEVICES"; exec sleep 600 #', "agent")
+_SAYS = (
+    "/bin/sh",
+    "-c",
+    'echo "gpus=$CUDA_VISIBLE_DEVICES$NVIDIA_VISIBLE_DEVICES"; exec sleep 600 #',
+    "agent",
+)
 _FAILS = ("/bin/sh", "-c", "exit 3 #", "agent")
 
 

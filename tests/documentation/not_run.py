@@ -7,6 +7,7 @@ from typing import Final
 _SERVICE: Final = "runs until it is told to end; the test's own pool and node stand in its place"
 _MACHINES: Final = "needs machines with the addresses of the example"
 _RELEASE: Final = "needs the package on an index, or a build; `make wheel-check` installs and uses the wheel"
+_CLUSTER: Final = "needs a Kubernetes cluster; `make helm-check` starts one for tests"
 _NODE: Final = (
     "gpupool node start --name gpu1 --pool 10.0.0.5:7460 --token-file gpu1.token --listen-host 10.0.0.6"
 )
@@ -23,6 +24,18 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
     "how-to/firewall.md": {f"{_NODE} --port-range": _MACHINES},
     "how-to/install.md": {"pip install": _RELEASE, "make build": _RELEASE},
     "how-to/jupyterhub.md": {"gpupool pool serve": "needs a JupyterHub; `make hub-check` starts one"},
+    "how-to/jupyterhub-kubernetes.md": {
+        "helm install": _CLUSTER,
+        "helm repo add": "needs a Kubernetes cluster and the chart of Zero to JupyterHub",
+    },
+    "how-to/kubernetes.md": {
+        "docker build": "needs a registry of images",
+        "kubectl create namespace": _CLUSTER,
+        "kubectl --namespace gpupool exec": _CLUSTER,
+        "kubectl --namespace gpupool exec gpupool-0 -- gpupool token create --user machine-1": _CLUSTER,
+        "gpupool pool serve": _CLUSTER,
+        "helm uninstall": _CLUSTER,
+    },
     "how-to/kernel-packs.md": {
         "gpupool kernel-packs build": "needs PyTorch's sources and nvcc; "
         "tests/integration/test_kernel_packs.py builds a small one",
@@ -70,6 +83,8 @@ NOTHING_TO_RUN: Final[dict[str, str]] = {
     "how-to/install.md": "see the blocks above",
     "how-to/jupyter-settings.md": "settings; test_blocks.py checks their names and values",
     "how-to/jupyterhub.md": "see the block above",
+    "how-to/jupyterhub-kubernetes.md": "see the blocks above",
+    "how-to/kubernetes.md": "see the blocks above; tests/documentation/test_blocks.py reads the files",
     "how-to/monitoring.md": "see the block above",
     "how-to/one-machine.md": "see the blocks above",
     "how-to/run-as-services.md": "units of systemd",

@@ -6,11 +6,15 @@ import ast
 import configparser
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import gpupool
+import jsonschema
 import pytest
 import yaml
+from gpupool.providers import settings
+from gpupool.providers.settings import Place
 from traitlets.config import Config
 
 from jupyter_gpupool.server.extension import GpuPoolExtension
@@ -76,6 +80,27 @@ def test_json_can_be_read(block: Block) -> None:
 @pytest.mark.parametrize("block", those("yaml"))
 def test_yaml_can_be_read(block: Block) -> None:
     assert yaml.safe_load(block.text)
+
+
+@pytest.mark.parametrize("block", those("toml"))
+def test_files_of_providers_are_understood(block: Block, tmp_path: Path) -> None:
+    """Every TOML of the guides is one."""
+    file = tmp_path / "providers.toml"
+    file.write_text(block.text)
+    assert [one.open(Place(tmp_path, "unix:/pool.sock", "pool")) for one in settings.read(file)]
+
+
+def test_every_setting_of_kubernetes_is_in_its_guide() -> None:
+    page = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text()
+    assert [key for key in settings._OWN["kubernetes"] if not re.search(rf"\b{key}\b", page)] == []
+
+
+def test_values_of_the_chart_are_those_that_it_takes() -> None:
+    schema = json.loads((ROOT / "containers" / "helm" / "gpupool" / "values.schema.json").read_text())
+    blocks = [block for block in all_blocks() if block.text.startswith("# gpupool chart")]
+    assert blocks
+    for block in blocks:
+        jsonschema.validate(yaml.safe_load(block.text), schema)
 
 
 @pytest.mark.parametrize("block", those("ini"))

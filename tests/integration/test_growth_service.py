@@ -101,6 +101,17 @@ async def test_what_is_set_outlives_the_server(tmp_path: Path) -> None:
         ("[box]\nkind = 'local'\nminimum = 4\nmaximum = 3", "minimum <= maximum"),
         ("[box]\nkind = 'local'\nidle = 'soon'", "is no time"),
         ("[box]\nkind = 'slurm'", "pool is missing"),
+        ("[box]\nkind = 'kubernetes'\nimage = 'x'", "pool is missing"),
+        ("[box]\nkind = 'kubernetes'\npool = 'x:1'", "image is missing"),
+        ("[box]\nkind = 'kubernetes'\npool = 'x:1'\nimage = 'x'\nnode_selector = ['a']", "a table of texts"),
+        (
+            "[box]\nkind = 'kubernetes'\npool = 'x:1'\nimage = 'x'\ntolerations = ['a:b']",
+            "provider box: tolerations",
+        ),
+        (
+            "[box]\nkind = 'kubernetes'\npool = 'x:1'\nimage = 'x'\nenvironment = {A = \"x\\ny\"}",
+            "line break",
+        ),
         ("[box]\nkind = 'slurm'\npool = \"a\\nb\"", "line break"),
     ],
 )

@@ -8,17 +8,25 @@ import signal
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+import pytest
 from gpupool.ledger.ledger import Ledger
 from gpupool.model.clock import Clock
 from gpupool.pool.growing.book import LedgerBook
 from gpupool.providers.elasticity import Ask, Scale
 from gpupool.providers.grower import Grower, Pace
+from gpupool.providers.kubernetes.provider import KubernetesProvider
+from gpupool.providers.kubernetes.settings import KubernetesSettings
 from gpupool.providers.local import LocalProvider, LocalSettings
 
+from tests.support.cluster.apart import cluster_apart
+from tests.support.cluster.kinds import schema_is_missing
 from tests.support.provider_engines import nothing_left
 from tests.support.scripted_provider import ScriptedPool
+
+#: A provider for a folder, as after a restart of the pool.
+Open: TypeAlias = Callable[[Path], Any]
 
 _AGENT = ("/bin/sh", "-c", "trap 'kill $!; exit 0' TERM; sleep 600 & wait", "agent")
 
@@ -53,13 +61,36 @@ class Killer:
         return acts
 
 
-def provider(folder: Path) -> LocalProvider:
+def local(folder: Path) -> LocalProvider:
     return LocalProvider(LocalSettings(folder / "jobs", f"crash{folder.name}", _AGENT, grace=2.0))
 
 
-async def life(folder: Path, killer: Killer) -> None:
+def of_kubernetes(kubeconfig: Path) -> Open:
+    def opened(folder: Path) -> KubernetesProvider:
+        token = folder.parent / "token"
+        token.write_text("gpupool_token")
+        return KubernetesProvider(
+            KubernetesSettings(
+                f"crash{folder.name}",
+                "box",
+                _AGENT,
+                "image",
+                kubeconfig=str(kubeconfig),
+                token_file=token,
+                grace=2.0,
+            )
+        )
+
+    return opened
+
+
+async def life(provider: Open, folder: Path, killer: Killer) -> None:
     """One job from the ask to the end of everything, or what is left of it after a death."""
     engine: Any = provider(folder)
+    if isinstance(engine, KubernetesProvider):
+        # An order is several objects.
+        cluster: Any = engine._cluster
+        cluster.apply = killer.around_async(cluster.apply)
     with Ledger(folder / "pool.sqlite", Clock.start()) as ledger:
         book: Any = LedgerBook(ledger)
         book.store, book.forget = killer.around(book.store), killer.around(book.forget)
@@ -85,15 +116,16 @@ async def life(folder: Path, killer: Killer) -> None:
                     pool.waiting = []
                 elif job.id not in living and pool.node(job.node) is not None:
                     pool.change(job.node, connected=False, lost=True)
+    await engine.close()
 
 
-def lived(folder: Path, at: int) -> bool:
+def lived(provider: Open, folder: Path, at: int) -> bool:
     """A pool server that dies at point `at`. Whether it came to its end before."""
     child = os.fork()
     if child == 0:
         code = 1
         try:
-            asyncio.run(life(folder, Killer(at)))
+            asyncio.run(life(provider, folder, Killer(at)))
             code = 0
         finally:
             os._exit(code)
@@ -102,16 +134,31 @@ def lived(folder: Path, at: int) -> bool:
     return status == 0
 
 
-async def test_the_pool_dies_at_every_step(tmp_path: Path) -> None:
+async def dies_at_every_step(provider: Open, tmp_path: Path) -> int:
+    """How many steps there were."""
     at = 1
     while True:
         folder = tmp_path / f"p{at}"
         folder.mkdir()
-        async with nothing_left(provider(folder)):
-            if lived(folder, at):
-                break
-            assert lived(folder, 0)
-            assert await provider(folder).list_owned() == {}
+        watching = provider(folder)
+        async with nothing_left(watching):
+            if lived(provider, folder, at):
+                await watching.close()
+                return at
+            assert lived(provider, folder, 0)
+            assert await watching.list_owned() == {}
+        await watching.close()
         at += 1
+
+
+async def test_the_pool_dies_at_every_step(tmp_path: Path) -> None:
     # submit, cancel, and the lines of the ledger before and after each.
-    assert at > 14
+    assert await dies_at_every_step(local, tmp_path) > 14
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(schema_is_missing()), reason=schema_is_missing())
+async def test_the_pool_dies_at_every_step_with_kubernetes(tmp_path: Path) -> None:
+    # The same, and the Secret and the pod of an order.
+    with cluster_apart() as kubeconfig:
+        assert await dies_at_every_step(of_kubernetes(kubeconfig), tmp_path) > 18

@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from gpupool.providers.contract import JobOrder, JobReport, Provider, State
+from gpupool.providers.kubernetes.provider import KubernetesProvider
+from gpupool.providers.kubernetes.settings import KubernetesSettings
 from gpupool.providers.local import LocalProvider, LocalSettings
 from gpupool.providers.slurm import SlurmProvider, SlurmSettings
 
+from tests.support.cluster.cluster import Cluster
 from tests.support.patience import until_late
 from tests.support.slurm import SlurmCluster
 
@@ -85,6 +88,43 @@ class SlurmEngine:
 
     def output(self, job: str) -> str:
         return (self.cluster.folder / f"gpupool-pool-{job}.txt").read_text()
+
+
+class KubernetesEngine:
+    """A namespace of a cluster of the test's own, under a quota of two devices. Close it in the loop of its providers."""
+
+    devices = 2
+
+    def __init__(self, cluster: Cluster, namespace: str = "default") -> None:
+        self.cluster, self.namespace = cluster, namespace
+        self._opened: list[KubernetesProvider] = []
+
+    def provider(self, pool_id: str = "pool", **more: Any) -> KubernetesProvider:
+        more.setdefault("agent", _SLEEPS)
+        # The first process of a container hears no signal that it does not handle, and `sleep` handles none.
+        more.setdefault("grace", 1.0)
+        more.setdefault("kubeconfig", str(self.cluster.kubeconfig))
+        more.setdefault("namespace", self.namespace)
+        more.setdefault("name", "kube")
+        made = KubernetesProvider(KubernetesSettings(pool_id, image="gpupool-node:test", **more))
+        self._opened.append(made)
+        return made
+
+    def kill(self, state: State) -> None:
+        self.cluster.kill(self.namespace, state["job"])
+
+    def refusing(self) -> KubernetesProvider:
+        quota = {"hard": {"requests.nvidia.com/gpu": "1"}}
+        metadata = {"name": "gpus", "namespace": self.namespace}
+        self.cluster.put({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": quota})
+        return self.provider()
+
+    def output(self, job: str) -> str:
+        return self.cluster.output(self.namespace, f"gpupool-pool-{job}")
+
+    async def close(self) -> None:
+        for provider in self._opened:
+            await provider.close()
 
 
 async def until(

@@ -33,6 +33,7 @@ class ScriptedProvider:
     loses_answers: bool = False
     refuses: str = ""
     cancels: list[str] = field(default_factory=list)
+    closed: bool = False
 
     def _answer(self) -> None:
         if self.down:
@@ -65,6 +66,9 @@ class ScriptedProvider:
     async def list_owned(self) -> Mapping[str, State]:
         self._answer()
         return {job: {"job": job} for job, report in self.jobs.items() if report.phase != "ended"}
+
+    async def close(self) -> None:
+        self.closed = True
 
     def living(self) -> list[str]:
         return [job for job, report in self.jobs.items() if report.phase != "ended"]

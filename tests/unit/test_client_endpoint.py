@@ -65,3 +65,39 @@ def test_a_place_where_nothing_can_be_made_is_one_sentence(tmp_path: Path, below
     assert "\n" not in str(caught.value)
     # Who guards file work guards this too.
     assert isinstance(caught.value, OSError)
+
+
+def of(mode: int, user: int, group: int) -> os.stat_result:
+    return os.stat_result((stat.S_IFREG | mode, 1, 1, 1, user, group, 10, 0, 0, 0))
+
+
+@pytest.mark.parametrize(
+    ("mode", "user", "group", "open_to_others"),
+    [
+        (0o600, 1000, 1000, False),
+        (0o400, 1000, 1000, False),
+        (0o640, 1000, 1000, True),
+        (0o604, 1000, 1000, True),
+        # Root's, for this process's group to read: how Kubernetes hands out a Secret.
+        (0o440, 0, 1000, False),
+        (0o440, 0, 2000, False),
+        (0o440, 0, 7, True),
+        (0o460, 0, 1000, True),
+        (0o444, 0, 1000, True),
+        (0o440, 5, 1000, True),
+    ],
+)
+def test_who_else_can_read_a_secret(
+    monkeypatch: pytest.MonkeyPatch, mode: int, user: int, group: int, open_to_others: bool
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(os, "getegid", lambda: 1000)
+    monkeypatch.setattr(os, "getgroups", lambda: [2000])
+    assert endpoint.is_open_to_others(of(mode, user, group)) == open_to_others
+
+
+def test_root_itself_has_no_group_to_share_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "getegid", lambda: 0)
+    assert endpoint.is_open_to_others(of(0o440, 0, 0))
+    assert not endpoint.is_open_to_others(of(0o400, 0, 0))

@@ -1,4 +1,4 @@
-"""The container recipes name commands, options and extras that exist."""
+"""The container recipes name commands, options and extras that exist, and the chart is of the same version."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import typer.main
+import yaml
 from gpupool.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,3 +51,11 @@ def test_it_runs_as_a_user_without_rights(recipe: Path) -> None:
     users = re.findall(r"^USER (\w+)$", recipe.read_text(), re.MULTILINE)
     assert users
     assert users[-1] != "root"
+
+
+def test_the_chart_is_of_this_version() -> None:
+    version = json.loads((ROOT / "package.json").read_text())["version"]
+    chart = yaml.safe_load((ROOT / "containers" / "helm" / "gpupool" / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (version, version)
+    users = yaml.safe_load((ROOT / "containers" / "helm" / "jupyterhub.yaml").read_text())["singleuser"]
+    assert users["image"]["tag"] == version

@@ -13,7 +13,9 @@ from gpupool.client.growth import GrowthClient, Provider
 
 _NONE = "no provider; name engines that lend nodes in a file for `gpupool pool serve --providers FILE`"
 
-app = typer.Typer(no_args_is_help=True, help="Engines that lend nodes to the pool: Slurm, this machine.")
+app = typer.Typer(
+    no_args_is_help=True, help="Engines that lend nodes to the pool: Slurm, Kubernetes, this machine."
+)
 
 
 @app.command("list", cls=watch.WatchCommand, epilog=exits.HELP)

@@ -160,6 +160,17 @@ def _endpoint(text: str, whole: str) -> str:
     raise EndpointError(f"{text[:200]!r} names no port; write host:port, such as {way}, or unix:/path")
 
 
+def is_open_to_others(status: os.stat_result) -> bool:
+    """Whether a secret's file can be read or changed by anybody but this process's user.
+
+    A file of root that this process may only read, through its group, was put there for it: so do Kubernetes and service managers
+    hand out secrets.
+    """
+    mode = stat.S_IMODE(status.st_mode)
+    for_us = status.st_uid == 0 != os.geteuid() and status.st_gid in {os.getegid(), *os.getgroups()}
+    return bool(mode & (0o037 if for_us else 0o077))
+
+
 def read_token(token_file: Path | None = None) -> str | None:
     """The caller's token, or None when no file is named.
 
@@ -173,7 +184,7 @@ def read_token(token_file: Path | None = None) -> str | None:
         return None
     try:
         with named.open("rb") as file:
-            if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+            if is_open_to_others(os.fstat(file.fileno())):
                 raise GpupoolError(f"The token file {named} is open to others; run: chmod 600 {named}")
             raw = file.read(_MAX_TOKEN_BYTES + 1)
     except OSError as error:

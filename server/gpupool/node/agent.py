@@ -63,6 +63,7 @@ class AgentSettings:
 
     Attributes:
         stop_grace_seconds: between asking a worker to stop and terminating it.
+        drain_wait: seconds that sessions have at the end to move to other nodes; the pool must know that this one goes.
         park_memory_mib: host memory that parked sessions may take.
         park_disk_mib: disk that their images may take; 0: none are written.
         images: where they are kept.
@@ -79,6 +80,7 @@ class AgentSettings:
     stop_grace_seconds: float = 5.0
     answer_seconds: float = 5.0
     leave_workers: bool = False
+    drain_wait: float = 0.0
     park_memory_mib: int = 0
     park_disk_mib: int = 0
     images: SessionImages | None = None
@@ -122,11 +124,16 @@ class Agent:
         self._judged: tuple[DeviceInventory, ...] = ()
         self._connection: Connection | None = None
         self._stopping = asyncio.Event()
+        self._at_once = asyncio.Event()
+        #: Set when a worker has ended.
+        self._one_less = asyncio.Event()
         #: Set while the pool answers; tests and the service manager wait for it.
         self.ready = asyncio.Event()
 
     def stop(self) -> None:
-        """Makes :meth:`run` end; may be called from a signal handler of the loop."""
+        """Makes :meth:`run` end; may be called from a signal handler of the loop. Twice: without waiting for sessions."""
+        if self._stopping.is_set():
+            self._at_once.set()
         self._stopping.set()
 
     async def run(self) -> None:
@@ -151,6 +158,8 @@ class Agent:
             for task in (watcher, serving):
                 if task.done():
                     task.result()
+            if self._settings.drain_wait and not self._settings.leave_workers:
+                await self._let_move(watcher, serving)
             if not self._settings.leave_workers:
                 await self._stop_all()
         finally:
@@ -160,6 +169,28 @@ class Agent:
             for link in self._instructions.links.values():
                 await link.close()
             await self._engine.close()
+
+    async def _let_move(self, *needed: asyncio.Task[Any]) -> None:
+        """Goes on as before until no session is here, but not for ever."""
+        logger.info("ending; sessions may move away first", sessions=len(self._instructions.links),
+                    seconds=self._settings.drain_wait)  # fmt: skip
+        empty = asyncio.create_task(self._emptied(), name="sessions move away")
+        hurry = asyncio.create_task(self._at_once.wait(), name="end at once")
+        try:
+            await asyncio.wait(
+                {empty, hurry, *needed},
+                timeout=self._settings.drain_wait,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            empty.cancel()
+            hurry.cancel()
+            await asyncio.gather(empty, hurry, return_exceptions=True)
+
+    async def _emptied(self) -> None:
+        while self._instructions.links:
+            self._one_less.clear()
+            await self._one_less.wait()
 
     async def _stop_all(self) -> None:
         """Ends every worker while the connection is up, so that the pool hears of it."""
@@ -193,6 +224,7 @@ class Agent:
         async for event in self._engine.watch():
             logger.info("a worker ended", session=event.session, reason=event.reason)
             link = self._instructions.links.pop(event.session, None)
+            self._one_less.set()
             if link is not None:
                 await link.rest_of_figures()
                 await link.close()

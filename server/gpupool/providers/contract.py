@@ -106,3 +106,6 @@ class Provider(Protocol):
 
     async def list_owned(self) -> Mapping[str, State]:
         """All living jobs of this pool, by name: also those whose `submit` was never answered."""
+
+    async def close(self) -> None:
+        """Gives back what the provider holds in this process, such as connections. Jobs go on; nothing is called after it."""

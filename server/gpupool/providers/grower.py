@@ -149,18 +149,22 @@ class Grower:
         self._look_soon = asyncio.Event()
 
     async def run(self) -> None:
-        """Goes on until cancelled."""
-        while True:
-            self._look_soon.clear()
-            try:
-                await self.step()
-            except Exception:
-                logger.exception("the look at providers failed")
-            try:
-                async with asyncio.timeout(self._pace.look):
-                    await self._look_soon.wait()
-            except TimeoutError:
-                pass
+        """Goes on until cancelled; then providers are closed, and their jobs go on."""
+        try:
+            while True:
+                self._look_soon.clear()
+                try:
+                    await self.step()
+                except Exception:
+                    logger.exception("the look at providers failed")
+                try:
+                    async with asyncio.timeout(self._pace.look):
+                        await self._look_soon.wait()
+                except TimeoutError:
+                    pass
+        finally:
+            for provided in self._provided:
+                await provided.provider.close()
 
     async def step(self) -> None:
         """One look at every provider. If one does not answer, the others go on."""

@@ -124,6 +124,9 @@ class LocalProvider:
     async def list_owned(self) -> Mapping[str, State]:
         return await asyncio.to_thread(self._owned)
 
+    async def close(self) -> None:
+        pass
+
     def _report(self, job: str, state: State, *, watch: bool = True) -> JobReport:
         child = self._children.get(job)
         code = None if child is None else child.poll()

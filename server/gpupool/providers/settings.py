@@ -32,12 +32,22 @@ _MOST_JOBS: Final = 1000
 #: Keys of every provider, and what they must be.
 _SCALE: Final = {"minimum": int, "maximum": int, "devices": int, "device_memory_mib": int, "node_pool": str}
 _TIMES: Final = ("idle", "drain_before", "replace_before", "start")
+#: Keys of single kinds that are times, too.
+_OWN_TIMES: Final = ("time_limit", "grace", "keep_ended")
 _AGENT: Final = {"command": list, "node_options": list, "pool": str, "token_file": str}
+_WORDS: Final = {int: "a whole number", str: "a text", list: "a list of texts", dict: "a table of texts"}
 _OWN: Final[Mapping[str, Mapping[str, type]]] = {
     "local": {"gpus": list, "time_limit": str},
     "slurm": {
         "partition": str, "account": str, "qos": str, "constraint": str, "gres": str, "time_limit": str,
         "options": list, "prolog": list, "output": str, "advertise_host": str, "programs": str,
+    },
+    "kubernetes": {
+        "namespace": str, "kubeconfig": str, "context": str, "image": str, "resource": str, "device_class": str,
+        "device_selector": str, "cpu": str, "memory": str, "node_selector": dict, "tolerations": list,
+        "priority_class": str, "service_account": str, "runtime_class": str, "image_pull_secrets": list,
+        "environment": dict, "time_limit": str, "grace": str, "keep_ended": str, "secret": str, "ca_file": str,
+        "owner": str,
     },
 }  # fmt: skip
 
@@ -68,6 +78,8 @@ class ProviderSettings:
     def open(self, place: Place) -> Provider:
         """The provider."""
         agent = self._agent(place)
+        if self.kind == "kubernetes":
+            return self._kubernetes(place, agent)
         if self.kind == "slurm":
             own = dict(self.own)
             if "time_limit" in own:
@@ -77,11 +89,32 @@ class ProviderSettings:
         environment = {"GPUPOOL_HOME": str(place.home)}
         return LocalProvider(LocalSettings(folder, place.pool_id, agent, environment=environment, **self.own))
 
+    def _kubernetes(self, place: Place, agent: list[str]) -> Provider:
+        # Its client is an extra, and takes half a second to load.
+        try:
+            from gpupool.providers.kubernetes.provider import KubernetesProvider
+        except ImportError as error:
+            raise SettingsError(
+                f"provider {self.name}: {error.name} is missing; install jupyter-gpupool[kubernetes]"
+            ) from None
+        from gpupool.providers.kubernetes.settings import KubernetesSettings, KubernetesSettingsError
+
+        own: dict[str, Any] = dict(self.own)
+        if "ca_file" in own:
+            own["ca_file"] = Path(own["ca_file"])
+        token = Path(self.agent["token_file"]) if "token_file" in self.agent else None
+        try:
+            settings = KubernetesSettings(place.pool_id, self.name, agent, token_file=token, **own)
+        except KubernetesSettingsError as error:
+            raise SettingsError(f"provider {self.name}: {error}") from None
+        return KubernetesProvider(settings)
+
     def _agent(self, place: Place) -> list[str]:
-        default = ["gpupool"] if self.kind == "slurm" else [sys.executable, "-m", "gpupool.cli.main"]
+        default = [sys.executable, "-m", "gpupool.cli.main"] if self.kind == "local" else ["gpupool"]
         found = [*self.agent.get("command", default), "node", "start", "--node-pool", self.scale.node_pool]
         found += ["--pool", self.agent.get("pool", place.endpoint)]
-        if "token_file" in self.agent:
+        # In a pod the token is elsewhere; the provider knows where.
+        if "token_file" in self.agent and self.kind != "kubernetes":
             found += ["--token-file", self.agent["token_file"]]
         return [*found, *self.agent.get("node_options", ())]
 
@@ -128,12 +161,13 @@ def _provider(path: Path, name: str, table: Any) -> ProviderSettings:
             )
         _check(where, key, value, known[key])
     own = {key: value for key, value in values.items() if key in own_types}
-    if "time_limit" in own:
-        own["time_limit"] = _time(where, "time_limit", own["time_limit"])
-    if kind == "slurm" and "pool" not in values:
+    own |= {key: _time(where, key, own[key]) for key in _OWN_TIMES if key in own}
+    if kind != "local" and "pool" not in values:
         raise SettingsError(
-            f"{where}: pool is missing: what compute nodes dial to reach this pool, such as tls:HOST:PORT"
+            f"{where}: pool is missing: what the nodes dial to reach this pool, such as tls:HOST:PORT"
         )
+    if kind == "kubernetes" and "image" not in values:
+        raise SettingsError(f"{where}: image is missing: the image of the node agent")
     sizes: dict[str, Any] = {key: value for key, value in values.items() if key in _SCALE}
     if "device_memory_mib" in sizes:
         sizes["device_mib"] = sizes.pop("device_memory_mib")
@@ -173,10 +207,11 @@ def _check(where: str, key: str, value: Any, kind: type) -> None:
     good = isinstance(value, kind) and not isinstance(value, bool)
     if kind is list and good:
         good = all(isinstance(item, str) for item in value)
+    if kind is dict and good:
+        good = all(isinstance(item, str) for item in value.values())
     if not good:
-        words = {int: "a whole number", str: "a text", list: "a list of texts"}[kind]
-        raise SettingsError(f"{where}: {key} is {str(value)[:40]!r}; it must be {words}")
-    text = value if kind is list else [value]
+        raise SettingsError(f"{where}: {key} is {str(value)[:40]!r}; it must be {_WORDS[kind]}")
+    text = [*value, *value.values()] if kind is dict else value if kind is list else [value]
     if kind is not int and key != "prolog" and any("\n" in item or "\0" in item for item in text):
         raise SettingsError(f"{where}: {key} may not hold a line break")
 

@@ -115,6 +115,9 @@ class SlurmProvider:
         queue = await self._queue()
         return {job: {"job": number} for job, (number, report) in queue.items() if report.phase != "ended"}
 
+    async def close(self) -> None:
+        pass
+
     def arguments(self, order: JobOrder) -> list[str]:
         """Of `sbatch`."""
         own = self._settings

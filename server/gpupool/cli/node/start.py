@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpupool.cli.common import exits
-from gpupool.cli.common.options import TokenFile, endpoint
+from gpupool.cli.common.options import TokenFile, duration, endpoint
 from gpupool.names import is_label
 from gpupool.node.context_reserve import NVIDIA_CONTEXT_MIB
 
@@ -150,6 +150,15 @@ def start(
         bool,
         typer.Option("--leave-workers", help="Let workers run on at the end, for the next agent to adopt."),
     ] = False,
+    drain_wait: Annotated[
+        float,
+        typer.Option(
+            parser=duration,
+            metavar="TIME",
+            help="When told to end (SIGTERM), go on for so long until all sessions have moved to other nodes, for engines "
+            "that take nodes back with notice. A second signal ends it at once.",
+        ),
+    ] = "0s",  # type: ignore[assignment]
     image_cache_mib: Annotated[
         int,
         typer.Option(
@@ -257,6 +266,7 @@ def start(
         advertise_host=advertise_host or listen_host,
         heartbeat_seconds=heartbeat_seconds,
         leave_workers=leave_workers,
+        drain_wait=drain_wait,
         node_pool=node_pool,
         sharing=sharing.value,
         labels=_labels(label or []),

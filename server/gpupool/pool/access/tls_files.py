@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
+
+from gpupool.client.endpoint import is_open_to_others
 
 
 class TlsFilesUnusableError(ValueError):
@@ -42,7 +43,7 @@ class TlsFiles:
 
     def _configuration(self) -> grpc.ServerCertificateConfiguration:
         try:
-            if stat.S_IMODE(self.key.stat().st_mode) & 0o077:
+            if is_open_to_others(self.key.stat()):
                 raise TlsFilesUnusableError(
                     f"the key {self.key} is open to others; run: chmod 600 {self.key}"
                 )

@@ -1,0 +1,1 @@
+"""Nodes from Kubernetes: a pod is one node agent."""
