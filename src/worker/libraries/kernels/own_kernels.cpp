@@ -28,7 +28,7 @@ CUresult OwnKernels::find(const DriverApi& api, const std::string& text, const c
   const Relaxed relaxed(api);
   CUmodule& image = images_[&text];
   if (image == nullptr) {
-    if (const CUresult bad = api.cuModuleLoadData_(&image, text.c_str()); bad != CUDA_SUCCESS) {
+    if (const CUresult bad = api.cuModuleLoadDataEx_(&image, text.c_str(), 0, nullptr, nullptr); bad != CUDA_SUCCESS) {
       image = nullptr;
       return bad;
     }
