@@ -4,7 +4,8 @@ Requests:
 
 - ``["id"]`` → hex; ``["init", ID, RANKS, RANK]`` and ``["init_all", RANKS]`` → status
 - ``["split", [[COMMUNICATOR, COLOR, KEY]...]]`` → ``[status, [whether there is one...]]``, in one group if there are several
-- ``["factor", COMMUNICATOR, TYPE, HEX, ON_DEVICE]`` → ``[status, operation]``; ``["end_factor", COMMUNICATOR, OPERATION]`` → status
+- ``["factor", COMMUNICATOR, TYPE, HEX, ON_DEVICE]`` → ``[status, operation]``
+- ``["end_factor", COMMUNICATOR, OPERATION]`` → status
 - ``["run", CALLS]`` → ``[status, [hex...]]``, in one group if there are several; a call has what test_nccl's ``call`` makes
 - ``["ask", FUNCTION, COMMUNICATOR]`` → ``[status, number]``; ``["end", FUNCTION, COMMUNICATOR]`` → status
 - ``["later", SECONDS, FUNCTION, COMMUNICATOR]`` calls it in a thread
@@ -84,7 +85,9 @@ class Program:
         made, value = ctypes.c_int(-1), bytes.fromhex(content)
         place = ctypes.c_void_p(self.memory(value).value) if on_device else ctypes.create_string_buffer(value)
         of = self.communicators[communicator]
-        status = self.nccl.ncclRedOpCreatePreMulSum(ctypes.byref(made), place, kind, 0 if on_device else 1, of)
+        status = self.nccl.ncclRedOpCreatePreMulSum(
+            ctypes.byref(made), place, kind, 0 if on_device else 1, of
+        )
         return int(status), made.value
 
     def end_factor(self, communicator: int, operation: int) -> int:

@@ -276,7 +276,9 @@ def test_a_factor_is_of_one_type_and_one_communicator(pair: list[Rank]) -> None:
     assert status == SUCCESS
     assert operation > AVG
     for kind, reduction in ((half, operation), (single, operation + 1), (single, -1)):
-        assert rank.ask("run", [call("ncclAllReduce", a, a.nbytes, 1, kind, reduction)])[0] == INVALID_ARGUMENT
+        assert (
+            rank.ask("run", [call("ncclAllReduce", a, a.nbytes, 1, kind, reduction)])[0] == INVALID_ARGUMENT
+        )
     assert rank.ask("factor", 0, eight_bits, "40", False)[0] == INVALID_ARGUMENT
     assert other.ask("run", [call("ncclAllReduce", a, a.nbytes, 1, single, operation)])[0] == INVALID_ARGUMENT
     # Nothing of that has ended the communicator.
@@ -333,7 +335,14 @@ def test_several_splits_of_a_group_and_of_several_ranks_in_one_process(alone: di
         wishes = [[0, 1, 0], [1, 1, 0], [2, 2, 0], [0, 4, 2], [1, 4, 1], [2, 4, 0]]
         assert rank.ask("split", wishes) == [SUCCESS, [True] * 6]
         assert [rank.ask("ask", "ncclCommCount", number)[1] for number in range(3, 9)] == [2, 2, 1, 3, 3, 3]
-        assert [rank.ask("ask", "ncclCommUserRank", number)[1] for number in range(3, 9)] == [0, 1, 0, 2, 1, 0]
+        assert [rank.ask("ask", "ncclCommUserRank", number)[1] for number in range(3, 9)] == [
+            0,
+            1,
+            0,
+            2,
+            1,
+            0,
+        ]
         assert [rank.ask("ask", "ncclCommCuDevice", number)[1] for number in range(3, 9)] == [0, 1, 2] * 2
     finally:
         rank.kill()

@@ -138,7 +138,9 @@ def test_the_gradient_is_what_differences_say(
 
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in REAL_TYPES if dtype != DOUBLE], ids=str)
-def test_gradients_of_narrower_types_are_those_of_doubles(machine: Machine, dtype: np.dtype[np.generic]) -> None:
+def test_gradients_of_narrower_types_are_those_of_doubles(
+    machine: Machine, dtype: np.dtype[np.generic]
+) -> None:
     # More lines than one part has.
     shape = (3, 40, 30, 41)
     generator = np.random.default_rng(4)
@@ -157,7 +159,9 @@ def test_wrong_arguments(machine: Machine) -> None:
             for array in (x, x.astype(np.float16), x[:, :2], x.astype(np.int32))
         )
 
-        def forward(x: Placed = at_x, y: Placed = at_x, mode: int = ACROSS_CHANNELS, data: int | None = None) -> int:
+        def forward(
+            x: Placed = at_x, y: Placed = at_x, mode: int = ACROSS_CHANNELS, data: int | None = None
+        ) -> int:
             place = x.data if data is None else pointer(data)
             factors = factor(1, x.array.dtype), factor(0, x.array.dtype)
             return call(

@@ -85,7 +85,13 @@ def test_one_matrix_and_several_columns(
     b = np.asfortranarray(some(generator, letter, m + beyond, n))
     with cusparse(machine) as of:
         at_b = of.put(b)
-        arguments = [integer(m), integer(n), *pointers(of, list(diagonals)), pointer(at_b), integer(m + beyond)]
+        arguments = [
+            integer(m),
+            integer(n),
+            *pointers(of, list(diagonals)),
+            pointer(at_b),
+            integer(m + beyond),
+        ]
         assert run(of, f"cusparse{letter}{function}", *arguments) == SUCCESS
         result = of.get(at_b, b)
     # The condition of such matrices is a few hundred.
@@ -108,7 +114,13 @@ def test_systems_one_after_the_other(
         laid[:, number, :m] = system
     with cusparse(machine) as of:
         at_x = of.put(x)
-        arguments = [integer(m), *pointers(of, list(laid)), pointer(at_x), integer(batch), integer(m + beyond)]
+        arguments = [
+            integer(m),
+            *pointers(of, list(laid)),
+            pointer(at_x),
+            integer(batch),
+            integer(m + beyond),
+        ]
         assert run(of, f"cusparse{letter}gtsv2StridedBatch", *arguments) == SUCCESS
         result = of.get(at_x, x)
     for number, system in enumerate(systems):
@@ -116,7 +128,9 @@ def test_systems_one_after_the_other(
     np.testing.assert_array_equal(result[:, m:], x[:, m:])
 
 
-@pytest.mark.parametrize(("function", "width", "algorithm"), [("gtsv", 1, 0), ("gtsv", 1, 1), ("gtsv", 1, 2), ("gpsv", 2, 0)])
+@pytest.mark.parametrize(
+    ("function", "width", "algorithm"), [("gtsv", 1, 0), ("gtsv", 1, 1), ("gtsv", 1, 2), ("gpsv", 2, 0)]
+)
 @given(letter=letters, m=st.integers(1, 20), batch=st.integers(0, 9), seed=seeds)
 @quickly
 def test_systems_that_are_interleaved(
@@ -161,7 +175,9 @@ def test_wrong_arguments(machine: Machine) -> None:
             return run(of, "cusparseSgtsv2", integer(m), integer(n), *diagonals, place, integer(ldb))
 
         def strided(m: int, batch: int, stride: int) -> int:
-            return run(of, "cusparseSgtsv2StridedBatch", integer(m), *three, place, integer(batch), integer(stride))
+            return run(
+                of, "cusparseSgtsv2StridedBatch", integer(m), *three, place, integer(batch), integer(stride)
+            )
 
         def interleaved(algorithm: int, m: int, function: str = "gtsv") -> int:
             diagonals = three if function == "gtsv" else [place] * 5

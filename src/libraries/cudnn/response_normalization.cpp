@@ -65,7 +65,8 @@ GPUPOOL_LIBRARY_EXPORT int cudnnLRNCrossChannelForward(void* handle, void* descr
                                                        const void* alpha, const void* x_descriptor,
                                                        const void* x, const void* beta,
                                                        const void* y_descriptor, void* y) {
-  return normalize(handle, {descriptor, mode, alpha, beta, {x_descriptor, x}, {y_descriptor, y}, {}, {}, false});
+  return normalize(handle,
+                   {descriptor, mode, alpha, beta, {x_descriptor, x}, {y_descriptor, y}, {}, {}, false});
 }
 GPUPOOL_LIBRARY_EXPORT int cudnnLRNCrossChannelBackward(void* handle, void* descriptor, int mode,
                                                         const void* alpha, const void* y_descriptor,

@@ -15,8 +15,11 @@ using operations::Bands;
 /// The diagonals that such a function takes must all be there.
 Status describe(const Types& types, const Call& call, Bands& made) {
   const bool outer = made.how == Banded::interleaved && call.pentadiagonal;
-  for (const auto& [place, diagonal] : {std::pair{0, outer ? call.ds : nullptr}, {1, call.dl}, {2, call.d},
-                                        {3, call.du}, {4, outer ? call.dw : nullptr}}) {
+  for (const auto& [place, diagonal] : {std::pair{0, outer ? call.ds : nullptr},
+                                        {1, call.dl},
+                                        {2, call.d},
+                                        {3, call.du},
+                                        {4, outer ? call.dw : nullptr}}) {
     const bool wanted = outer || (place > 0 && place < Bands::most_diagonals - 1);
     if (wanted && diagonal == nullptr && call.m > 0) return invalid_value;
     made.diagonals[place] = address(diagonal);
@@ -40,7 +43,8 @@ Status of_columns(const Types& types, const Call& call, Bands& made) {
 
 Status of_strided(const Types& types, const Call& call, Bands& made) {
   constexpr std::int64_t least = 3;
-  if (call.m < least || call.batch < 0 || call.batch_stride < call.m || call.x == nullptr) return invalid_value;
+  if (call.m < least || call.batch < 0 || call.batch_stride < call.m || call.x == nullptr)
+    return invalid_value;
   made.how = Banded::strided;
   made.b = address(call.x);
   made.batch = call.batch;

@@ -104,7 +104,8 @@ int RedOpCreatePreMulSum(int* operation, const void* factor, int type, int resid
     communicator->require_working();
     require(operation != nullptr, "there is nowhere to put the reduction");
     require(factor != nullptr, "there is no factor");
-    require(type >= 0 && type < types && reduces(static_cast<Type>(type)), "there are no factors of that type");
+    require(type >= 0 && type < types && reduces(static_cast<Type>(type)),
+            "there are no factors of that type");
     constexpr int on_device = 0, on_host = 1;  // ncclScalarResidence_t
     require(residence == on_device || residence == on_host, "a factor is neither on the device nor here");
     Factor made;
@@ -119,7 +120,8 @@ int RedOpCreatePreMulSum(int* operation, const void* factor, int type, int resid
 }
 int RedOpDestroy(int operation, void* handle) {
   return guarded([&] {
-    require(communicator_of(handle)->factors.remove(operation), "there is no such reduction of the program's");
+    require(communicator_of(handle)->factors.remove(operation),
+            "there is no such reduction of the program's");
   });
 }
 
@@ -227,7 +229,8 @@ GPUPOOL_NCCL_CALL(CommInitRank, (void** c, int ranks, RawId id, int rank), (c, r
 GPUPOOL_NCCL_CALL(CommInitAll, (void** c, int ranks, const int* devices), (c, ranks, devices))
 GPUPOOL_NCCL_CALL(CommSplit, (void* c, int color, int key, void** made, const Config* config),
                   (c, color, key, made, config))
-GPUPOOL_NCCL_CALL(RedOpCreatePreMulSum, (int* operation, const void* factor, int type, int residence, void* c),
+GPUPOOL_NCCL_CALL(RedOpCreatePreMulSum,
+                  (int* operation, const void* factor, int type, int residence, void* c),
                   (operation, factor, type, residence, c))
 GPUPOOL_NCCL_CALL(RedOpDestroy, (int operation, void* c), (operation, c))
 GPUPOOL_NCCL_CALL(CommFinalize, (void* c), (c))

@@ -126,15 +126,12 @@ void with_element(Type type, F f) {
 
 void reduce(Type type, Reduction reduction, std::span<const std::byte* const> arrays, std::size_t count,
             std::byte* result) {
-  with_element(type, [&](auto element) {
-    reduce_elements<decltype(element)>(reduction, arrays, count, result);
-  });
+  with_element(type,
+               [&](auto element) { reduce_elements<decltype(element)>(reduction, arrays, count, result); });
 }
 
 void multiply(Type type, std::byte* elements, std::size_t count, const std::byte* factor) {
-  with_element(type, [&](auto element) {
-    multiply_elements<decltype(element)>(elements, count, factor);
-  });
+  with_element(type, [&](auto element) { multiply_elements<decltype(element)>(elements, count, factor); });
 }
 
 }  // namespace gpupool::nccl

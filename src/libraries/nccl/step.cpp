@@ -24,9 +24,9 @@ void Step::start(Mesh& mesh) {
   }
   Factor factor = plan_.factor.value_or(Factor{});
   if (factor.on_device != 0) {
-    require_driver(gpu.cuMemcpyDtoHAsync_v2(factor.value.data(), factor.on_device, size_of(factor.type),
-                                            plan_.stream),
-                   "a factor");
+    require_driver(
+        gpu.cuMemcpyDtoHAsync_v2(factor.value.data(), factor.on_device, size_of(factor.type), plan_.stream),
+        "a factor");
   }
   if (!sources_.empty())
     require_driver(gpu.cuStreamSynchronize(plan_.stream), "what comes before in the stream");

@@ -28,32 +28,32 @@ namespace gpupool::operations {
 template <Operation... O>
 struct All {};
 
-inline constexpr All<Attention,           //
-                     Bands,               //
-                     BatchNormalization,  //
-                     Convolution,         //
-                     CtcLoss,             //
-                     Decomposition,       //
-                     Dropout,             //
-                     Entrywise,           //
-                     Factors,             //
-                     Fft,                 //
-                     Gemm,                //
-                     Pointwise,           //
-                     Pooling,             //
-                     Product,             //
-                     Random,              //
-                     Reduction,           //
+inline constexpr All<Attention,              //
+                     Bands,                  //
+                     BatchNormalization,     //
+                     Convolution,            //
+                     CtcLoss,                //
+                     Decomposition,          //
+                     Dropout,                //
+                     Entrywise,              //
+                     Factors,                //
+                     Fft,                    //
+                     Gemm,                   //
+                     Pointwise,              //
+                     Pooling,                //
+                     Product,                //
+                     Random,                 //
+                     Reduction,              //
                      ResponseNormalization,  //
-                     Rnn,                 //
-                     Softmax,             //
-                     Solve,               //
-                     SparseArrange,       //
-                     SparseEntries,       //
-                     SparseMaking,        //
-                     SparseProduct,       //
-                     SparseSolve,         //
-                     SparseVector,        //
+                     Rnn,                    //
+                     Softmax,                //
+                     Solve,                  //
+                     SparseArrange,          //
+                     SparseEntries,          //
+                     SparseMaking,           //
+                     SparseProduct,          //
+                     SparseSolve,            //
+                     SparseVector,           //
                      Vectors>
     all_operations{};
 

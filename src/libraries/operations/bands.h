@@ -12,9 +12,9 @@ namespace gpupool::operations {
 
 /// How systems lie in memory, and which of cuSPARSE's functions it was.
 enum class Banded : std::uint8_t {
-  pivoting = 0,     // one matrix and n right-hand sides (gtsv2)
-  as_it_is = 1,     // the same without exchanging rows (gtsv2_nopivot)
-  strided = 2,      // `batch` systems with a right-hand side each, `stride` elements apart (gtsv2StridedBatch)
+  pivoting = 0,  // one matrix and n right-hand sides (gtsv2)
+  as_it_is = 1,  // the same without exchanging rows (gtsv2_nopivot)
+  strided = 2,   // `batch` systems with a right-hand side each, `stride` elements apart (gtsv2StridedBatch)
   interleaved = 3,  // the same, element by element (gtsvInterleavedBatch, gpsvInterleavedBatch)
 };
 
@@ -23,7 +23,8 @@ struct Bands {
   static constexpr const char* name = "cusparse_bands";
   static constexpr int most_diagonals = 5, main = 2;
 
-  /// Element i is that of row i; from the second one below the main one to the second one above it. 0: absent.
+  /// Element i is that of row i; from the second one below the main one to the second one above it. 0:
+  /// absent.
   std::uint64_t diagonals[most_diagonals] = {};
   std::uint64_t b = 0;
   std::int64_t m = 0, n = 1, batch = 1;
@@ -45,9 +46,7 @@ struct Bands {
     constexpr std::int64_t rows = 1 << 16, most = 1 << 12;
     return std::clamp<std::int64_t>(rows / std::max<std::int64_t>(m, 1), 1, most);
   }
-  [[nodiscard]] std::uint64_t parts() const {
-    return parts_of({pieces(solutions(), solutions_of_part())});
-  }
+  [[nodiscard]] std::uint64_t parts() const { return parts_of({pieces(solutions(), solutions_of_part())}); }
 };
 
 }  // namespace gpupool::operations

@@ -8,8 +8,9 @@
 
 namespace gpupool::operations {
 
-/// With s = k + coefficient / window · the sum of x² over the window's channels: y = alpha · x / s^exponent + beta · y;
-/// backward: dx = alpha · the gradient + beta · dx. Tensors have five dimensions, as those of convolutions.
+/// With s = k + coefficient / window · the sum of x² over the window's channels: y = alpha · x / s^exponent +
+/// beta · y; backward: dx = alpha · the gradient + beta · dx. Tensors have five dimensions, as those of
+/// convolutions.
 struct ResponseNormalization {
   static constexpr const char* name = "cudnn_response_normalization";
   static constexpr int space = 3;

@@ -20,8 +20,8 @@ struct Entry {
 
 class CompiledBody : public CompiledKernel {
  public:
-  // `tier` points into a program, which each launch keeps alive. It doesn't stay alive for what was compiled of
-  // it: the compiler forgets the body when the program is gone.
+  // `tier` points into a program, which each launch keeps alive. It doesn't stay alive for what was compiled
+  // of it: the compiler forgets the body when the program is gone.
   CompiledBody(std::unique_ptr<const TierFunction> tier, const FlowGraph& graph, std::vector<Entry> entries,
                std::vector<std::vector<SavedRegister>> exits, Body body);
 

@@ -23,7 +23,8 @@ void check_normalization(const ResponseNormalization& op, const Memory& memory) 
   check_tensor(op.x, memory, "the input");
   // Channels of a line lie in host memory together.
   if (op.x.sizes[1] > (std::int64_t{1} << 31) / op.x.sizes[4]) wrong_normalization("too large");
-  for (const auto& [tensor, what] : {std::pair{&op.y, "the output"}, {&op.dy, "the gradient of the output"},
+  for (const auto& [tensor, what] : {std::pair{&op.y, "the output"},
+                                     {&op.dy, "the gradient of the output"},
                                      {&op.dx, "the gradient of the input"}}) {
     if (tensor != &op.y && !op.backward) continue;
     check_tensor(*tensor, memory, what);

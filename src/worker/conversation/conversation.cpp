@@ -185,7 +185,8 @@ void Conversation::renew_session() {
     completions.forget_context(context);
     if (equipment_.math_libraries) {
       api_.cuCtxSetCurrent_(context);
-      equipment_.math_libraries->forget(context);  // its handles would not outlive it, and another may be there
+      equipment_.math_libraries->forget(
+          context);  // its handles would not outlive it, and another may be there
     }
   }
   api_.cuCtxSetCurrent_(session_->home());

@@ -1,5 +1,6 @@
 // Recurrent networks that leave something out between their layers: cuDNN gets each layer by itself, and the
-// random numbers are those of our cuDNN. What gradients need of all layers lies in the program's reserve space.
+// random numbers are those of our cuDNN. What gradients need of all layers lies in the program's reserve
+// space.
 #include <algorithm>
 #include <vector>
 
@@ -74,9 +75,8 @@ class DroppingRnn {
       end = layer + 1 == shape_.layers ? at.result : at.mask + aligned(shape_.steps * mask_of_a_step_);
       places_.push_back(at);
     }
-    return end - of_.reserve > of_.reserve_bytes
-               ? refuse_reserve(x_, end - of_.reserve, of_.reserve_bytes)
-               : CUDA_SUCCESS;
+    return end - of_.reserve > of_.reserve_bytes ? refuse_reserve(x_, end - of_.reserve, of_.reserve_bytes)
+                                                 : CUDA_SUCCESS;
   }
 
   /// One of two places for gradients of a layer's input, which are those of the layer before.
@@ -85,8 +85,7 @@ class DroppingRnn {
   }
 
   [[nodiscard]] RnnState state_of(const RnnState& all, std::int64_t layer) const {
-    const auto distance =
-        static_cast<std::uint64_t>(layer * shape_.batch * shape_.width() * element_);
+    const auto distance = static_cast<std::uint64_t>(layer * shape_.batch * shape_.width() * element_);
     RnnState made = all;
     for (std::uint64_t* const address :
          {&made.first, &made.last, &made.first_gradient, &made.last_gradient}) {

@@ -1,8 +1,8 @@
 #include "worker/libraries/dropout.h"
 
-#include <array>
 #include <vector>
 
+#include "worker/libraries/dnn.h"
 #include "worker/libraries/kernels/dropout_kernel.h"
 
 namespace gpupool::worker {
@@ -13,15 +13,15 @@ using operations::Dropping;
 using operations::Tensor;
 
 /// Dimensions of both tensors at once, the outermost first.
-struct Axis {
+struct DropoutAxis {
   std::int64_t size, from, into;
 };
 
 /// As few as there can be: those of one element say nothing, and some continue others.
-std::vector<Axis> axes_of(const Tensor& from, const Tensor& into) {
-  std::vector<Axis> axes;
+std::vector<DropoutAxis> axes_of(const Tensor& from, const Tensor& into) {
+  std::vector<DropoutAxis> axes;
   for (int i = 0; i < into.dims; ++i) {
-    const Axis next{into.sizes[i], from.strides[i], into.strides[i]};
+    const DropoutAxis next{into.sizes[i], from.strides[i], into.strides[i]};
     if (next.size == 1) continue;
     if (!axes.empty() && axes.back().from == next.from * next.size &&
         axes.back().into == next.into * next.size) {
@@ -32,10 +32,6 @@ std::vector<Axis> axes_of(const Tensor& from, const Tensor& into) {
   }
   if (axes.empty()) axes.push_back({1, 1, 1});
   return axes;
-}
-
-bool same_sizes(const Tensor& one, const Tensor& other) {
-  return one.dims == other.dims && std::equal(one.sizes, one.sizes + one.dims, other.sizes);
 }
 
 CUresult launch_states(const Execution& x, const DropoutStatesLaunch& states) {
@@ -61,7 +57,7 @@ CUresult drop(const Execution& x, const Tensor& from, const Tensor& into, const 
   made.left_out = static_cast<std::uint64_t>(how.rate * 0x1p32);
   made.kept = 1 - how.rate;
   made.masking = how.what == Dropping::backward ? Masking::read : draws ? Masking::drawn : Masking::whole;
-  const std::vector<Axis> axes = axes_of(from, into);
+  const std::vector<DropoutAxis> axes = axes_of(from, into);
   made.dims = static_cast<std::uint32_t>(axes.size());
   for (std::size_t i = 0; i < axes.size(); ++i) {
     made.sizes[i] = axes[i].size;

@@ -17,7 +17,8 @@ struct Masked {
   std::uint64_t first = 0;  // the number of the first element among those that are drawn together
 };
 
-/// `into` = `from` / (1 - rate), or 0 where it is left out; both may be the same. The states stay where they are.
+/// `into` = `from` / (1 - rate), or 0 where it is left out; both may be the same. The states stay where they
+/// are.
 CUresult drop(const Execution& x, const operations::Tensor& from, const operations::Tensor& into,
               const Masked& how);
 

@@ -13,7 +13,7 @@ CUresult run(const Execution& x, const Bands& of) {
   SparseLibrary sparse(x);
   const auto at = [&](int diagonal) { return pointer<void>(of.diagonals[diagonal]); };
   void *const far_below = at(0), *const below = at(1), *const main = at(2), *const above = at(3),
-             *const far_above = at(4), *const b = pointer<void>(of.b);
+              *const far_above = at(4), *const b = pointer<void>(of.b);
   const int m = sparse.narrow(of.m), n = sparse.narrow(of.n), ldb = sparse.narrow(of.ldb),
             batch = sparse.narrow(of.batch), stride = sparse.narrow(of.stride), algorithm = int{of.algorithm};
   const std::string name = std::string(1, *letter) + (far_below != nullptr ? "gpsv" : "gtsv");

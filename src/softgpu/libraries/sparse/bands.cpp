@@ -1,4 +1,5 @@
-// Solutions of banded systems: elimination of rows, which are exchanged so that pivots are as large as can be.
+// Solutions of banded systems: elimination of rows, which are exchanged so that pivots are as large as can
+// be.
 #include "libraries/operations/bands.h"
 
 #include <algorithm>
@@ -21,7 +22,10 @@ template <class N>
 class BandMatrix {
  public:
   BandMatrix(std::int64_t rows, std::int64_t width)
-      : rows_(rows), width_(width), stored_(3 * width + 1), values_(static_cast<std::size_t>(rows * stored_)) {}
+      : rows_(rows),
+        width_(width),
+        stored_(3 * width + 1),
+        values_(static_cast<std::size_t>(rows * stored_)) {}
 
   [[nodiscard]] N& at(std::int64_t row, std::int64_t column) {
     return values_[static_cast<std::size_t>(row * stored_ + column - row + width_)];
@@ -76,11 +80,13 @@ class BandSolver {
     sides_.resize(static_cast<std::size_t>(at_once * op_.m));
     for (std::int64_t first = from; first < to; first += at_once) {
       read_matrix(one_matrix ? 0 : first);
-      for (std::int64_t s = 0; s < at_once; ++s) each(first + s, [&](T& stored, std::int64_t i) {
+      for (std::int64_t s = 0; s < at_once; ++s)
+        each(first + s, [&](T& stored, std::int64_t i) {
           sides_[static_cast<std::size_t>(s * op_.m + i)] = to_number<N>(stored);
         });
       matrix_.solve(at_once, sides_.data());
-      for (std::int64_t s = 0; s < at_once; ++s) each(first + s, [&](T& stored, std::int64_t i) {
+      for (std::int64_t s = 0; s < at_once; ++s)
+        each(first + s, [&](T& stored, std::int64_t i) {
           stored = to_element<T>(sides_[static_cast<std::size_t>(s * op_.m + i)]);
         });
     }
@@ -96,7 +102,8 @@ class BandSolver {
       if (op_.diagonals[d] == 0) continue;
       const T* const values = reinterpret_cast<const T*>(op_.diagonals[d]);
       const std::int64_t beside = d - Bands::main;
-      for (std::int64_t i = std::max<std::int64_t>(0, -beside); i < op_.m - std::max<std::int64_t>(0, beside); ++i)
+      for (std::int64_t i = std::max<std::int64_t>(0, -beside); i < op_.m - std::max<std::int64_t>(0, beside);
+           ++i)
         matrix_.at(i, i + beside) = to_number<N>(values[place(system, i)]);
     }
   }
@@ -138,7 +145,8 @@ void check_bands(const Bands& op, const Memory& memory) {
 }  // namespace
 
 void run(const Bands& op, const Parts& parts, const Memory& memory) {
-  if (op.type != Element::f32 && op.type != Element::f64 && op.type != Element::c32 && op.type != Element::c64)
+  if (op.type != Element::f32 && op.type != Element::f64 && op.type != Element::c32 &&
+      op.type != Element::c64)
     throw Failure(softgpu::Fault::illegal_instruction, "a type that bands are not of");
   parts.each(op.parts(), [&](std::uint64_t part) {
     if (op.m == 0) return;
@@ -149,7 +157,8 @@ void run(const Bands& op, const Parts& parts, const Memory& memory) {
       using T = decltype(element);
       if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
         BandSolver<T, double>(op).solve(from, to);
-      } else if constexpr (std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>) {
+      } else if constexpr (std::is_same_v<T, std::complex<float>> ||
+                           std::is_same_v<T, std::complex<double>>) {
         BandSolver<T, std::complex<double>>(op).solve(from, to);
       }
     });

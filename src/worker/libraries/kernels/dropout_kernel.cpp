@@ -10,8 +10,7 @@ using operations::Element;
 static_assert(offsetof(DropoutLaunch, dims) == 64 && offsetof(DropoutLaunch, masking) == 68 &&
               offsetof(DropoutLaunch, sizes) == 72 && offsetof(DropoutLaunch, from_strides) == 136 &&
               offsetof(DropoutLaunch, into_strides) == 200 && sizeof(DropoutLaunch) == 264);
-static_assert(offsetof(operations::DropoutStates, position) == 8 &&
-              sizeof(operations::DropoutStates) == 24);
+static_assert(offsetof(operations::DropoutStates, position) == 8 && sizeof(operations::DropoutStates) == 24);
 
 /// How a kernel reads an element at %from into %value, and writes %value to %into.
 struct Format {
@@ -186,7 +185,9 @@ next_element:
 
 /// What a dimension adds to where the element lies.
 std::string add_digit(const char* digit, int dimension) {
-  const auto parameter = [&](int first) { return "[launch+" + std::to_string(first + 8 * dimension) + "];\n"; };
+  const auto parameter = [&](int first) {
+    return "[launch+" + std::to_string(first + 8 * dimension) + "];\n";
+  };
   std::string text;
   for (const auto& [strides, offset] : {std::pair{136, "%from"}, {200, "%into"}}) {
     text += "  ld.param.u64 %size, " + parameter(strides);

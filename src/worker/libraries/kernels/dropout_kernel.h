@@ -17,8 +17,8 @@ enum class Masking : std::uint32_t {
   drawn = 2,  // random numbers decide, and the mask says how
 };
 
-/// The parameter of the kernels `dropout_f32`, `…_f64`, `…_f16` and `…_bf16`. A thread has eight elements, which
-/// are a byte of the mask.
+/// The parameter of the kernels `dropout_f32`, `…_f64`, `…_f16` and `…_bf16`. A thread has eight elements,
+/// which are a byte of the mask.
 struct DropoutLaunch {
   static constexpr int max_dims = operations::max_dims;
 

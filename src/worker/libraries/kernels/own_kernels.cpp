@@ -4,12 +4,12 @@ namespace gpupool::worker {
 namespace {
 
 /// Loading is nothing that a stream could capture, and a capture does not mind it.
-class Relaxed {
+class LoadsWhileCapturing {
  public:
-  explicit Relaxed(const DriverApi& api) : api_(api) { exchange(); }
-  ~Relaxed() { exchange(); }
-  Relaxed(const Relaxed&) = delete;
-  Relaxed& operator=(const Relaxed&) = delete;
+  explicit LoadsWhileCapturing(const DriverApi& api) : api_(api) { exchange(); }
+  ~LoadsWhileCapturing() { exchange(); }
+  LoadsWhileCapturing(const LoadsWhileCapturing&) = delete;
+  LoadsWhileCapturing& operator=(const LoadsWhileCapturing&) = delete;
 
  private:
   void exchange() { static_cast<void>(api_.cuThreadExchangeStreamCaptureMode_(&mode_)); }
@@ -25,10 +25,11 @@ CUresult OwnKernels::find(const DriverApi& api, const std::string& text, const c
     kernel = known->second;
     return CUDA_SUCCESS;
   }
-  const Relaxed relaxed(api);
+  const LoadsWhileCapturing allowed(api);
   CUmodule& image = images_[&text];
   if (image == nullptr) {
-    if (const CUresult bad = api.cuModuleLoadDataEx_(&image, text.c_str(), 0, nullptr, nullptr); bad != CUDA_SUCCESS) {
+    if (const CUresult bad = api.cuModuleLoadDataEx_(&image, text.c_str(), 0, nullptr, nullptr);
+        bad != CUDA_SUCCESS) {
       image = nullptr;
       return bad;
     }
