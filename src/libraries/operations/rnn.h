@@ -99,8 +99,8 @@ struct RnnShape {
   /// Where something is left out it gets each layer by itself, and their results are kept beside.
   [[nodiscard]] std::int64_t reserve_to_have() const {
     constexpr std::int64_t of_alignments = 1 << 16;
-    const std::int64_t alone = drops ? layers : 1, between_layers = 2 * (alone - 1) * results() * kept();
-    return reserve() + reserve() / 2 + alone * of_alignments + between_layers;
+    const std::int64_t more = drops ? layers - 1 : 0, of_a_layer = 2 * results() * kept() + 2 * of_alignments;
+    return reserve() + reserve() / 2 + of_alignments + more * of_a_layer;
   }
   /// Without gradients.
   [[nodiscard]] std::int64_t inference() const { return gates_at(); }
