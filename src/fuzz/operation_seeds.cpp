@@ -83,6 +83,17 @@ void make(Pooling& op) {
   op.y = op.dy = tensor({2, 4, 1, 3, 3});
   op.window[1] = op.window[2] = 3;
 }
+void make(ResponseNormalization& op) {
+  op.x = op.y = op.dy = op.dx = tensor({2, 4, 1, 5, 5});
+  op.backward = true;
+}
+void make(Bands& op) {
+  for (std::uint64_t& diagonal : op.diagonals) diagonal = place;
+  op.b = place + 1024;
+  op.m = 8;
+  op.batch = 3;
+  op.how = Banded::interleaved;
+}
 void make(Gemm& op) {
   op.m = op.n = op.k = 8;
   for (Matrix* const matrix : {&op.a, &op.b, &op.c, &op.d}) {

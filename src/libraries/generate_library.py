@@ -45,7 +45,7 @@ LETTERS |= {
 #: The C types of arguments by how their names begin; others are pointers. ``WIDE`` has 32 or 64 bits.
 ARGUMENTS = (
     (
-        r"(side|uplo|trans[ab]?|diag|type_\w+|compute|jobz|jobv[lr]|itype|econ|direction|policy|nnz_[ab]|block)$",
+        r"(side|uplo|trans[ab]?|diag|type_\w+|compute|jobz|jobv[lr]|itype|econ|direction|policy|nnz_[ab]|block|algorithm|batch_stride)$",
         "int",
     ),
     (r"([mnk]|k[lu12]|ld[abcuvx]|inc[xy]|nrhs|batch|rank|lwork)$", "WIDE"),

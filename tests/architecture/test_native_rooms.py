@@ -192,7 +192,8 @@ ROOMS: dict[str, list[str]] = {
     "tools": ["wire", "wire/transport"],
     "worker/lease": ["wire"],
     "worker/driver": ["worker/lease"],
-    "worker/libraries": ["libraries/operations", "worker/driver"],
+    "worker/libraries/kernels": ["libraries/operations", "worker/driver"],
+    "worker/libraries": ["libraries/operations", "worker/driver", "worker/libraries/kernels"],
     "worker/residence": ["profile", "wire", "worker/driver", "worker/lease"],
     "worker/device_time": ["enforcer", "worker/driver", "worker/lease", "worker/residence"],
     "worker/objects": [

@@ -172,7 +172,8 @@ def test_a_client_killed_at_random_moments_leaves_nothing_behind(place: Place, p
         after = Held.of(place.worker)
     assert after.descriptors <= before.descriptors + 2, (before, after)
     assert after.threads <= before.threads + 2, (before, after)
-    assert after.resident_mib <= before.resident_mib + 64 + 0.5 * DEATHS, (before, after)
+    # Room for what threads keep; a program that stayed for each client (0.3 MiB) is more.
+    assert after.resident_mib <= before.resident_mib + 32 + 0.05 * DEATHS, (before, after)
     assert after.device_bytes <= before.device_bytes, (before, after)
     print(f"{DEATHS} clients of {program}: {before} -> {after}")
 

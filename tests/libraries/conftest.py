@@ -44,8 +44,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 #: On the software GPU, on a share of it, and by a worker that gives operations to the libraries.
 WAYS = ["alone", "pool", "libraries"]
-#: For operations that workers do not give to libraries so far.
-WITHOUT_LIBRARIES = pytest.mark.parametrize("machine", ["alone", "pool"], indirect=True, scope="session")
 
 
 def worker_variables(native: Path, way: str) -> dict[str, str]:

@@ -3,6 +3,9 @@
 Requests:
 
 - ``["id"]`` → hex; ``["init", ID, RANKS, RANK]`` and ``["init_all", RANKS]`` → status
+- ``["split", [[COMMUNICATOR, COLOR, KEY]...]]`` → ``[status, [whether there is one...]]``, in one group if there are several
+- ``["factor", COMMUNICATOR, TYPE, HEX, ON_DEVICE]`` → ``[status, operation]``
+- ``["end_factor", COMMUNICATOR, OPERATION]`` → status
 - ``["run", CALLS]`` → ``[status, [hex...]]``, in one group if there are several; a call has what test_nccl's ``call`` makes
 - ``["ask", FUNCTION, COMMUNICATOR]`` → ``[status, number]``; ``["end", FUNCTION, COMMUNICATOR]`` → status
 - ``["later", SECONDS, FUNCTION, COMMUNICATOR]`` calls it in a thread
@@ -66,6 +69,29 @@ class Program:
         status = int(self.nccl.ncclCommInitAll(made, ranks, None))
         self.communicators += [ctypes.c_void_p(one) for one in made]
         return status
+
+    def split(self, wishes: list[list[int]]) -> tuple[int, list[bool]]:
+        made = [ctypes.c_void_p() for _ in wishes]
+        statuses = [self.nccl.ncclGroupStart()] if len(wishes) > 1 else []
+        for place, (communicator, color, key) in zip(made, wishes, strict=True):
+            parent = self.communicators[communicator]
+            statuses.append(self.nccl.ncclCommSplit(parent, color, key, ctypes.byref(place), None))
+        if len(wishes) > 1:
+            statuses.append(self.nccl.ncclGroupEnd())
+        self.communicators += made
+        return max(statuses), [bool(one) for one in made]
+
+    def factor(self, communicator: int, kind: int, content: str, on_device: bool) -> tuple[int, int]:
+        made, value = ctypes.c_int(-1), bytes.fromhex(content)
+        place = ctypes.c_void_p(self.memory(value).value) if on_device else ctypes.create_string_buffer(value)
+        of = self.communicators[communicator]
+        status = self.nccl.ncclRedOpCreatePreMulSum(
+            ctypes.byref(made), place, kind, 0 if on_device else 1, of
+        )
+        return int(status), made.value
+
+    def end_factor(self, communicator: int, operation: int) -> int:
+        return int(self.nccl.ncclRedOpDestroy(operation, self.communicators[communicator]))
 
     def memory(self, content: bytes) -> ctypes.c_uint64:
         address = ctypes.c_uint64()

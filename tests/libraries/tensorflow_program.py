@@ -90,6 +90,9 @@ def images() -> Iterator[Check]:
                 lambda x, factor, offset: normalised(x, factor, offset, training), image, scale, shift
             ),
         )
+    yield "response normalisation", lambda: differentiated(
+        lambda x: tf.nn.local_response_normalization(x, 1, bias=1.0, alpha=0.3, beta=0.6), image
+    )  # fmt: skip
     yield "resize", lambda: [tf.image.resize(image, (30, 40)), tf.image.resize(image, (20, 20), "bicubic")]
 
 
@@ -164,6 +167,14 @@ def algebra() -> Iterator[Check]:
         lambda: [tf.signal.fft(tf.cast(signal, tf.complex64)), tf.signal.irfft(tf.signal.rfft(signal))],
     )
     yield "fft2d", lambda: [tf.signal.fft2d(plane), tf.signal.rfft2d(tf.math.real(plane))]
+    bands, sides = draw(3, 60), draw(60, 5)
+    for pivots in (True, False):
+        yield (
+            f"tridiagonal solve {'with' if pivots else 'without'} pivoting",
+            lambda pivots=pivots: tf.linalg.tridiagonal_solve(
+                tf.stack([bands[0], bands[1] + 6, bands[2]]), sides, "compact", partial_pivoting=pivots
+            ),
+        )
     yield "sparse product", lambda: tf.sparse.sparse_dense_matmul(
         tf.sparse.from_dense(tf.where(square > 1.0, square, 0.0)), square
     )  # fmt: skip

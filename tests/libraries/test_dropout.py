@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.libraries.conftest import WITHOUT_LIBRARIES
 from tests.libraries.cudnn import (
     BAD_PARAM,
     NCHW,
@@ -28,7 +27,8 @@ from tests.libraries.cudnn import (
     placed,
     random,
 )
-from tests.libraries.machine import Argument, Array, Machine, out, pointer, wide
+from tests.libraries.machine import Argument, Array, Machine, integer, out, pointer, wide
+from tests.libraries.test_random import words
 
 SINGLE: Final = np.dtype(np.float32)
 NOWHERE: Final = pointer(0)
@@ -69,11 +69,16 @@ class Dropout:
         return y.result()
 
 
+def kept(seed: int, position: int, count: int, rate: float) -> Array:
+    """Which elements stay: the numbers of the seed's sequence say so, whatever computes them."""
+    made: Array = words(seed, position, count).astype(np.uint64) >= np.uint64(rate * 2**32)
+    return made
+
+
 def place(stack: ExitStack, machine: Machine, *arrays: Array, form: int = NCHW) -> list[Placed]:
     return [stack.enter_context(placed(machine, array, form)) for array in arrays]
 
 
-@WITHOUT_LIBRARIES
 @pytest.mark.parametrize("dtype", REAL_TYPES, ids=str)
 @quickly
 @given(
@@ -92,19 +97,18 @@ def test_what_is_kept_is_scaled_and_the_gradient_keeps_the_same(
         [at_y, at_dy] = place(stack, machine, y, dy, form=forms[1])
         space = of.reserve(at_x)
         result = of.forward(at_x, at_y, space)
-        kept = exact(result) != 0
+        mask = kept(seed, 0, x.size, rate).reshape(shape)
         scale = 1 / (1 - rate) if rate < 1 else 0
-        assert_close(result, kept * exact(x) * scale)
-        assert kept.all() or rate > 0
-        assert not kept.any() or rate < 1
+        assert_close(result, mask * exact(x) * scale)
+        bits = np.packbits(mask.ravel(), bitorder="little")
+        np.testing.assert_array_equal(machine.get(space[0][1], bits), bits)
         done(
             machine, "cudnnDropoutBackward", of.cudnn, of.descriptor, at_dy.descriptor, at_dy.data, at_dx.descriptor, at_dx.data,
             *space,
         )  # fmt: skip
-        assert_close(at_dx.result(), kept * exact(dy) * scale)
+        assert_close(at_dx.result(), mask * exact(dy) * scale)
 
 
-@WITHOUT_LIBRARIES
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
 def test_as_many_are_left_out_as_the_rate_says(machine: Machine, rate: float) -> None:
     # More elements than one part has, so that parts differ from each other too.
@@ -124,14 +128,14 @@ def test_as_many_are_left_out_as_the_rate_says(machine: Machine, rate: float) ->
         )
 
 
-@WITHOUT_LIBRARIES
 def test_the_mask_is_that_of_the_seed_and_of_what_came_before(machine: Machine) -> None:
     x = np.ones((2, 3, 4, 41), SINGLE)
     with ExitStack() as stack:
         of, other = Dropout(stack, machine, 0.5, 11), Dropout(stack, machine, 0.5, 12)
         [at_x, at_y] = place(stack, machine, x, x)
         first, second = of.forward(at_x, at_y), of.forward(at_x, at_y)
-        assert (first != second).any()
+        np.testing.assert_array_equal(first.ravel() != 0, kept(11, 0, x.size, 0.5))
+        np.testing.assert_array_equal(second.ravel() != 0, kept(11, x.size, x.size, 0.5))
         assert (other.forward(at_x, at_y) != first).any()
         of.set("cudnnSetDropoutDescriptor", 0.5, 11)
         np.testing.assert_array_equal(of.forward(at_x, at_y), first)
@@ -146,7 +150,6 @@ def test_the_mask_is_that_of_the_seed_and_of_what_came_before(machine: Machine) 
         assert int.from_bytes(seed, "little") == 11
 
 
-@WITHOUT_LIBRARIES
 def test_calls_after_each_other_use_numbers_after_each_other(machine: Machine) -> None:
     """One large call leaves out what two of its halves do: numbers are used once, and none is skipped."""
     half = np.ones((1, 2, 150, 150), SINGLE)  # more than one part
@@ -159,7 +162,33 @@ def test_calls_after_each_other_use_numbers_after_each_other(machine: Machine) -
         np.testing.assert_array_equal(of.forward(at_whole, at_z), np.concatenate(halves))
 
 
-@WITHOUT_LIBRARIES
+def test_a_captured_call_goes_on_with_the_numbers(machine: Machine) -> None:
+    """Each launch of the graph uses numbers that nothing used before."""
+    x = np.ones((2, 3, 4, 40), SINGLE)
+    with ExitStack() as stack:
+        of = Dropout(stack, machine, 0.5, 9)
+        [at_x, at_y] = place(stack, machine, x, x)
+        own = pointer(machine.driver("cuStreamCreate", out(8), integer(1)).number())
+        assert machine.synchronize() == 0
+        done(machine, "cudnnSetStream", of.cudnn, own)
+        space = of.reserve(at_x)
+        assert machine.driver("cuStreamBeginCapture_v2", own, integer(0)).status == 0
+        arguments = [of.descriptor, at_x.descriptor, at_x.data, at_y.descriptor, at_y.data, *space]
+        done(machine, "cudnnDropoutForward", of.cudnn, *arguments)
+        graph = machine.driver("cuStreamEndCapture", own, out(8))
+        assert graph.status == 0
+        runnable = machine.driver("cuGraphInstantiateWithFlags", out(8), pointer(graph.number()), wide(0))
+        assert runnable.status == 0
+        for number in range(3):
+            assert machine.driver("cuGraphLaunch", pointer(runnable.number()), own).status == 0
+            assert machine.driver("cuStreamSynchronize", own).status == 0
+            np.testing.assert_array_equal(at_y.result().ravel() != 0, kept(9, number * x.size, x.size, 0.5))
+        machine.driver("cuGraphExecDestroy", pointer(runnable.number()))
+        machine.driver("cuGraphDestroy", pointer(graph.number()))
+        done(machine, "cudnnSetStream", of.cudnn, pointer(0))
+        machine.driver("cuStreamDestroy_v2", own)
+
+
 def test_wrong_arguments(machine: Machine) -> None:
     x = np.ones((2, 3, 4, 5), SINGLE)
     with ExitStack() as stack:

@@ -141,7 +141,7 @@ def test_a_library_says_the_parts_of_its_version(
         ("libcusolver.so.12", "cusolverSpCreate", 9),
         ("libcusolverMg.so.12", "cusolverMgCreate", 9),
         ("libcusparseLt.so.0", "cusparseLtInit", 10),
-        ("libnccl.so.2", "ncclCommSplit", 5),
+        ("libnccl.so.2", "ncclCommShrink", 5),
     ],
 )
 def test_a_function_that_is_not_carried_says_so_by_its_status(

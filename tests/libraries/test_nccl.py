@@ -245,6 +245,119 @@ def test_sends_and_receives_of_a_group_go_at_the_same_time(ranks: list[Rank]) ->
         assert results[2] == reduced([a[:3] for a in arrays], MAX).tobytes()
 
 
+@pytest.mark.parametrize("on_device", [False, True])
+def test_a_reduction_may_have_a_factor_of_each_rank(ranks: list[Rank], on_device: bool) -> None:
+    for kind, number in TYPES.items():
+        arrays = inputs(kind, len(ranks), 37)
+        factors = [np.array([rank + 2], kind) for rank in range(len(ranks))]
+        made = [
+            rank.ask("factor", 0, number, factor.tobytes().hex(), on_device)
+            for rank, factor in zip(ranks, factors, strict=True)
+        ]
+        assert {status for status, _ in made} == {SUCCESS}
+        calls = [
+            [call("ncclAllReduce", a, a.nbytes, a.size, number, operation)]
+            for a, (_, operation) in zip(arrays, made, strict=True)
+        ]
+        wanted = sum(a.astype(np.float64) * (rank + 2) for rank, a in enumerate(arrays))
+        for status, (result,) in at_once(ranks, calls):
+            assert status == SUCCESS
+            found = np.frombuffer(result, kind).astype(np.float64)
+            np.testing.assert_array_equal(found, wanted, err_msg=str(kind))
+        for rank, (_, operation) in zip(ranks, made, strict=True):
+            assert rank.ask("end_factor", 0, operation) == SUCCESS
+            assert rank.ask("end_factor", 0, operation) == INVALID_ARGUMENT
+
+
+def test_a_factor_is_of_one_type_and_one_communicator(pair: list[Rank]) -> None:
+    a, (rank, other) = np.ones(4, np.float32), pair
+    half, single, eight_bits = 6, 7, 10
+    status, operation = rank.ask("factor", 0, single, np.float32(2).tobytes().hex(), False)
+    assert status == SUCCESS
+    assert operation > AVG
+    for kind, reduction in ((half, operation), (single, operation + 1), (single, -1)):
+        assert (
+            rank.ask("run", [call("ncclAllReduce", a, a.nbytes, 1, kind, reduction)])[0] == INVALID_ARGUMENT
+        )
+    assert rank.ask("factor", 0, eight_bits, "40", False)[0] == INVALID_ARGUMENT
+    assert other.ask("run", [call("ncclAllReduce", a, a.nbytes, 1, single, operation)])[0] == INVALID_ARGUMENT
+    # Nothing of that has ended the communicator.
+    answers = at_once(pair, [[call("ncclAllReduce", a, a.nbytes, 4, single, SUM)]] * 2)
+    assert [(status, result) for status, (result,) in answers] == [(SUCCESS, (2 * a).tobytes())] * 2
+
+
+def splits(ranks: list[Rank], wishes: list[list[list[int]]]) -> list[Any]:
+    for rank, own in zip(ranks, wishes, strict=True):
+        rank.tell("split", own)
+    return [rank.answer() for rank in ranks]
+
+
+@pytest.fixture
+def three(variables: dict[str, str], alone: dict[str, str]) -> Iterator[list[Rank]]:
+    """Three ranks for one test; on a pool rank 0 has a share of it."""
+    made = [Rank(variables), Rank(alone), Rank(alone)]
+    try:
+        yield started(made)
+    finally:
+        for rank in made:
+            rank.kill()
+
+
+def test_ranks_of_one_color_are_a_communicator_in_the_order_of_keys(three: list[Rank]) -> None:
+    ranks, none = three, -1
+    assert splits(ranks, [[[0, 7, 5]], [[0, 3, 0]], [[0, 7, 1]]]) == [[SUCCESS, [True]]] * 3
+    assert [rank.ask("ask", "ncclCommCount", 1)[1] for rank in ranks] == [2, 1, 2]
+    assert [rank.ask("ask", "ncclCommUserRank", 1)[1] for rank in ranks] == [1, 0, 0]
+    arrays = inputs(np.float32, 3, 11)
+    calls = [[call("ncclAllGather", a, 4 * 22, 11, 7, of=1)] for a in arrays]
+    calls[1][0]["room"] = 4 * 11
+    results = [result for _, (result,) in at_once(ranks, calls)]
+    both = arrays[2].tobytes() + arrays[0].tobytes()
+    assert results == [both, arrays[1].tobytes(), both]
+    # The parent goes on, and may be split again: equal keys are in the order of ranks.
+    assert splits(ranks, [[[0, 0, 2]], [[0, none, 0]], [[0, 0, 2]]]) == [
+        [SUCCESS, [True]], [SUCCESS, [False]], [SUCCESS, [True]]
+    ]  # fmt: skip
+    assert [ranks[number].ask("ask", "ncclCommUserRank", 2)[1] for number in (0, 2)] == [0, 1]
+    whole = at_once(ranks, [[call("ncclAllReduce", a, a.nbytes, 11, 7, SUM)] for a in arrays])
+    assert {result for _, (result,) in whole} == {reduced(arrays, SUM).tobytes()}
+    # A part outlives the whole.
+    for rank in ranks:
+        assert rank.ask("end", "ncclCommDestroy", 0) == SUCCESS
+    again = at_once(ranks, [[call("ncclAllReduce", a, a.nbytes, 11, 7, SUM, of=1)] for a in arrays])
+    assert again[0][1][0] == reduced([arrays[0], arrays[2]], SUM).tobytes()
+
+
+def test_several_splits_of_a_group_and_of_several_ranks_in_one_process(alone: dict[str, str]) -> None:
+    rank = Rank(alone)
+    try:
+        assert rank.ask("init_all", 3) == SUCCESS
+        wishes = [[0, 1, 0], [1, 1, 0], [2, 2, 0], [0, 4, 2], [1, 4, 1], [2, 4, 0]]
+        assert rank.ask("split", wishes) == [SUCCESS, [True] * 6]
+        assert [rank.ask("ask", "ncclCommCount", number)[1] for number in range(3, 9)] == [2, 2, 1, 3, 3, 3]
+        assert [rank.ask("ask", "ncclCommUserRank", number)[1] for number in range(3, 9)] == [
+            0,
+            1,
+            0,
+            2,
+            1,
+            0,
+        ]
+        assert [rank.ask("ask", "ncclCommCuDevice", number)[1] for number in range(3, 9)] == [0, 1, 2] * 2
+    finally:
+        rank.kill()
+
+
+def test_a_split_without_a_rank_that_has_gone_is_a_remote_error(pair: list[Rank]) -> None:
+    pair[1].kill()
+    assert pair[0].ask("split", [[0, 0, 0]]) == [REMOTE_ERROR, [False]]
+    assert pair[0].ask("ask", "ncclCommGetAsyncError", 0) == [SUCCESS, REMOTE_ERROR]
+
+
+def test_wrong_colors(pair: list[Rank]) -> None:
+    assert pair[0].ask("split", [[0, -2, 0]]) == [INVALID_ARGUMENT, [False]]
+
+
 def test_a_communicator_knows_its_numbers(ranks: list[Rank]) -> None:
     for number, rank in enumerate(ranks):
         assert rank.ask("ask", "ncclCommCount", 0) == [SUCCESS, len(ranks)]

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 from gpupool.client.child_environment import environment
+from gpupool.client.native import native_directory
 
-from tests.libraries.conftest import machine_of
+from tests.libraries.conftest import machine_of, worker_variables
 from tests.libraries.cublas import SUCCESS, call, handle, random
 from tests.libraries.machine import Argument, Array, Machine, host, integer, out, pointer, wide
+from tests.libraries.test_dropout import Dropout, kept, place
 from tests.support.runtime_share import share_of_a_worker
 
 ILLEGAL_ADDRESS, NOT_SUPPORTED_BY_DRIVER = 700, 801
@@ -119,6 +121,28 @@ def test_an_operand_outside_the_memory_is_an_illegal_address(doomed: Machine) ->
         assert product(doomed, cublas, size, at_a, at_a, 0x1000) == SUCCESS
         assert doomed.synchronize() == ILLEGAL_ADDRESS
         assert doomed.synchronize() == ILLEGAL_ADDRESS  # as after any kernel's
+
+
+def test_the_next_program_on_a_share_begins_with_new_handles(tmp_path: Path) -> None:
+    """What the worker's libraries and kernels held in a context ends with the program whose context it was."""
+    size, (a, b) = 16, matrices(16, 2)
+    results = []
+    for share in share_of_a_worker(tmp_path, **worker_variables(native_directory(), "libraries")):
+        for _ in range(3):
+            for machine in machine_of(environment(None, share.file, os.environ, software=True)):
+                with (
+                    ExitStack() as stack,
+                    handle(machine) as cublas,
+                    machine.arrays(a, b, a) as (at_a, at_b, at_c),
+                ):
+                    assert product(machine, cublas, size, at_a, at_b, at_c) == SUCCESS
+                    np.testing.assert_allclose(
+                        machine.get(at_c, a), a.astype(np.float64) @ b, rtol=1e-4, atol=0.01
+                    )
+                    [at_x, at_y] = place(stack, machine, *[np.ones((1, 2, 30, 30), SINGLE)] * 2)
+                    results.append(Dropout(stack, machine, 0.5, 3).forward(at_x, at_y))
+    for result in results:
+        np.testing.assert_array_equal(result.ravel() != 0, kept(3, 0, result.size, 0.5))
 
 
 def test_a_node_without_the_library_says_its_name(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

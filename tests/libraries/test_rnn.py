@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.libraries.conftest import WITHOUT_LIBRARIES
 from tests.libraries.cudnn import (
     BAD_PARAM,
     NOT_SUPPORTED,
@@ -35,7 +34,7 @@ from tests.libraries.cudnn_rnn import (
 )
 from tests.libraries.machine import Array, Machine, integer, pointer
 from tests.libraries.rnn_reference import BOTH_BIASES, GRU, LSTM, RELU, TANH, Network, Weights, forward
-from tests.libraries.test_dropout import Dropout
+from tests.libraries.test_dropout import Dropout, kept
 
 DOUBLE: Final = np.dtype(np.float64)
 SINGLE: Final = np.dtype(np.float32)
@@ -106,16 +105,25 @@ def test_a_network(
             assert_close(machine.get(cy, case.cx.astype(dtype)), wanted[2], 8)
 
 
+def masks(net: Network, seed: int, rate: float) -> list[Array]:
+    """The factors between layers: a number of the sequence for each step, also for those behind a sequence's end."""
+    shape = (net.layers - 1, net.steps, net.batch, net.width)
+    return list(kept(seed, 0, int(np.prod(shape)), rate).reshape(shape) / (1 - rate))
+
+
 class Gradients:
     """What cuDNN says, as doubles: of the input, of both first states, and of each gate's weights."""
 
     def __init__(
         self, machine: Machine, case: Case, layout: int, out_gradients: tuple[Array, Array, Array], before: float = 0,
+        dropping: tuple[float, int] | None = None,
     ) -> None:  # fmt: skip
+        """``dropping``: rate and seed."""
         net, dtype = case.net, case.dtype
         dy, dhy, dcy = out_gradients
         with ExitStack() as stack:
-            of = Recurrent(stack, machine, net, dtype, layout, fill=0)
+            dropout = pointer(0) if dropping is None else Dropout(stack, machine, *dropping).descriptor
+            of = Recurrent(stack, machine, net, dtype, layout, dropout, fill=0)
             x, hx, cx = of.put(to_layout(net, case.x, layout)), of.put(case.hx), of.put(case.cx)
             y, at_dy = of.put(to_layout(net, dy, layout)), of.put(to_layout(net, dy, layout))
             like_x = to_layout(net, case.x, layout).astype(dtype)
@@ -124,6 +132,7 @@ class Gradients:
             weights, gradient = of.put(flat), of.put(np.full_like(flat, before))
             spaces = (of.memory(of.training[0]), of.memory(of.training[1]))
             assert of.run(TRAINING, x, y, [hx, 0, cx, 0], weights, spaces) == SUCCESS
+            self.y = exact(from_layout(net, machine.get(y, to_layout(net, dy, layout).astype(dtype)), layout))
             states = [hx, of.put(dhy), dhx], [cx, of.put(dcy), dcx]
             assert of.backward_data(y, at_dy, dx, *states, weights, spaces) == SUCCESS
             assert of.backward_weights(x, hx, y, gradient, spaces) == SUCCESS
@@ -139,14 +148,9 @@ class Gradients:
             ]
 
 
-@CELLS
-@quickly
-@given(net=networks(most=3), layout=layouts)
-def test_gradients_are_what_differences_say(
-    machine: Machine, cell: int, net: Callable[[int], Network], layout: int
-) -> None:
-    case = Case(net(cell), DOUBLE)
-    of = case.net
+def check_gradients(machine: Machine, case: Case, layout: int, dropping: tuple[float, int] | None) -> None:
+    """Against differences of the definition, at some places: any of them would tell."""
+    of, cell = case.net, case.net.cell
     weights_of = (
         case.some(of.steps, of.batch, of.width) * there(of),
         case.some(*of.states),
@@ -154,15 +158,21 @@ def test_gradients_are_what_differences_say(
     )
     if cell != LSTM:
         weights_of[2][:] = 0
-    found = Gradients(machine, case, layout, weights_of, before=3)
+    found = Gradients(machine, case, layout, weights_of, before=3, dropping=dropping)
     assert found.set_differs < 1e-12
+    between = None if dropping is None else masks(of, dropping[1], dropping[0])
+
+    def results() -> tuple[Array, Array, Array]:
+        return forward(of, case.weights, case.x, case.hx, case.cx, between)
+
+    np.testing.assert_allclose(found.y, results()[0], rtol=1e-10, atol=1e-10)
 
     def loss() -> float:
-        results = forward(of, case.weights, case.x, case.hx, case.cx)
-        return float(sum((weight * result).sum() for weight, result in zip(weights_of, results, strict=True)))
+        return float(
+            sum((weight * result).sum() for weight, result in zip(weights_of, results(), strict=True))
+        )
 
     def check(array: Array, gradient: Array) -> None:
-        """At some places: any of them would tell."""
         picks = np.random.default_rng(2).permutation(array.size)[:12]
         for pick in picks:
             at = np.unravel_index(pick, array.shape)
@@ -180,6 +190,25 @@ def test_gradients_are_what_differences_say(
         check(case.cx, found.cx)
     for array, gradient in found.weights:
         check(array, gradient)
+
+
+@CELLS
+@quickly
+@given(net=networks(most=3), layout=layouts)
+def test_gradients_are_what_differences_say(
+    machine: Machine, cell: int, net: Callable[[int], Network], layout: int
+) -> None:
+    check_gradients(machine, Case(net(cell), DOUBLE), layout, None)
+
+
+@CELLS
+@pytest.mark.parametrize("layout", [STEPS, PACKED, SEQUENCES], ids=["steps", "packed", "sequences"])
+@pytest.mark.parametrize("lengths", [(4, 4), (4, 3, 1)], ids=["same", "shorter"])
+def test_gradients_with_something_left_out_between_layers(
+    machine: Machine, cell: int, layout: int, lengths: tuple[int, ...]
+) -> None:
+    net = Network(cell, BOTH_BIASES, 2, 3, 3, 3, 4, lengths)
+    check_gradients(machine, Case(net, DOUBLE), layout, (0.375, 17))
 
 
 @CELLS
@@ -213,7 +242,6 @@ def chain(layers: int, steps: int, batch: int, hidden: int) -> tuple[Network, We
     return net, Weights([(one, zero)] * layers, [(none, none)] * layers)
 
 
-@WITHOUT_LIBRARIES
 def test_dropout_between_layers(machine: Machine) -> None:
     net, weights = chain(2, 20, 12, 32)
     x = np.ones((net.steps, net.batch, net.input))
@@ -227,11 +255,10 @@ def test_dropout_between_layers(machine: Machine) -> None:
             assert of.run(TRAINING, at_x, at_y, [0] * 4, at_weights, spaces) == SUCCESS
             return exact(machine.get(at_y, x.astype(np.float32)))
 
-        first = train()
-        np.testing.assert_allclose(np.unique(first), [0, 1 / 0.75], rtol=1e-6)
-        assert abs((first == 0).mean() - 0.25) < 5 * np.sqrt(0.25 * 0.75 / x.size)
-        second = train()
-        assert (first != second).any()
+        first, second = train(), train()
+        for number, result in enumerate((first, second)):
+            wanted = kept(3, number * x.size, x.size, 0.25).reshape(x.shape) / 0.75
+            np.testing.assert_allclose(result, wanted, rtol=1e-6)
         # The gradient goes the same ways.
         assert of.backward_data(at_y, at_x, at_dx, [0] * 3, [0] * 3, at_weights, spaces) == SUCCESS
         np.testing.assert_array_equal(machine.get(at_dx, x.astype(np.float32)), second.astype(np.float32))

@@ -41,9 +41,16 @@ struct Call {
   }
 
   void reduce_by(int operation, void* result) {
-    require(operation >= 0 && operation < reductions, "there is no such reduction");
+    require(operation >= 0, "there is no such reduction");
     require(reduces(plan.type), "reductions of 8-bit floating point are not carried");
-    plan.reduction = static_cast<Reduction>(operation);
+    if (operation < reductions) {
+      plan.reduction = static_cast<Reduction>(operation);
+    } else {
+      plan.factor = communicator->factors.find(operation);
+      require(plan.factor.has_value(), "there is no such reduction of this communicator");
+      require(plan.factor->type == plan.type, "a reduction was made for another type");
+      plan.reduction = Reduction::sum;
+    }
     plan.result = block(result, 0);
   }
 

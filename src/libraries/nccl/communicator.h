@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "libraries/nccl/bootstrap.h"
+#include "libraries/nccl/factors.h"
 #include "libraries/nccl/plan.h"
 #include "libraries/nccl/status.h"
 
@@ -33,6 +34,7 @@ struct Communicator {
   std::atomic<int> error{success};
   std::mutex busy;
   std::unique_ptr<Mesh> mesh;  ///< guarded by busy
+  Factors factors;
 
   /// Throws what it ended by.
   void require_working() const;

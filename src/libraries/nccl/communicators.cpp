@@ -1,9 +1,11 @@
 // The calls that make communicators, end them and ask about them, and groups.
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include "libraries/nccl/call.h"
 #include "libraries/nccl/context.h"
+#include "libraries/nccl/split.h"
 
 using namespace gpupool::nccl;
 
@@ -77,6 +79,49 @@ int CommInitAll(void** communicators, int ranks, const int* devices) {
       });
     }
     end_group();
+  });
+}
+
+int CommSplit(void* handle, int color, int key, void** made, const Config* config) {
+  return guarded([&] {
+    const auto parent = communicator_of(handle);
+    parent->require_working();
+    require(made != nullptr, "there is nowhere to put the communicator");
+    require(color >= 0 || color == no_color, "a color is negative");
+    require(config == nullptr || config->magic == config_magic, "the configuration was not initialised");
+    submit(
+        [=] {
+          const auto part = split(*parent, color, key);
+          *made = part == nullptr ? nullptr : handle_of(part);
+        },
+        parent);
+  });
+}
+
+int RedOpCreatePreMulSum(int* operation, const void* factor, int type, int residence, void* handle) {
+  return guarded([&] {
+    const auto communicator = communicator_of(handle);
+    communicator->require_working();
+    require(operation != nullptr, "there is nowhere to put the reduction");
+    require(factor != nullptr, "there is no factor");
+    require(type >= 0 && type < types && reduces(static_cast<Type>(type)),
+            "there are no factors of that type");
+    constexpr int on_device = 0, on_host = 1;  // ncclScalarResidence_t
+    require(residence == on_device || residence == on_host, "a factor is neither on the device nor here");
+    Factor made;
+    made.type = static_cast<Type>(type);
+    if (residence == on_device) {
+      made.on_device = reinterpret_cast<CUdeviceptr>(factor);
+    } else {
+      std::memcpy(made.value.data(), factor, size_of(made.type));
+    }
+    *operation = communicator->factors.add(made);
+  });
+}
+int RedOpDestroy(int operation, void* handle) {
+  return guarded([&] {
+    require(communicator_of(handle)->factors.remove(operation),
+            "there is no such reduction of the program's");
   });
 }
 
@@ -182,6 +227,12 @@ GPUPOOL_NCCL_CALL(CommInitRankConfig, (void** c, int ranks, RawId id, int rank, 
                   (c, ranks, id, rank, config))
 GPUPOOL_NCCL_CALL(CommInitRank, (void** c, int ranks, RawId id, int rank), (c, ranks, id, rank))
 GPUPOOL_NCCL_CALL(CommInitAll, (void** c, int ranks, const int* devices), (c, ranks, devices))
+GPUPOOL_NCCL_CALL(CommSplit, (void* c, int color, int key, void** made, const Config* config),
+                  (c, color, key, made, config))
+GPUPOOL_NCCL_CALL(RedOpCreatePreMulSum,
+                  (int* operation, const void* factor, int type, int residence, void* c),
+                  (operation, factor, type, residence, c))
+GPUPOOL_NCCL_CALL(RedOpDestroy, (int operation, void* c), (operation, c))
 GPUPOOL_NCCL_CALL(CommFinalize, (void* c), (c))
 GPUPOOL_NCCL_CALL(CommDestroy, (void* c), (c))
 GPUPOOL_NCCL_CALL(CommAbort, (void* c), (c))

@@ -81,34 +81,57 @@ void reduce_elements(Reduction reduction, std::span<const std::byte* const> arra
   }
 }
 
+template <class Element>
+void multiply_elements(std::byte* elements, std::size_t count, const std::byte* factor) {
+  Element element;
+  std::memcpy(&element, factor, sizeof(Element));
+  const auto by = element.wide();
+  for (std::size_t i = 0; i < count; ++i) {
+    std::memcpy(&element, elements + i * sizeof(Element), sizeof(Element));
+    element = Element::of(combined(Reduction::prod, element.wide(), by));
+    std::memcpy(elements + i * sizeof(Element), &element, sizeof(Element));
+  }
+}
+
+/// f with an element of the type; nothing for types that are carried alone.
+template <class F>
+void with_element(Type type, F f) {
+  switch (type) {
+    case Type::i8:
+      return f(Plain<std::int8_t>{});
+    case Type::u8:
+      return f(Plain<std::uint8_t>{});
+    case Type::i32:
+      return f(Plain<std::int32_t>{});
+    case Type::u32:
+      return f(Plain<std::uint32_t>{});
+    case Type::i64:
+      return f(Plain<std::int64_t>{});
+    case Type::u64:
+      return f(Plain<std::uint64_t>{});
+    case Type::f16:
+      return f(Half{});
+    case Type::f32:
+      return f(Plain<float>{});
+    case Type::f64:
+      return f(Plain<double>{});
+    case Type::bf16:
+      return f(Brain{});
+    default:
+      return;
+  }
+}
+
 }  // namespace
 
 void reduce(Type type, Reduction reduction, std::span<const std::byte* const> arrays, std::size_t count,
             std::byte* result) {
-  switch (type) {
-    case Type::i8:
-      return reduce_elements<Plain<std::int8_t>>(reduction, arrays, count, result);
-    case Type::u8:
-      return reduce_elements<Plain<std::uint8_t>>(reduction, arrays, count, result);
-    case Type::i32:
-      return reduce_elements<Plain<std::int32_t>>(reduction, arrays, count, result);
-    case Type::u32:
-      return reduce_elements<Plain<std::uint32_t>>(reduction, arrays, count, result);
-    case Type::i64:
-      return reduce_elements<Plain<std::int64_t>>(reduction, arrays, count, result);
-    case Type::u64:
-      return reduce_elements<Plain<std::uint64_t>>(reduction, arrays, count, result);
-    case Type::f16:
-      return reduce_elements<Half>(reduction, arrays, count, result);
-    case Type::f32:
-      return reduce_elements<Plain<float>>(reduction, arrays, count, result);
-    case Type::f64:
-      return reduce_elements<Plain<double>>(reduction, arrays, count, result);
-    case Type::bf16:
-      return reduce_elements<Brain>(reduction, arrays, count, result);
-    default:
-      return;
-  }
+  with_element(type,
+               [&](auto element) { reduce_elements<decltype(element)>(reduction, arrays, count, result); });
+}
+
+void multiply(Type type, std::byte* elements, std::size_t count, const std::byte* factor) {
+  with_element(type, [&](auto element) { multiply_elements<decltype(element)>(elements, count, factor); });
 }
 
 }  // namespace gpupool::nccl

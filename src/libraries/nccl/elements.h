@@ -29,4 +29,7 @@ constexpr bool reduces(Type type) {
 void reduce(Type type, Reduction reduction, std::span<const std::byte* const> arrays, std::size_t count,
             std::byte* result);
 
+/// Multiplies each of `count` elements by the factor, in the same way.
+void multiply(Type type, std::byte* elements, std::size_t count, const std::byte* factor);
+
 }  // namespace gpupool::nccl

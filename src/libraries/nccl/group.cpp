@@ -8,25 +8,34 @@
 namespace gpupool::nccl {
 namespace {
 
+struct Meetings {
+  std::shared_ptr<Communicator> parent;
+  std::vector<std::function<void()>> all;
+
+  void hold() const {
+    for (const auto& meeting : all) meeting();
+  }
+};
+
 struct Group {
   int depth = 0;
   int failed = success;
   std::vector<Work> work;
-  std::vector<std::function<void()>> meetings;
+  std::vector<Meetings> meetings;
 };
 
 thread_local Group group;
 
 /// All at the same time, since each waits for the others. The first failure is the result.
-void meet_all(const std::vector<std::function<void()>>& meetings) {
-  if (meetings.size() == 1) return meetings.front()();
+void meet_all(const std::vector<Meetings>& meetings) {
+  if (meetings.size() == 1) return meetings.front().hold();
   std::vector<std::exception_ptr> failures(meetings.size());
   {
     std::vector<std::jthread> threads;
     for (std::size_t i = 0; i < meetings.size(); ++i) {
       threads.emplace_back([&, i] {
         try {
-          meetings[i]();
+          meetings[i].hold();
         } catch (...) {
           failures[i] = std::current_exception();
         }
@@ -66,9 +75,15 @@ void submit(std::shared_ptr<Communicator> communicator, Plan plan) {
   found->plans.push_back(std::move(plan));
 }
 
-void submit(std::function<void()> meeting) {
+void submit(std::function<void()> meeting, std::shared_ptr<Communicator> parent) {
   if (group.depth == 0) return meeting();
-  group.meetings.push_back(std::move(meeting));
+  auto found = group.meetings.end();
+  if (parent != nullptr) {
+    found = std::find_if(group.meetings.begin(), group.meetings.end(),
+                         [&](const Meetings& one) { return one.parent == parent; });
+  }
+  if (found == group.meetings.end()) found = group.meetings.insert(found, Meetings{std::move(parent), {}});
+  found->all.push_back(std::move(meeting));
 }
 
 int noted(int result) noexcept {

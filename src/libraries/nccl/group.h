@@ -16,7 +16,8 @@ void end_group();
 /// Now, or at the end of the thread's group.
 void submit(std::shared_ptr<Communicator> communicator, Plan plan);
 /// Something that waits for other ranks to do it too: done in a thread of its own at the end of a group.
-void submit(std::function<void()> meeting);
+/// Those of one `parent` (null: of none) are done one after another, as its other ranks do them.
+void submit(std::function<void()> meeting, std::shared_ptr<Communicator> parent = nullptr);
 /// A call failed: so will the group. Returns what it is given.
 int noted(int result) noexcept;
 

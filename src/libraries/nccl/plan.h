@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "libraries/nccl/elements.h"
+#include "libraries/nccl/factors.h"
 #include "libraries/nccl/mesh.h"
 
 namespace gpupool::nccl {
@@ -20,6 +21,7 @@ struct Plan {
   std::vector<CUdeviceptr> to;    ///< of each rank; 0: nothing goes there
   std::vector<CUdeviceptr> from;  ///< of each rank; 0: nothing comes from there
   std::optional<Reduction> reduction;
+  std::optional<Factor> factor;  ///< of what this rank gives
   CUdeviceptr result = 0;
   CUstream stream = nullptr;
 };

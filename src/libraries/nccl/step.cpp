@@ -22,8 +22,18 @@ void Step::start(Mesh& mesh) {
     require_driver(gpu.cuMemcpyDtoHAsync_v2(copy.data(), block + offset_, bytes, plan_.stream),
                    "what a rank gives");
   }
+  Factor factor = plan_.factor.value_or(Factor{});
+  if (factor.on_device != 0) {
+    require_driver(
+        gpu.cuMemcpyDtoHAsync_v2(factor.value.data(), factor.on_device, size_of(factor.type), plan_.stream),
+        "a factor");
+  }
   if (!sources_.empty())
     require_driver(gpu.cuStreamSynchronize(plan_.stream), "what comes before in the stream");
+  if (plan_.factor) {
+    for (auto& [block, bytes_of_it] : sources_)
+      multiply(plan_.type, bytes_of_it.data(), count_, factor.value.data());
+  }
   for (int rank = 0; rank < static_cast<int>(plan_.from.size()); ++rank) {
     if (plan_.from[static_cast<std::size_t>(rank)] == 0) continue;
     Block& block = arrived_[rank];

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "libraries/operations/attention.h"
+#include "libraries/operations/bands.h"
 #include "libraries/operations/batch_normalization.h"
 #include "libraries/operations/convolution.h"
 #include "libraries/operations/ctc_loss.h"
@@ -16,6 +17,7 @@
 #include "libraries/operations/pooling.h"
 #include "libraries/operations/random.h"
 #include "libraries/operations/reduction.h"
+#include "libraries/operations/response_normalization.h"
 #include "libraries/operations/rnn.h"
 #include "libraries/operations/softmax.h"
 #include "libraries/operations/sparse.h"
@@ -26,30 +28,32 @@ namespace gpupool::operations {
 template <Operation... O>
 struct All {};
 
-inline constexpr All<Attention,           //
-                     BatchNormalization,  //
-                     Convolution,         //
-                     CtcLoss,             //
-                     Decomposition,       //
-                     Dropout,             //
-                     Entrywise,           //
-                     Factors,             //
-                     Fft,                 //
-                     Gemm,                //
-                     Pointwise,           //
-                     Pooling,             //
-                     Product,             //
-                     Random,              //
-                     Reduction,           //
-                     Rnn,                 //
-                     Softmax,             //
-                     Solve,               //
-                     SparseArrange,       //
-                     SparseEntries,       //
-                     SparseMaking,        //
-                     SparseProduct,       //
-                     SparseSolve,         //
-                     SparseVector,        //
+inline constexpr All<Attention,              //
+                     Bands,                  //
+                     BatchNormalization,     //
+                     Convolution,            //
+                     CtcLoss,                //
+                     Decomposition,          //
+                     Dropout,                //
+                     Entrywise,              //
+                     Factors,                //
+                     Fft,                    //
+                     Gemm,                   //
+                     Pointwise,              //
+                     Pooling,                //
+                     Product,                //
+                     Random,                 //
+                     Reduction,              //
+                     ResponseNormalization,  //
+                     Rnn,                    //
+                     Softmax,                //
+                     Solve,                  //
+                     SparseArrange,          //
+                     SparseEntries,          //
+                     SparseMaking,           //
+                     SparseProduct,          //
+                     SparseSolve,            //
+                     SparseVector,           //
                      Vectors>
     all_operations{};
 

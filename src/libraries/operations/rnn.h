@@ -96,9 +96,11 @@ struct RnnShape {
   [[nodiscard]] std::int64_t mask_at() const { return gates_at() + layers * results() * slots() * kept(); }
   [[nodiscard]] std::int64_t reserve() const { return mask_at() + (drops ? (layers - 1) * results() : 0); }
   /// What programs are told to keep: NVIDIA's cuDNN, where a node gives it networks, keeps some numbers more.
+  /// Where something is left out it gets each layer by itself, and their results are kept beside.
   [[nodiscard]] std::int64_t reserve_to_have() const {
     constexpr std::int64_t of_alignments = 1 << 16;
-    return reserve() + reserve() / 2 + of_alignments;
+    const std::int64_t more = drops ? layers - 1 : 0, of_a_layer = 2 * results() * kept() + 2 * of_alignments;
+    return reserve() + reserve() / 2 + of_alignments + more * of_a_layer;
   }
   /// Without gradients.
   [[nodiscard]] std::int64_t inference() const { return gates_at(); }

@@ -1,7 +1,9 @@
 // Kernels are compiled in the background while several threads launch them, and while their programs come and
 // go.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -102,6 +104,27 @@ TEST_CASE("launches go on while their kernels are compiled, each on a device of 
   for (std::thread& thread : threads) thread.join();
   CHECK(wrong == 0);
   CHECK(compiled == thread_count * program_count);
+}
+
+TEST_CASE("a program goes although its kernel is compiled") {
+  if (!has_llvm()) return;
+  const InBackground background;
+  const auto end = std::chrono::steady_clock::now() + longest_wait;
+  std::vector<std::weak_ptr<const Program>> programs;
+  for (uint32_t n = 0; n < 3; ++n) {
+    Machine machine(program(3000 + n));
+    while (!background.has_compiled(machine) && std::chrono::steady_clock::now() < end)
+      CHECK(launch_is_right(machine, 3000 + n));
+    CHECK(background.has_compiled(machine));
+    programs.push_back(machine.image->program_pointer());
+  }
+  // The thread that compiled lets go of them in a moment.
+  const auto held = [&] {
+    return std::count_if(programs.begin(), programs.end(), [](const auto& one) { return !one.expired(); });
+  };
+  while (held() != 0 && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(held() == 0);
 }
 
 TEST_CASE("a program goes while its kernel is compiled") {

@@ -61,11 +61,10 @@ void CompiledBody::call_handler(Warp& warp, const Instruction& in, uint32_t mask
   in.handler(warp, in);
 }
 
-CompiledBody::CompiledBody(std::shared_ptr<const Program> program, std::unique_ptr<const TierFunction> tier,
-                           const FlowGraph& graph, std::vector<Entry> entries,
-                           std::vector<std::vector<SavedRegister>> exits, Body body)
-    : program_(std::move(program)),
-      tier_(std::move(tier)),
+CompiledBody::CompiledBody(std::unique_ptr<const TierFunction> tier, const FlowGraph& graph,
+                           std::vector<Entry> entries, std::vector<std::vector<SavedRegister>> exits,
+                           Body body)
+    : tier_(std::move(tier)),
       entry_of_(tier_->function.code.size() + 1, 0),
       block_at_(graph.block_at),
       has_barriers_(graph.has_barriers),

@@ -20,9 +20,9 @@ struct Entry {
 
 class CompiledBody : public CompiledKernel {
  public:
-  // `program` keeps what `tier` points into alive.
-  CompiledBody(std::shared_ptr<const Program> program, std::unique_ptr<const TierFunction> tier,
-               const FlowGraph& graph, std::vector<Entry> entries,
+  // `tier` points into a program, which each launch keeps alive. It doesn't stay alive for what was compiled
+  // of it: the compiler forgets the body when the program is gone.
+  CompiledBody(std::unique_ptr<const TierFunction> tier, const FlowGraph& graph, std::vector<Entry> entries,
                std::vector<std::vector<SavedRegister>> exits, Body body);
 
   void start(Block& block) const override;
@@ -42,7 +42,6 @@ class CompiledBody : public CompiledKernel {
   void stopped(State& state, Warp& warp, uint32_t outcome) const;
   void interpret(Warp& warp, const Frame* base, bool& turn_over) const;
 
-  std::shared_ptr<const Program> program_;
   std::unique_ptr<const TierFunction> tier_;
   std::vector<uint32_t> begin_of_;  // first instruction by block
   std::vector<uint32_t> entry_of_;  // by instruction: 1 + index into entries_, 0: none

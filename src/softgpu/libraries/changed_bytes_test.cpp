@@ -87,6 +87,10 @@ class Right {
     op.window[1] = op.window[2] = 3;
     op.backward = random_() % 2 == 0;
   }
+  void make(ResponseNormalization& op) const {
+    op.x = op.y = op.dy = op.dx = tensor({2, 4, 1, 5, 5});
+    op.backward = random_() % 2 == 0;
+  }
   void make(Dropout& op) const {
     op.from = op.into = tensor({2, 4, 1, 5, 5});
     op.states = op.mask = address();
@@ -217,6 +221,7 @@ TEST_CASE("an operation of cuDNN with some bytes changed stays inside the device
   try_changes<BatchNormalization>();
   try_changes<Softmax>();
   try_changes<Pooling>();
+  try_changes<ResponseNormalization>();
   try_changes<Dropout>();
   try_changes<Rnn>();
   try_changes<Attention>();

@@ -26,6 +26,8 @@ void run(const gpupool::operations::Pointwise& operation, const Parts& parts, co
 void run(const gpupool::operations::Reduction& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::BatchNormalization& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Softmax& operation, const Parts& parts, const Memory& memory);
+void run(const gpupool::operations::ResponseNormalization& operation, const Parts& parts,
+         const Memory& memory);
 void run(const gpupool::operations::Rnn& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::CtcLoss& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Dropout& operation, const Parts& parts, const Memory& memory);
@@ -42,6 +44,7 @@ void run(const gpupool::operations::SparseSolve& operation, const Parts& parts, 
 void run(const gpupool::operations::SparseEntries& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::SparseMaking& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::SparseArrange& operation, const Parts& parts, const Memory& memory);
+void run(const gpupool::operations::Bands& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::SparseVector& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Random& operation, const Parts& parts, const Memory& memory);
 

@@ -183,6 +183,11 @@ void Conversation::renew_session() {
   for (const CUcontext context : session_->contexts()) {
     session_->in_use.wait_unused(context);
     completions.forget_context(context);
+    if (equipment_.math_libraries) {
+      api_.cuCtxSetCurrent_(context);
+      equipment_.math_libraries->forget(
+          context);  // its handles would not outlive it, and another may be there
+    }
   }
   api_.cuCtxSetCurrent_(session_->home());
   copy_out_.reset();

@@ -1,6 +1,7 @@
 // cuDNN, ready for one operation.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -66,6 +67,10 @@ class Dnn {
 /// A tensor that was given five dimensions has as many as it needs: the first ones of space, if all that take
 /// part have length 1 there, are left out. So many dimensions are left of all these.
 int dims_of(std::initializer_list<const operations::Tensor*> tensors);
+
+inline bool same_sizes(const operations::Tensor& one, const operations::Tensor& other) {
+  return one.dims == other.dims && std::equal(one.sizes, one.sizes + operations::max_dims, other.sizes);
+}
 
 /// A factor of an operation on tensors of a type, as the library takes it.
 class DnnScalar {

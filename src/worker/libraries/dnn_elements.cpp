@@ -1,6 +1,4 @@
 // What cuDNN does element by element, and its reductions.
-#include <cstring>
-
 #include "libraries/operations/pointwise.h"
 #include "libraries/operations/reduction.h"
 #include "worker/libraries/dnn.h"
@@ -15,10 +13,6 @@ using operations::Pointwise;
 using operations::Reduce;
 using operations::Reduction;
 using operations::Tensor;
-
-bool same_sizes(const Tensor& one, const Tensor& other) {
-  return one.dims == other.dims && std::memcmp(one.sizes, other.sizes, sizeof one.sizes) == 0;
-}
 
 /// One operation and its descriptors.
 class PointwiseCall {

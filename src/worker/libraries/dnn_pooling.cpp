@@ -1,8 +1,9 @@
-// Pooling and softmax by cuDNN.
+// Pooling, softmax and response normalisation by cuDNN.
 #include "libraries/operations/pooling.h"
 
 #include <algorithm>
 
+#include "libraries/operations/response_normalization.h"
 #include "libraries/operations/softmax.h"
 #include "worker/libraries/dnn.h"
 
@@ -10,6 +11,7 @@ namespace gpupool::worker {
 
 using operations::Pool;
 using operations::Pooling;
+using operations::ResponseNormalization;
 using operations::Softmax;
 
 CUresult run(const Execution& x, const Pooling& of) {
@@ -40,6 +42,26 @@ CUresult run(const Execution& x, const Pooling& of) {
   } else {
     dnn.call("cudnnPoolingForward", pooling, alpha.place(), in, place_of(of.x), beta.place(), out,
              place_of(of.y));
+  }
+  return dnn.result();
+}
+
+CUresult run(const Execution& x, const ResponseNormalization& of) {
+  Dnn dnn(x);
+  const int dims = dims_of({&of.x});
+  constexpr int across_channels = 0;
+  void* const how = dnn.make("LRN");
+  dnn.describe("cudnnSetLRNDescriptor", how, static_cast<unsigned>(of.window), of.coefficient, of.exponent,
+               of.k);
+  const DnnScalar alpha(of.alpha, of.x.type), beta(of.beta, of.x.type);
+  void *const in = dnn.tensor(of.x, dims), *const out = dnn.tensor(of.y, dims);
+  if (of.backward) {
+    dnn.call("cudnnLRNCrossChannelBackward", how, across_channels, alpha.place(), out, place_of(of.y),
+             dnn.tensor(of.dy, dims), place_of(of.dy), in, place_of(of.x), beta.place(),
+             dnn.tensor(of.dx, dims), place_of(of.dx));
+  } else {
+    dnn.call("cudnnLRNCrossChannelForward", how, across_channels, alpha.place(), in, place_of(of.x),
+             beta.place(), out, place_of(of.y));
   }
   return dnn.result();
 }

@@ -1,12 +1,10 @@
 // Recurrent networks by cuDNN. Clients arrange weights in one way; the library may have another, which is
 // asked for: then they are brought there, matrix by matrix.
-#include "libraries/operations/rnn.h"
+#include "worker/libraries/dnn_rnn.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
-
-#include "worker/libraries/dnn.h"
 
 namespace gpupool::worker {
 namespace {
@@ -33,26 +31,24 @@ struct Filling {
 
 class RnnCall {
  public:
-  RnnCall(const Execution& x, const Rnn& of)
-      : x_(x), of_(of), shape_(of.shape), dnn_(x), type_(data_type_of(of.shape.type)) {}
+  RnnCall(const Execution& x, const RnnLayers& layers)
+      : x_(x),
+        layers_(layers),
+        of_(layers.of),
+        shape_(layers.of.shape),
+        dnn_(x),
+        type_(data_type_of(layers.of.shape.type)) {}
+
+  CUresult reserve(std::size_t& bytes) {
+    std::size_t work_bytes = 0;
+    return ask_sizes(work_bytes, bytes);
+  }
 
   CUresult run() {
-    const bool inference = of_.pass == RnnPass::inference;
-    if (!inference && shape_.drops != 0) {
-      x_.libraries.explain(
-          "what is left out between layers of a recurrent network is not given to cuDNN yet");
-      return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    if (type_ < 0) return CUDA_ERROR_NOT_SUPPORTED;
-    describe();
     std::size_t work_bytes = 0, reserve_bytes = 0;
-    dnn_.call("cudnnGetRNNTempSpaceSizes", network_, inference ? 0 : 1, x_data_, &work_bytes, &reserve_bytes);
-    if (!dnn_.good()) return dnn_.result();
-    if (!inference && reserve_bytes > of_.reserve_bytes) {
-      x_.libraries.explain("this node's cuDNN wants a reserve space of " + std::to_string(reserve_bytes) +
-                           " bytes, and the program has one of " + std::to_string(of_.reserve_bytes));
-      return CUDA_ERROR_NOT_SUPPORTED;
-    }
+    if (const CUresult bad = ask_sizes(work_bytes, reserve_bytes); bad != CUDA_SUCCESS) return bad;
+    if (of_.pass != RnnPass::inference && reserve_bytes > of_.reserve_bytes)
+      return refuse_reserve(x_, reserve_bytes, of_.reserve_bytes);
     const RnnWeights& weights = placed();
     if (!dnn_.good()) return dnn_.result();
     // Also where each matrix has its place: the library may want more behind the last one.
@@ -74,6 +70,14 @@ class RnnCall {
   }
 
  private:
+  CUresult ask_sizes(std::size_t& work_bytes, std::size_t& reserve_bytes) {
+    if (type_ < 0) return CUDA_ERROR_NOT_SUPPORTED;
+    describe();
+    dnn_.call("cudnnGetRNNTempSpaceSizes", network_, of_.pass == RnnPass::inference ? 0 : 1, x_data_,
+              &work_bytes, &reserve_bytes);
+    return dnn_.result();
+  }
+
   void describe() {
     void* const dropout = dnn_.make("Dropout");
     dnn_.call_with("cudnnSetDropoutDescriptor", dropout, 0.0F, static_cast<void*>(nullptr), std::size_t{0},
@@ -115,8 +119,11 @@ class RnnCall {
 
   /// Where the library has each matrix and bias, found out once for a shape.
   const RnnWeights& placed() {
-    RnnShape key = shape_;
-    key.steps = key.batch = 1;
+    struct {
+      RnnShape layers, whole;
+      std::int64_t first;
+    } key{shape_, layers_.whole, layers_.first};
+    key.layers.steps = key.layers.batch = key.whole.steps = key.whole.batch = 1;
     const auto [known, is_new] =
         x_.state.networks.try_emplace({reinterpret_cast<const char*>(&key), sizeof key});
     if (is_new) find(known->second);
@@ -135,6 +142,7 @@ class RnnCall {
     // Only the distance from it counts.
     const auto base = of_.pass == RnnPass::backward_weights ? of_.weights_gradient : of_.weights;
     const auto gates = static_cast<std::int32_t>(shape_.gates());
+    const RnnShape& whole = layers_.whole;
     for (std::int64_t layer = 0; layer < shape_.layers; ++layer) {
       for (std::int64_t direction = 0; direction < shape_.directions; ++direction) {
         for (std::int32_t gate = 0; gate < 2 * gates && dnn_.good(); ++gate) {
@@ -144,7 +152,7 @@ class RnnCall {
                     static_cast<const void*>(pointer<void>(base)), gate, matrix_descriptor, &matrix,
                     bias_descriptor, &bias);
           const bool recurrent = gate >= gates;
-          const std::int64_t first = gate % gates * shape_.hidden,
+          const std::int64_t layer_of_all = layers_.first + layer, first = gate % gates * shape_.hidden,
                              columns = recurrent ? shape_.hidden : shape_.input_of(layer);
           const auto add = [&](void* theirs, std::int64_t ours, std::int64_t count) {
             const auto at = reinterpret_cast<std::uint64_t>(theirs) - base;
@@ -154,13 +162,14 @@ class RnnCall {
             into.pieces.push_back({static_cast<std::uint64_t>(ours * element), at, bytes});
           };
           if (!dnn_.good()) return;
-          add(matrix, shape_.matrix(layer, direction, recurrent) + first * columns, shape_.hidden * columns);
+          add(matrix, whole.matrix(layer_of_all, direction, recurrent) + first * columns,
+              shape_.hidden * columns);
           if (shape_.has_bias(recurrent))
-            add(bias, shape_.bias_of(layer, direction, recurrent) + first, shape_.hidden);
+            add(bias, whole.bias_of(layer_of_all, direction, recurrent) + first, shape_.hidden);
         }
       }
     }
-    into.in_place = into.bytes <= static_cast<std::uint64_t>(shape_.weights() * element) &&
+    into.in_place = into.bytes <= static_cast<std::uint64_t>(whole.weights() * element) &&
                     std::all_of(into.pieces.begin(), into.pieces.end(),
                                 [](const RnnWeights::Piece& piece) { return piece.ours == piece.theirs; });
   }
@@ -204,6 +213,7 @@ class RnnCall {
   }
 
   const Execution& x_;
+  const RnnLayers& layers_;
   const Rnn& of_;
   const RnnShape& shape_;
   Dnn dnn_;
@@ -214,8 +224,24 @@ class RnnCall {
 
 }  // namespace
 
+CUresult run_layers(const Execution& x, const RnnLayers& layers) {
+  return RnnCall(x, layers).run();
+}
+
+CUresult reserve_of(const Execution& x, const RnnLayers& layers, std::size_t& bytes) {
+  return RnnCall(x, layers).reserve(bytes);
+}
+
+CUresult refuse_reserve(const Execution& x, std::size_t wanted, std::uint64_t there) {
+  x.libraries.explain("this node's cuDNN wants a reserve space of " + std::to_string(wanted) +
+                      " bytes, and the program has one of " + std::to_string(there));
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 CUresult run(const Execution& x, const Rnn& operation) {
-  return RnnCall(x, operation).run();
+  if (operation.shape.drops != 0 && operation.pass != RnnPass::inference)
+    return run_with_dropout(x, operation);
+  return run_layers(x, {operation, operation.shape, 0});
 }
 
 }  // namespace gpupool::worker

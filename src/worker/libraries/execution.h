@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "libraries/operations/all.h"
+#include "worker/libraries/kernels/own_kernels.h"
 #include "worker/libraries/math_libraries.h"
 
 namespace gpupool::worker {
@@ -61,6 +62,7 @@ struct LibraryState {
   struct {
     void *handle = nullptr, *params = nullptr, *eigenvalues = nullptr, *singular_values = nullptr;
   } cusolver;
+  OwnKernels kernels;
 };
 
 struct Execution {
@@ -85,25 +87,23 @@ CUresult run(const Execution& x, const operations::Pooling& operation);
 CUresult run(const Execution& x, const operations::Softmax& operation);
 CUresult run(const Execution& x, const operations::Pointwise& operation);
 CUresult run(const Execution& x, const operations::Reduction& operation);
+CUresult run(const Execution& x, const operations::ResponseNormalization& operation);
 CUresult run(const Execution& x, const operations::Rnn& operation);
 // By cuSOLVER.
 CUresult run(const Execution& x, const operations::Decomposition& operation);
 // By cuSPARSE.
+CUresult run(const Execution& x, const operations::Bands& operation);
 CUresult run(const Execution& x, const operations::SparseArrange& operation);
 CUresult run(const Execution& x, const operations::SparseEntries& operation);
 CUresult run(const Execution& x, const operations::SparseMaking& operation);
 CUresult run(const Execution& x, const operations::SparseProduct& operation);
 CUresult run(const Execution& x, const operations::SparseSolve& operation);
 CUresult run(const Execution& x, const operations::SparseVector& operation);
+// By our own kernels.
+CUresult run(const Execution& x, const operations::Dropout& operation);
 // By cuFFT and cuRAND.
 CUresult run(const Execution& x, const operations::Fft& operation);
 CUresult run(const Execution& x, const operations::Random& operation);
-
-/// Operations that are computed by software GPUs alone so far.
-template <class O>
-CUresult run(const Execution&, const O&) {
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
 
 /// Equal for operations that differ in nothing but what `change` takes away: the key of what a library found
 /// out for one of them.

@@ -1,4 +1,4 @@
-"""cuBLAS, cuDNN, cuFFT, cuRAND and cuSOLVER by their C interfaces, against numpy.
+"""cuBLAS, cuDNN, cuFFT, cuRAND, cuSOLVER and cuSPARSE by their C interfaces, against numpy.
 
 Results of two libraries, or of two algorithms of one, differ by rounding. So their distance from numpy's is compared, and the
 bits of cuRAND's Philox, which NVIDIA documents.
@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
-MAJORS = {"cublas": (13, 12), "cudnn": (9,), "cufft": (12, 11), "curand": (10,), "cusolver": (12, 11)}
+MAJORS = {
+    "cublas": (13, 12), "cudnn": (9,), "cufft": (12, 11), "curand": (10,), "cusolver": (12, 11), "cusparse": (12,)
+}  # fmt: skip
 SINGLE_PRECISION = 1e-4
 cuda = ctypes.CDLL("libcuda.so.1")
 random = np.random.default_rng(7)
@@ -172,8 +174,53 @@ def dnn() -> dict[str, bool]:
     found["batch normalisation"] = near(
         host(normalised, x), centred / np.sqrt(x.var((0, 2, 3), keepdims=True) + 1e-5)
     )
+    response = descriptor(lib, "LRN")
+    check(
+        lib.cudnnSetLRNDescriptor(response, 3, c_double(0.5), c_double(0.75), c_double(2)),
+        "cudnnSetLRNDescriptor",
+    )
+    check(
+        lib.cudnnLRNCrossChannelForward(
+            handle, response, 0, byref(one), of_x, dx, byref(zero), of_x, normalised
+        ),
+        "cudnnLRNCrossChannelForward",
+    )
+    squares = np.pad(x.astype(np.float64) ** 2, ((0, 0), (1, 1), (0, 0), (0, 0)))
+    around = squares[:, :-2] + squares[:, 1:-1] + squares[:, 2:]
+    found["response normalisation"] = near(host(normalised, x), x / (2 + 0.5 / 3 * around) ** 0.75)
+    found |= dropout(lib, handle)
     check(lib.cudnnDestroy(handle), "cudnnDestroy")
     return found
+
+
+def dropout(lib: Any, handle: c_void_p) -> dict[str, bool]:
+    """Elements are left out at random, and the gradient leaves out the same ones."""
+    size, made = c_size_t(), descriptor(lib, "Dropout")
+    check(lib.cudnnDropoutGetStatesSize(handle, byref(size)), "cudnnDropoutGetStatesSize")
+    states = device(np.zeros(size.value, np.uint8))
+    check(
+        lib.cudnnSetDropoutDescriptor(made, handle, c_float(0.25), states, size, c_ulonglong(5)),
+        "cudnnSetDropoutDescriptor",
+    )
+    x = np.ones((4, 8, 32, 32), np.float32)
+    of_x = tensor(lib, (4, 8, 32, 32))
+    check(lib.cudnnDropoutGetReserveSpaceSize(of_x, byref(size)), "cudnnDropoutGetReserveSpaceSize")
+    reserve, dx, dy = device(np.zeros(size.value, np.uint8)), device(x), device(x)
+    results = []
+    for _ in range(2):
+        check(lib.cudnnDropoutForward(handle, made, of_x, dx, of_x, dy, reserve, size), "cudnnDropoutForward")
+        results.append(host(dy, x))
+    gradient = device(x)
+    check(
+        lib.cudnnDropoutBackward(handle, made, of_x, dx, of_x, gradient, reserve, size),
+        "cudnnDropoutBackward",
+    )
+    left_out = results[1] == 0
+    return {
+        "dropout": bool(abs(left_out.mean() - 0.25) < 0.02 and near(results[1], (1 - left_out) / 0.75)),
+        "dropout goes on": bool((results[0] != results[1]).any()),
+        "gradient of dropout": bool((host(gradient, x) == results[1]).all()),
+    }
 
 
 def fft() -> dict[str, bool]:
@@ -254,10 +301,31 @@ def solver() -> dict[str, bool]:
     return found
 
 
+def sparse() -> dict[str, bool]:
+    """Tridiagonal systems."""
+    lib, handle, size = library("cusparse"), c_void_p(), c_size_t()
+    check(lib.cusparseCreate(byref(handle)), "cusparseCreate")
+    order, columns = 200, 3
+    below, main, above = (random.standard_normal(order) for _ in range(3))
+    main += 6
+    below[0] = above[-1] = 0
+    full = np.diag(main) + np.diag(below[1:], -1) + np.diag(above[:-1], 1)
+    sides = np.asfortranarray(random.standard_normal((order, columns)))
+    db, diagonals = device(sides), [device(each) for each in (below, main, above)]
+    check(
+        lib.cusparseDgtsv2_bufferSizeExt(handle, order, columns, *diagonals, db, order, byref(size)),
+        "cusparseDgtsv2_bufferSizeExt",
+    )
+    work = device(np.zeros(max(size.value, 1), np.uint8))
+    check(lib.cusparseDgtsv2(handle, order, columns, *diagonals, db, order, work), "cusparseDgtsv2")
+    found = {"tridiagonal": near(full @ host(db, sides), sides)}
+    check(lib.cusparseDestroy(handle), "cusparseDestroy")
+    return found
+
+
 check(cuda.cuInit(0), "cuInit")
 context = c_void_p()
 check(cuda.cuDevicePrimaryCtxRetain(byref(context), 0), "cuDevicePrimaryCtxRetain")
 check(cuda.cuCtxSetCurrent(context), "cuCtxSetCurrent")
-print(
-    json.dumps({"result": {"blas": blas(), "dnn": dnn(), "fft": fft(), "rand": rand(), "solver": solver()}})
-)
+parts = {"blas": blas, "dnn": dnn, "fft": fft, "rand": rand, "solver": solver, "sparse": sparse}
+print(json.dumps({"result": {name: part() for name, part in parts.items()}}))

@@ -194,7 +194,7 @@ class Compiler : public KernelCompiler {
     log(name + " for blocks of (" + std::to_string(block.x) + ", " + std::to_string(block.y) + ", " +
         std::to_string(block.z) + ") " + (cached ? "from the cache" : "compiled") + " in " + milliseconds() +
         " ms (text after " + after_text + " ms)");
-    return std::make_shared<CompiledBody>(program, std::move(tier), graph, emitter.entries(), emitter.exits(),
+    return std::make_shared<CompiledBody>(std::move(tier), graph, emitter.entries(), emitter.exits(),
                                           reinterpret_cast<Body>(body));
   }
 

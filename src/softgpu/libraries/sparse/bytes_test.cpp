@@ -76,6 +76,15 @@ class Right {
     op.upper = random_() % 2 == 0;
     op.zero_pivot = address(1200);
   }
+  void make(Bands& op) const {
+    for (std::size_t i = 0; i < Bands::most_diagonals; ++i) op.diagonals[i] = address(1000 + 100 * i);
+    op.b = address(2000);
+    op.m = order;
+    op.how = static_cast<Banded>(random_() % 4);
+    (op.how <= Banded::as_it_is ? op.n : op.batch) = 3;
+    op.ldb = op.stride = order;
+    op.type = random_() % 2 == 0 ? Element::f32 : Element::c32;
+  }
   void make(SparseEntries& op) const {
     op.s = matrix();
     op.a = dense(1000);
@@ -161,6 +170,7 @@ void try_changes() {
 TEST_CASE("an operation with sparse matrices of any indices stays inside the device's memory") {
   try_changes<SparseProduct>();
   try_changes<SparseSolve>();
+  try_changes<Bands>();
   try_changes<SparseEntries>();
   try_changes<SparseMaking>();
   try_changes<SparseArrange>();
