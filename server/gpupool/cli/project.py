@@ -233,10 +233,10 @@ def _tree(found: ProjectList) -> RenderableType:
             f"{'  ' * depth}{name}",
             quantities.gpus(project.real_deserved_milli),
             quantities.gpus(settings.limit_milli),
-            quantities.gpus(project.allocated_milli),
-            quantities.gpus(project.protected_milli),
-            quantities.gpus(project.waiting_milli),
-            quantities.gpus(project.fair_share_milli),
+            quantities.measured(project.allocated_milli),
+            quantities.measured(project.protected_milli),
+            quantities.measured(project.waiting_milli),
+            quantities.measured(project.fair_share_milli),
             str(settings.weight),
             str(settings.priority),
             f"{project.decayed_gpu_seconds / 3600:.1f}",
@@ -264,10 +264,10 @@ def _one(project: ProjectStatus) -> RenderableType:
         ("members", _members(settings.members, 1000)),
         (
             "holds",
-            f"{quantities.gpus(project.allocated_milli)}, of it kept {quantities.gpus(project.protected_milli)}",
+            f"{quantities.measured(project.allocated_milli)}, of it kept {quantities.measured(project.protected_milli)}",
         ),
-        ("waits for", quantities.gpus(project.waiting_milli)),
-        ("fair share now", quantities.gpus(project.fair_share_milli)),
+        ("waits for", quantities.measured(project.waiting_milli)),
+        ("fair share now", quantities.measured(project.fair_share_milli)),
         ("used lately", f"{project.decayed_gpu_seconds / 3600:.2f} GPU hours, older ones count less"),
     ):
         lines.add(name, value)

@@ -170,7 +170,7 @@ def _table(found: list[LimitStatus]) -> RenderableType:
         hours = None if settings.gpu_seconds is None else settings.gpu_seconds / 3600
         lines.add(
             settings.user,
-            quantities.gpus(limit.held_milli),
+            quantities.measured(limit.held_milli),
             quantities.gpus(settings.milli),
             str(limit.held_shares),
             "-" if settings.shares is None else str(settings.shares),

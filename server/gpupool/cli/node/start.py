@@ -12,6 +12,7 @@ import typer
 
 from gpupool.cli.common import exits
 from gpupool.cli.common.options import TokenFile, endpoint
+from gpupool.client.software_gpu import MOST_DEVICES, MOST_MEMORY_MIB
 from gpupool.names import is_label
 from gpupool.node.context_reserve import NVIDIA_CONTEXT_MIB
 
@@ -92,14 +93,16 @@ def start(
         int | None,
         typer.Option(
             min=1,
-            max=64,
+            max=MOST_DEVICES,
             metavar="NUMBER",
-            help="How many software GPUs to lend where there is no NVIDIA GPU, or with --driver software [default: none, "
-            "with --driver software 1].",
+            help="How many software GPUs to lend where there is no NVIDIA GPU, or with --driver software, at most "
+            f"{MOST_DEVICES} [default: none, with --driver software 1].",
             show_default=False,
         ),
     ] = None,
-    memory_mib: Annotated[int, typer.Option(min=512, help="Memory of each software GPU.")] = 8192,
+    memory_mib: Annotated[
+        int, typer.Option(min=512, max=MOST_MEMORY_MIB, metavar="MIB", help="Memory of each software GPU.")
+    ] = 8192,
     pool: Annotated[
         str | None,
         typer.Option(

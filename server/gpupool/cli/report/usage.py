@@ -174,7 +174,7 @@ def _extra_columns(rows: tuple[UsageRow, ...]) -> dict[str, str]:
 
 
 def _say_totals(found: UsageReport) -> None:
-    of_all = f"the pool lent {_hours(found.total_milli_ms)} of {_hours(found.capacity_milli_ms)} GPU hours"
+    of_all = f"in use: {_hours(found.total_milli_ms)} of {_hours(found.capacity_milli_ms)} GPU hours"
     if found.capacity_milli_ms:
         of_all += f" ({100 * found.total_milli_ms / found.capacity_milli_ms:.1f} %)"
     exits.say(f"{of_all}, and {_hours(found.total_waiting_milli_ms)} were waited for")

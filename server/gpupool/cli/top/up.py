@@ -12,6 +12,7 @@ import typer
 
 from gpupool.cli.common import exits, interrupts
 from gpupool.client.endpoint import HOME_VARIABLE, home
+from gpupool.client.software_gpu import MOST_DEVICES, MOST_MEMORY_MIB
 
 if TYPE_CHECKING:
     from gpupool.embedded.join import Lifeline
@@ -32,8 +33,18 @@ Driver = Annotated[
         help="auto: NVIDIA GPUs where there are some, else software GPUs. software, nvidia, or the path of a libcuda.so.1."
     ),
 ]
-SoftwareGpus = Annotated[int, typer.Option(min=1, max=64, help="How many software GPUs to lend.")]
-MemoryMib = Annotated[int, typer.Option(min=512, help="Memory of each software GPU.")]
+SoftwareGpus = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        max=MOST_DEVICES,
+        metavar="NUMBER",
+        help=f"How many software GPUs to lend, at most {MOST_DEVICES}.",
+    ),
+]
+MemoryMib = Annotated[
+    int, typer.Option(min=512, max=MOST_MEMORY_MIB, metavar="MIB", help="Memory of each software GPU.")
+]
 Quotas = Annotated[
     list[str] | None,
     typer.Option(
