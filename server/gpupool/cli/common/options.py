@@ -26,10 +26,11 @@ def wait(text: str) -> float:
     return math.inf if text.strip() == "forever" else duration(text)
 
 
-def whole(low: int, high: int) -> Callable[[str], int]:
+def whole(low: int, high: int) -> Callable[[str | int], int]:
     """Reads a whole number within bounds; what is wrong is named, which typer's own bounds do not."""
 
-    def read(text: str) -> int:
+    def read(said: str | int) -> int:
+        text = str(said)  # an option's default comes as it is
         digits = text.strip().removeprefix("-")
         number = int(text) if digits.isascii() and digits.isdigit() and len(digits) < 12 else None
         if number is None or not low <= number <= high:

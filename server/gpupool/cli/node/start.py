@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpupool.cli.common import exits
-from gpupool.cli.common.options import TokenFile, endpoint
+from gpupool.cli.common.options import TokenFile, endpoint, whole
 from gpupool.client.software_gpu import MOST_DEVICES, MOST_MEMORY_MIB
 from gpupool.names import is_label
 from gpupool.node.context_reserve import NVIDIA_CONTEXT_MIB
@@ -92,8 +92,7 @@ def start(
     software_gpus: Annotated[
         int | None,
         typer.Option(
-            min=1,
-            max=MOST_DEVICES,
+            parser=whole(1, MOST_DEVICES),
             metavar="NUMBER",
             help="How many software GPUs to lend where there is no NVIDIA GPU, or with --driver software, at most "
             f"{MOST_DEVICES} [default: none, with --driver software 1].",
@@ -101,7 +100,8 @@ def start(
         ),
     ] = None,
     memory_mib: Annotated[
-        int, typer.Option(min=512, max=MOST_MEMORY_MIB, metavar="MIB", help="Memory of each software GPU.")
+        int,
+        typer.Option(parser=whole(512, MOST_MEMORY_MIB), metavar="MIB", help="Memory of each software GPU."),
     ] = 8192,
     pool: Annotated[
         str | None,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from gpupool.cli.common import exits, interrupts
+from gpupool.cli.common.options import whole
 from gpupool.client.endpoint import HOME_VARIABLE, home
 from gpupool.client.software_gpu import MOST_DEVICES, MOST_MEMORY_MIB
 
@@ -36,14 +37,13 @@ Driver = Annotated[
 SoftwareGpus = Annotated[
     int,
     typer.Option(
-        min=1,
-        max=MOST_DEVICES,
+        parser=whole(1, MOST_DEVICES),
         metavar="NUMBER",
         help=f"How many software GPUs to lend, at most {MOST_DEVICES}.",
     ),
 ]
 MemoryMib = Annotated[
-    int, typer.Option(min=512, max=MOST_MEMORY_MIB, metavar="MIB", help="Memory of each software GPU.")
+    int, typer.Option(parser=whole(512, MOST_MEMORY_MIB), metavar="MIB", help="Memory of each software GPU.")
 ]
 Quotas = Annotated[
     list[str] | None,
