@@ -103,7 +103,7 @@ ROOMS: Mapping[str, str] = {
     "gpupool.embedded": "gpupool.client",
     "gpupool.cli.common": "gpupool gpupool.client gpupool.request",
     "gpupool.cli.pool": (
-        "gpupool gpupool.cli.common gpupool.client gpupool.ledger gpupool.model gpupool.pool gpupool.pool.access"
+        "gpupool gpupool.sentences gpupool.cli.common gpupool.client gpupool.ledger gpupool.model gpupool.pool gpupool.pool.access"
         " gpupool.pool.lifecycle gpupool.pool.model gpupool.scheduler.placement gpupool.simulation"
     ),
     "gpupool.cli.node": "gpupool gpupool.cli.common gpupool.client gpupool.node",
