@@ -23,7 +23,7 @@ from traitlets import TraitError as TraitRefused
 
 from jupyter_gpupool.server.events import SESSION_SCHEMA_ID, SESSION_SCHEMA_PATH, session_event
 from jupyter_gpupool.server.handlers import routes
-from jupyter_gpupool.server.handlers.personal import Reader, reader_of
+from jupyter_gpupool.server.handlers.personal import Reader, reader_of, said_to
 from jupyter_gpupool.server.kernels import provisioner
 from jupyter_gpupool.server.kernels.process_exit import when_exited
 from jupyter_gpupool.server.kernels.server_address import local_server_url
@@ -311,7 +311,9 @@ class GpuPoolExtension(ExtensionApp):
             ca_file=Path(self.pool_ca_file) if self.pool_ca_file else None,
             hub_identity=self.hub_identity,
         )
-        self._pool = PoolConnection(self.pool_endpoint, access, self.user, self.pool_factory)
+        self._pool = PoolConnection(
+            self.pool_endpoint, access, self.user, self.pool_factory, lambda said: said_to(self.reader, said)
+        )
         try:
             sessions = Sessions(
                 self._pool,

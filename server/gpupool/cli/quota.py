@@ -13,10 +13,12 @@ from gpupool.cli.common import exits, quantities, show, watch
 from gpupool.cli.common.options import Endpoint, Json, TokenFile, client, duration
 from gpupool.client.projects import LimitSettings, LimitStatus, ProjectsClient
 
-app = typer.Typer(no_args_is_help=True, help="Limits of single users; those of projects: gpupool project.")
+app = typer.Typer(
+    no_args_is_help=True, help="Limits of users. For limits of projects, see `gpupool project`."
+)
 
 User = Annotated[
-    str, typer.Argument(metavar="USER", help="Whom; '*' is everybody without a limit of their own.")
+    str, typer.Argument(metavar="USER", help="The user. '*': everybody without a limit of their own.")
 ]
 
 
@@ -47,27 +49,27 @@ def set_(
     user: User,
     gpus: Annotated[
         str | None,
-        typer.Option(metavar="GPUS|none", help="In all, at a time: 2 or 0.5.", show_default=False),
+        typer.Option(metavar="GPUS|none", help="Most GPUs at a time: 2 or 0.5.", show_default=False),
     ] = None,
     shares: Annotated[
         str | None,
-        typer.Option(metavar="COUNT|none", help="Shares of devices at a time.", show_default=False),
+        typer.Option(metavar="COUNT|none", help="Most shares at a time.", show_default=False),
     ] = None,
     largest: Annotated[
         str | None,
-        typer.Option(metavar="GPUS|none", help="The most that one request may be for.", show_default=False),
+        typer.Option(metavar="GPUS|none", help="Most GPUs of one request.", show_default=False),
     ] = None,
     gpu_hours: Annotated[
         str | None,
         typer.Option(
             metavar="HOURS|none",
-            help="GPU hours within the window, which begins with the first use.",
+            help="GPU hours within the window. The window begins with the first use.",
             show_default=False,
         ),
     ] = None,
     window: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Length of that window [default: 1d].", show_default=False),
+        typer.Option(metavar="TIME", help="Length of the window [default: 1d].", show_default=False),
     ] = None,
     pool: Endpoint = None,
     token_file: TokenFile = None,

@@ -63,7 +63,7 @@ Endpoint = Annotated[
         "--pool",
         parser=endpoint,
         metavar="ADDRESS",
-        help="Where the pool is: host:port or unix:/path [default: $GPUPOOL_ENDPOINT or the local socket].",
+        help="Address of the pool: host:port or unix:/path [default: $GPUPOOL_ENDPOINT or the local socket].",
         show_default=False,
     ),
 ]
@@ -82,15 +82,17 @@ Part = Annotated[
 ]
 Memory = Annotated[
     str | None,
-    typer.Option("--memory", "-m", help="The same by memory: MiB, or 2.5GiB.", show_default=False),
+    typer.Option(
+        "--memory", "-m", help="Share of each GPU by its memory: MiB, or 2.5GiB.", show_default=False
+    ),
 ]
 WaitAgain = Annotated[
     float,
     typer.Option(
         parser=wait,
         metavar="TIME",
-        help="When the share is taken back for others, wait that long for another (60, 5m, forever): calls wait, memory"
-        " is kept. 0: CUDA calls fail instead.",
+        help="If the pool takes the share back for others, wait this long for another one (60, 5m, "
+        "forever). CUDA calls wait meanwhile, and memory is kept. 0: CUDA calls fail instead.",
     ),
 ]
 OnBehalfOf = Annotated[

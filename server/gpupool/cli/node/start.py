@@ -85,8 +85,8 @@ def start(
     driver: Annotated[
         str,
         typer.Option(
-            help="Whose GPUs: nvidia; software; auto, NVIDIA's, or where there are none what --software-gpus says; or the path "
-            "of a libcuda.so.1."
+            help="GPUs to lend: nvidia; software; auto: NVIDIA GPUs if there are any, else as many as "
+            "--software-gpus; or the path of a libcuda.so.1."
         ),
     ] = "auto",
     software_gpus: Annotated[
@@ -108,7 +108,7 @@ def start(
         typer.Option(
             parser=endpoint,
             metavar="ADDRESS",
-            help="Where the pool is: host:port or unix:/path [default: the local socket].",
+            help="Address of the pool: host:port or unix:/path [default: the local socket].",
             show_default=False,
         ),
     ] = None,
@@ -119,7 +119,7 @@ def start(
     listen_host: Annotated[
         str | None,
         typer.Option(
-            help="Address of this machine that workers listen on; needed when kernels run on other machines "
+            help="Address of this machine that workers listen on. Needed if kernels run on other machines "
             "[default: 127.0.0.1].",
             show_default=False,
         ),
@@ -127,7 +127,7 @@ def start(
     advertise_host: Annotated[
         str | None,
         typer.Option(
-            help="Address or name that kernels dial to reach it [default: the listen address].",
+            help="Address or name that kernels connect to [default: the listen address].",
             show_default=False,
         ),
     ] = None,
@@ -135,14 +135,16 @@ def start(
         str | None,
         typer.Option(
             metavar="FIRST-LAST",
-            help="TCP ports that workers listen on, for a firewall: one per session, one per worker that is started "
-            "ahead, and one for gpupool node netperf [default: what the system picks].",
+            help="TCP ports for workers, for a firewall. Each session, each worker that is started ahead, "
+            "and `gpupool node netperf` take one [default: the system chooses].",
             show_default=False,
         ),
     ] = None,
     tls: Annotated[
         Tls,
-        typer.Option(help="Encrypt what kernels and workers say; auto: unless workers listen on loopback."),
+        typer.Option(
+            help="Encrypt the connection of kernels and workers. auto: unless workers listen on loopback."
+        ),
     ] = Tls.AUTO,
     worker: Annotated[
         Path | None,
@@ -150,13 +152,17 @@ def start(
     ] = None,
     leave_workers: Annotated[
         bool,
-        typer.Option("--leave-workers", help="Let workers run on at the end, for the next agent to adopt."),
+        typer.Option(
+            "--leave-workers",
+            help="When the agent ends, leave its workers running. The next agent adopts them.",
+        ),
     ] = False,
     image_cache_mib: Annotated[
         int,
         typer.Option(
             min=0,
-            help="Module images kept on this node for each user, so that they are sent once; 0 keeps none.",
+            help="Size of the cache of module images for each user, so that each image is sent only once. "
+            "0: no cache.",
         ),
     ] = 4096,
     warm_workers: Annotated[
@@ -172,14 +178,14 @@ def start(
         int | None,
         typer.Option(
             min=0,
-            help="Host memory for parked sessions whose GPU memory somebody else needs "
+            help="Host memory for parked sessions, used when another session needs their GPU memory "
             "[default: a quarter of the machine's].",
             show_default=False,
         ),
     ] = None,
     park_disk_mib: Annotated[
         int,
-        typer.Option(min=0, help="Disk for parked sessions that host memory has no room for; 0 is none."),
+        typer.Option(min=0, help="Disk space for parked sessions, used when host memory is full. 0: none."),
     ] = 0,
     context_reserve_mib: Annotated[
         int | None,
@@ -193,16 +199,18 @@ def start(
     mps: Annotated[
         Mps,
         typer.Option(
-            help="Make workers clients of NVIDIA's Multi-Process Service, whose control daemon runs already: --strict "
-            "shares are then parts of the multiprocessors. Parked memory cannot leave its device."
+            help="Make workers clients of NVIDIA's Multi-Process Service. Its control daemon must run. "
+            "--strict shares are then parts of the multiprocessors, and parked memory can't leave its "
+            "device."
         ),
     ] = Mps.OFF,
     math_libraries: Annotated[
         list[Path] | None,
         typer.Option(
             metavar="FOLDER",
-            help="Where NVIDIA's cuBLAS, cuDNN, cuFFT, cuRAND, cuSOLVER and cuSPARSE are. Several times "
-            "[default: wheels of the extras cuda12 and cuda13, else where the system's loader looks].",
+            help="Folder with NVIDIA's cuBLAS, cuDNN, cuFFT, cuRAND, cuSOLVER and cuSPARSE. May be "
+            "repeated [default: the wheels of the extras cuda12 and cuda13, else the system's library "
+            "path].",
             show_default=False,
         ),
     ] = None,
@@ -213,15 +221,16 @@ def start(
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="Something about this machine that requests can filter by: --filter label.NAME=VALUE. Several times.",
+            help="A property of this machine that requests can filter by: --filter label.NAME=VALUE. May "
+            "be repeated.",
             show_default=False,
         ),
     ] = None,
     sharing: Annotated[
         Sharing,
         typer.Option(
-            help="What is lent: isolated, shares with memory of their own and whole GPUs; whole, whole GPUs only; "
-            "open, shares without walls between their memory (asked with --no-isolation)."
+            help="isolated: shares with memory of their own, and whole GPUs. whole: whole GPUs only. open: "
+            "shares without walls between their memory, for requests with --no-isolation."
         ),
     ] = Sharing.ISOLATED,
     heartbeat_seconds: Annotated[float, typer.Option(min=0.01, help="Time between heartbeats.")] = 5.0,

@@ -38,12 +38,12 @@ def usage(
             help=f"Rows are sums over everything that is not named: some of {', '.join(_GROUPS)}, joined by commas.",
         ),
     ] = "project,user",
-    user: Annotated[str, typer.Option(help="Only of this user.", show_default=False)] = "",
+    user: Annotated[str, typer.Option(help="Only this user.", show_default=False)] = "",
     project: Annotated[
         str,
         typer.Option(
             metavar="PATH",
-            help="Only of this project and those below it.",
+            help="Only this project and the projects below it.",
             show_default=False,
             autocompletion=completing.projects,
         ),
@@ -58,8 +58,10 @@ def usage(
             show_default=False,
         ),
     ] = None,
-    currency: Annotated[str, typer.Option(help="Printed beside the price.", show_default=False)] = "",
-    digits: Annotated[int, typer.Option(min=0, max=6, help="Places behind the point that money has.")] = 2,
+    currency: Annotated[
+        str, typer.Option(help="Currency, printed beside the price.", show_default=False)
+    ] = "",
+    digits: Annotated[int, typer.Option(min=0, max=6, help="Decimal places of the currency.")] = 2,
     pool: Endpoint = None,
     token_file: TokenFile = None,
     json: Json = False,

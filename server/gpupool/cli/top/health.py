@@ -30,7 +30,7 @@ def health(
     json: Json = False,
     network: Annotated[
         bool,
-        typer.Option("--network/--no-network", help="Measure the network to nodes, a moment each."),
+        typer.Option("--network/--no-network", help="Also measure the network to nodes, for a moment each."),
     ] = True,
     every: watch.Watch = None,
 ) -> None:

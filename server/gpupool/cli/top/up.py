@@ -31,7 +31,8 @@ Home = Annotated[
 Driver = Annotated[
     str,
     typer.Option(
-        help="auto: NVIDIA GPUs where there are some, else software GPUs. software, nvidia, or the path of a libcuda.so.1."
+        help="auto: NVIDIA GPUs if there are any, else software GPUs. Or software, nvidia, or the path "
+        "of a libcuda.so.1."
     ),
 ]
 SoftwareGpus = Annotated[
@@ -48,16 +49,14 @@ MemoryMib = Annotated[
 Quotas = Annotated[
     list[str] | None,
     typer.Option(
-        "--quota", metavar="USER=GPUS", help="Most GPUs that a user holds at a time. Several times."
+        "--quota", metavar="USER=GPUS", help="Most GPUs that a user may hold at a time. May be repeated."
     ),
 ]
 NoticeSeconds = Annotated[
     float | None,
-    typer.Option(min=0, help="Between the word that a share is taken back and its end.", show_default=False),
+    typer.Option(min=0, help="Warning time before a share is taken back.", show_default=False),
 ]
-NoRestart = Annotated[
-    bool, typer.Option("--no-restart", help="Do not start a pool or node again that has died.")
-]
+NoRestart = Annotated[bool, typer.Option("--no-restart", help="Don't restart a pool or node that has died.")]
 
 
 def tell(text: str) -> None:
