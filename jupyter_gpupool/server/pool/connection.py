@@ -125,7 +125,7 @@ class PoolConnection:
             if self._answered:
                 raise
             hint = f"no pool has answered there so far; the address is {_CLASS}.pool_endpoint of this server"
-            unreached = PoolUnavailableError(error.endpoint, f"{error.detail}; {hint}")
+            unreached = PoolUnavailableError(error.endpoint, f"{error.detail}; {hint}", error.advice)
             self._unreached = str(unreached)
             raise unreached from error
         except PoolRefusedError as error:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Final
 
 import typer
+
+# gRPC writes each failed handshake to standard error in a form of its own; what failed is said by those who connect.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 from gpupool.cli import bench, gpu, kernel_packs, lease, project, provider, quota, session, token
 from gpupool.cli.common import exits

@@ -28,7 +28,7 @@ from gpupool.client.credentials import (
     hub_token,
     wants_hub_identity,
 )
-from gpupool.client.endpoint import open_channel, read_token, resolve_endpoint
+from gpupool.client.endpoint import connection_advice, open_channel, read_token, resolve_endpoint
 from gpupool.client.errors import PoolRefusedError, PoolUnavailableError, QueueTimeoutError
 from gpupool.client.services import CALL_SECONDS
 from gpupool.client.types import (
@@ -289,7 +289,11 @@ class PoolClient:
         reason = named if isinstance(named, str) else _REASON_OF_STATUS.get(error.code())
         if reason is not None:
             raise PoolRefusedError(reason, details or reason) from error
-        raise PoolUnavailableError(self.endpoint, _short(error.code(), details)) from error
+        advice = connection_advice(self.endpoint, details)
+        short = (
+            "the TLS handshake failed" if "handshake" in details.lower() else _short(error.code(), details)
+        )
+        raise PoolUnavailableError(self.endpoint, short, advice) from error
 
 
 def _short(code: grpc.StatusCode, details: str) -> str:
