@@ -146,11 +146,11 @@ def _seconds_of_hours(text: str) -> int | None:
 def _sentence(limit: LimitSettings) -> str:
     parts = []
     if limit.milli is not None:
-        parts.append(f"{quantities.gpus(limit.milli)} GPUs at a time")
+        parts.append(f"{quantities.gpus_set(limit.milli)} at a time")
     if limit.shares is not None:
-        parts.append(f"{limit.shares} shares at a time")
+        parts.append(f"{limit.shares} {'share' if limit.shares == 1 else 'shares'} at a time")
     if limit.largest_milli is not None:
-        parts.append(f"{quantities.gpus(limit.largest_milli)} GPUs in one request")
+        parts.append(f"{quantities.gpus_set(limit.largest_milli)} in one request")
     if limit.gpu_seconds is not None:
         parts.append(f"{limit.gpu_seconds / 3600:g} GPU hours in {show.seconds(limit.window_seconds)}")
     return "at most " + ", ".join(parts) if parts else "no limit"

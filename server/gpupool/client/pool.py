@@ -298,7 +298,7 @@ class PoolClient:
 
 def _short(code: grpc.StatusCode, details: str) -> str:
     """The useful part of gRPC's connection errors."""
-    for known in ("No such file or directory", "Connection refused", "Permission denied"):
+    for known in ("No such file or directory", "Connection refused", "Permission denied", "Socket closed"):
         if known in details:
             return known.lower()
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:

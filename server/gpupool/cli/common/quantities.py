@@ -72,9 +72,14 @@ def measured(amount: int) -> str:
     return format_share(amount)
 
 
-def gpus_word(amount: int) -> str:
-    """``1 GPU``, ``0.5 GPUs``."""
+def gpus_set(amount: int) -> str:
+    """What somebody has set: ``1 GPU``, ``0.5 GPUs``."""
     return f"{format_milli(amount)} GPU{'' if amount == WHOLE_DEVICE_MILLI else 's'}"
+
+
+def gpus_word(amount: int) -> str:
+    """What is measured or computed: ``1 GPU``, ``0.33 GPUs``."""
+    return f"{format_share(amount)} GPU{'' if amount == WHOLE_DEVICE_MILLI else 's'}"
 
 
 def gpu_hours(milli_ms: int) -> str:

@@ -210,7 +210,9 @@ def seconds(amount: float | None) -> str:
         return "-"
     if amount < 90:
         return f"{amount:.0f} s"
-    return f"{amount / 60:.0f} min" if amount < 5400 else f"{amount / 3600:.1f} h"
+    if amount < 5400:
+        return f"{amount / 60:.0f} min"
+    return f"{amount / 3600:.1f}".removesuffix(".0") + " h"
 
 
 def until(unix: float | None) -> str:
