@@ -224,6 +224,7 @@ def dark(browser: Browser) -> None:
 def queue(browser: Browser) -> None:
     """A request that does not fit: its place, why, and what would help."""
     with shared_pool() as lab, quickstart(browser, lab) as page:
+        page.sidebar.get_by_role("button", name="Got it").click()
         page.share_input(NOTEBOOK).fill("0.9")
         page.press(NOTEBOOK, "Attach")
         expect(page.state(NOTEBOOK)).to_have_text("queued")

@@ -159,8 +159,10 @@ class GpuMagics(Magics):
         _no_more(words, "status")
         failure = self._scopes.failed.found()
         lines = [str(failure)] if failure is not None else []
-        lines += kernel_lines(self._server.call("GET", "self/status"), failed=failure is not None)
-        if (reading := read()) and (said := hint(Reading(), reading, 0.0)):
+        reading = read()
+        state = self._server.call("GET", "self/status")
+        lines += kernel_lines(state, failed=failure is not None, reading=reading)
+        if reading is not None and (said := hint(Reading(), reading, 0.0)):
             lines.append(said)
         _say("\n".join(lines))
 

@@ -7,16 +7,25 @@ from html import escape
 from typing import Any, Final
 
 from gpupool.amounts import amount
+from gpupool.client.runtime import Counters
 from gpupool.device_names import device_name
-from gpupool.shares import format_milli
+from gpupool.shares import format_milli, format_share
 
 from jupyter_gpupool.kernel.failed import HOW_TO_GO_ON
 from jupyter_gpupool.kernel.failures import failure_name
 from jupyter_gpupool.kernel.out_of_memory import told_of
 
 
-def kernel_lines(kernel: dict[str, Any], *, failed: bool = False) -> Iterator[str]:
-    """What a kernel has and uses; ``failed``: that its session failed has been said."""
+def kernel_lines(
+    kernel: dict[str, Any], *, failed: bool = False, reading: Counters | None = None
+) -> Iterator[str]:
+    """What a kernel has and uses.
+
+    Args:
+        kernel: its state, as the server tells it.
+        failed: that its session failed has been said.
+        reading: what the kernel's own process counts now; the server's figures are those of the last report.
+    """
     usage = kernel.get("usage") or {}
     if not failed and (error := int(usage.get("failure") or 0)):
         cell = f" in cell {usage['failed_cell']}" if usage.get("failed_cell") else ""
@@ -42,16 +51,29 @@ def kernel_lines(kernel: dict[str, Any], *, failed: bool = False) -> Iterator[st
     if usage.get("work") in _WORKS:
         what = usage.get("kernel") or "a copy or a fill"
         yield f"{_WORKS[usage['work']]}: {what}, since {usage.get('work_seconds') or 0:.0f} s"
-    if usage:
-        yield (
-            f"used: {usage['device_seconds']:.2f} s device time, {usage['calls']:,} calls, "
-            f"{usage['asks']:,} waits for the GPU, {amount(usage['memory_bytes'])} memory "
-            f"(peak {amount(usage['memory_peak_bytes'])})"
-        )
+    if used := _used(usage, reading):
+        yield used
     if trouble := told_of(kernel.get("usage"), "resize" if _holds(kernel) else "cell"):
         yield trouble.text()
     if kernel.get("message"):
         yield str(kernel["message"])
+
+
+def _used(usage: dict[str, Any], reading: Counters | None) -> str:
+    """What the kernel has used; empty: nothing yet."""
+    if reading is not None and reading.worker is not None:
+        worker = reading.worker
+        seconds, used, peak = worker.device_seconds, sum(worker.memory_used), sum(worker.memory_peak)
+        calls, asks = reading.calls, reading.asks
+    elif usage:
+        seconds, used, peak = usage["device_seconds"], usage["memory_bytes"], usage["memory_peak_bytes"]
+        calls, asks = usage["calls"], usage["asks"]
+    else:
+        return ""
+    return (
+        f"used: {seconds:.2f} s device time, {calls:,} calls, {asks:,} waits for the GPU, {amount(used)} memory "
+        f"(peak {amount(peak)})"
+    )
 
 
 #: States that are not said by their names.
@@ -137,7 +159,7 @@ def pool_lines(pool: dict[str, Any]) -> Iterator[str]:
     for device in pool["devices"]:
         health = "" if device["healthy"] else "  takes no requests"
         yield (
-            f"{device_name(device['id'])}  {device['name']}  free {format_milli(device['free_milli'])} GPU, "
+            f"{device_name(device['id'])}  {device['name']}  free {format_share(device['free_milli'])} GPU, "
             f"{device['free_mib']} of {device['usable_mib']} MiB{health}"
         )
         for share in device["shares"]:
@@ -155,7 +177,7 @@ def pool_html(pool: dict[str, Any]) -> str:
         shares = "".join(f"<li>{escape(_share_text(share))}</li>" for share in device["shares"])
         items.append(
             f"<li><b>{escape(device_name(device['id']))}</b> {escape(device['name'])}: free "
-            f"{format_milli(device['free_milli'])} GPU, {device['free_mib']} of {device['usable_mib']} MiB"
+            f"{format_share(device['free_milli'])} GPU, {device['free_mib']} of {device['usable_mib']} MiB"
             f"{'' if device['healthy'] else ' <b>takes no requests</b>'}<ul>{shares}</ul></li>"
         )
     for entry in pool["queue"]:
@@ -168,7 +190,7 @@ def pool_html(pool: dict[str, Any]) -> str:
 
 def _share_text(share: dict[str, Any]) -> str:
     use = "in use" if share["in_use"] else "idle"
-    return f"{format_milli(share['milli'])} GPU, {share['mib']} MiB: {_who(share)} ({use})"
+    return f"{format_share(share['milli'])} GPU, {share['mib']} MiB: {_who(share)} ({use})"
 
 
 def _wanted(entry: dict[str, Any]) -> str:

@@ -13,8 +13,8 @@ import re
 from textwrap import dedent
 from typing import Final
 
-#: What the first line becomes; :mod:`jupyter_gpupool.kernel.scope` provides it.
-ENTER: Final = "get_ipython().gpupool.enter({line!r})"
+#: What the first line becomes; :mod:`jupyter_gpupool.kernel.scope` provides it. A traceback shows it with what was typed.
+ENTER: Final = "get_ipython().gpupool.enter({line!r})  # {typed}"
 #: ``%%gpu --help`` says what ``%%gpu?`` says; what stands below it has no GPU and does not run.
 HELP: Final = "get_ipython().gpupool.help({rest!r})\n"
 HELP_WORDS: Final = ("help", "--help", "-h", "-?", "?")
@@ -31,7 +31,7 @@ def transform(lines: list[str]) -> list[str]:
     match = _GPU_LINE.match(lines[0])
     if match is None:
         return lines
-    enter = ENTER.format(line=match["line"].strip())
+    enter = ENTER.format(line=match["line"].strip(), typed=" ".join(["%%gpu", *match["line"].split()]))
     body = _dedented(lines[1:])
     if match["line"].split()[:1] and match["line"].split()[0] in HELP_WORDS:
         return [HELP.format(rest=bool("".join(body).strip()))]

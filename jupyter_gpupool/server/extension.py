@@ -24,7 +24,7 @@ from traitlets import TraitError as TraitRefused
 
 from jupyter_gpupool.server.events import SESSION_SCHEMA_ID, SESSION_SCHEMA_PATH, session_event
 from jupyter_gpupool.server.handlers import routes
-from jupyter_gpupool.server.handlers.personal import Reader, reader_of
+from jupyter_gpupool.server.handlers.personal import Reader, reader_of, said_to
 from jupyter_gpupool.server.kernels import provisioner
 from jupyter_gpupool.server.kernels.process_exit import when_exited
 from jupyter_gpupool.server.kernels.server_address import local_server_url
@@ -67,67 +67,67 @@ class GpuPoolExtension(ExtensionApp):
         help="File (mode 0600) with the token for a pool on TCP. Default: $GPUPOOL_TOKEN_FILE.",
     ).tag(config=True)
     pool_ca_file = Unicode(
-        help="""File with the authority of the certificate of a pool at tls:host:port. Default:
-        $GPUPOOL_CA_FILE, else those that the system knows.""",
+        help="""File with the certificate authority of a pool at tls:host:port. Default: $GPUPOOL_CA_FILE, else
+        the system's authorities.""",
     ).tag(config=True)
     hub_identity = Bool(
-        help="""Under JupyterHub, ask the pool as the Hub's user: it asks the Hub whose this server's
-        JUPYTERHUB_API_TOKEN is. The token is sent to `pool_endpoint` only, which must be tls:host:port or
-        a Unix socket. Default: $GPUPOOL_HUB_IDENTITY.""",
+        help="""Under JupyterHub, use the Hub's user for the pool. The pool then asks the Hub about this server's
+        JUPYTERHUB_API_TOKEN. The token is sent only to `pool_endpoint`, which must be tls:host:port or a
+        Unix socket. Default: $GPUPOOL_HUB_IDENTITY.""",
     ).tag(config=True)
-    user = Unicode(
-        help="The user that shares are asked for. Default: the Hub's, else the system's user."
-    ).tag(config=True)
+    user = Unicode(help="The user who requests shares. Default: the Hub's user, else the system's.").tag(
+        config=True
+    )
     idle_seconds = Float(
         600.0,
         min=0.0,
-        help="""A held GPU that nothing has used for so long goes back to the pool; the kernel and
-        its GPU memory stay. 0: never.""",
+        help="""Time without use, in seconds, after which a held GPU goes back to the pool. The kernel and its GPU
+        memory stay. 0: never.""",
     ).tag(config=True)
-    warn_seconds = Float(60.0, min=0.0, help="How long before that the user is warned.").tag(config=True)
+    warn_seconds = Float(60.0, min=0.0, help="Seconds between the warning and the release.").tag(config=True)
     idle_seconds_most = Float(
         24 * 3600.0,
         min=0.0,
-        help="""The longest idle time that a user may choose for a kernel, and that Keep puts its release off;
-        never shorter than idle_seconds. 0: a month.""",
+        help="""The longest idle time that a user may choose for a kernel, and the longest time that Keep adds. It
+        is never shorter than idle_seconds. 0: a month.""",
     ).tag(config=True)
-    never_release_allowed = Bool(
-        False, help="Whether a user may choose that the GPU of a kernel is never released as idle."
-    ).tag(config=True)
-    default_share = Unicode("0.2", help="The share when %%gpu and Attach name none.").tag(config=True)
+    never_release_allowed = Bool(False, help="Whether a user may turn off the idle release of a kernel.").tag(
+        config=True
+    )
+    default_share = Unicode("0.2", help="The share if %%gpu or Attach names none.").tag(config=True)
     default_project = Unicode(
         "",
-        help="""The project whose quota counts when %%gpu and Attach name none. Default: the user's
-        only project, else the pool's `default`.""",
+        help="""The project if %%gpu or Attach names none. Default: the user's only project, else the pool's
+        `default`.""",
     ).tag(config=True)
     default_wait_seconds = Float(
         60.0,
-        help="How long %%gpu and Attach wait in the queue unless told otherwise; negative: for ever.",
+        help="Default time in seconds that %%gpu and Attach wait in the queue. Negative: forever.",
     ).tag(config=True)
     renew_seconds = Float(
         5.0,
         min=0.1,
-        help="How often leases are renewed; the pool takes back what was not renewed five times.",
+        help="Seconds between two renewals of a lease. The pool takes back a lease that misses five renewals.",
     ).tag(config=True)
     return_seconds = Float(
         -1.0,
-        help="""How long a kernel whose GPU was taken back for others waits for it to come again: its
-        calls wait meanwhile, and its GPU memory is kept. 0: its calls fail; negative: for ever.""",
+        help="""If the pool takes a kernel's GPU back for others, the seconds that its CUDA calls wait for another
+        one. GPU memory is kept. 0: the calls fail. Negative: forever.""",
     ).tag(config=True)
     session_dir = Unicode(
-        help="Where session files are written, one per kernel. Default: in the Jupyter runtime directory."
+        help="Folder for session files, one per kernel. Default: in the Jupyter runtime directory."
     ).tag(config=True)
     kernel_environment_enabled = Bool(
         True,
-        help="""Give every local kernel the client runtime and the magics, by a kernel provisioner
-        that becomes the default. Off: no kernel of this server can attach a GPU.""",
+        help="""Give every local kernel the client runtime and the magics, by a kernel provisioner that becomes
+        the default. False: no kernel of this server can attach a GPU.""",
     ).tag(config=True)
 
     start_pool_allowed = Bool(
-        help="""Whether a page may start a pool on this machine while none is configured and none answers. Default: unless
-        this server runs under JupyterHub.""",
+        help="""Whether a page may start a pool on this machine if none is configured and none answers. Default:
+        true, but false under JupyterHub.""",
     ).tag(config=True)
-    show_panel = Bool(False, help="Show the GPU panel when a page opens first.").tag(config=True)
+    show_panel = Bool(False, help="Show the GPU panel when a page opens for the first time.").tag(config=True)
 
     #: See :data:`jupyter_gpupool.server.pool.connection.PoolFactory`.
     pool_factory: PoolFactory = staticmethod(connect)
@@ -316,7 +316,9 @@ class GpuPoolExtension(ExtensionApp):
             ca_file=Path(self.pool_ca_file) if self.pool_ca_file else None,
             hub_identity=self.hub_identity,
         )
-        self._pool = PoolConnection(self.pool_endpoint, access, self.user, self.pool_factory)
+        self._pool = PoolConnection(
+            self.pool_endpoint, access, self.user, self.pool_factory, lambda said: said_to(self.reader, said)
+        )
         try:
             sessions = Sessions(
                 self._pool,

@@ -15,6 +15,7 @@ from typing import Any, Final
 import anywidget
 import traitlets
 
+from jupyter_gpupool.kernel import device
 from jupyter_gpupool.kernel.broker import connect
 from jupyter_gpupool.kernel.errors import GpuError
 from jupyter_gpupool.kernel.tables import kernel_lines
@@ -93,6 +94,6 @@ def gpupool_widget() -> GpuUsage:
 
 def _summary() -> str:
     try:
-        return "\n".join(kernel_lines(connect().call("GET", "self/status")))
+        return "\n".join(kernel_lines(connect().call("GET", "self/status"), reading=device.read()))
     except GpuError as error:
         return str(error)

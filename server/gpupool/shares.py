@@ -189,6 +189,16 @@ def least_milli(usable_mib: Iterable[int], milli: int | None, mib: int | None, c
     return milli_of_mib(mib, room) * count
 
 
+def format_share(milli: int) -> str:
+    """Milli-GPU to be read, with two decimals at most: 799 → ``0.8``, below 0.01 exactly. What is typed is exact."""
+    return format_milli(milli if milli < 10 else (milli + 5) // 10 * 10)
+
+
+def offered_milli(milli: int) -> int:
+    """The part of so much room that people are told to ask for: two decimals, and never more than there is."""
+    return milli if milli < 10 else milli - milli % 10
+
+
 def format_milli(milli: int) -> str:
     """Milli-GPU as people write it: 200 → ``0.2``, 1000 → ``1``."""
     text = f"{milli // WHOLE_DEVICE_MILLI}.{milli % WHOLE_DEVICE_MILLI:03d}"

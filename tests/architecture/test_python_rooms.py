@@ -105,8 +105,8 @@ ROOMS: Mapping[str, str] = {
     "gpupool.embedded": "gpupool.client",
     "gpupool.cli.common": "gpupool gpupool.client gpupool.request",
     "gpupool.cli.pool": (
-        "gpupool gpupool.cli.common gpupool.client gpupool.ledger gpupool.model gpupool.pool gpupool.pool.access"
-        " gpupool.pool.lifecycle gpupool.pool.model gpupool.scheduler.placement gpupool.simulation"
+        "gpupool gpupool.sentences gpupool.cli.common gpupool.client gpupool.ledger gpupool.model gpupool.pool"
+        " gpupool.pool.access gpupool.pool.lifecycle gpupool.pool.model gpupool.scheduler.placement gpupool.simulation"
     ),
     "gpupool.cli.node": "gpupool gpupool.cli.common gpupool.client gpupool.node",
     "gpupool.cli.report": "gpupool.cli.common gpupool.client",
@@ -123,7 +123,7 @@ ROOMS: Mapping[str, str] = {
     "jupyter_gpupool.kernel": "gpupool gpupool.client gpupool.request",
     "jupyter_gpupool.widget": "jupyter_gpupool.kernel",
     # Jupyter: in the server
-    "jupyter_gpupool.server.pool": "gpupool gpupool.client gpupool.client.session gpupool.embedded",
+    "jupyter_gpupool.server.pool": "gpupool gpupool.sentences gpupool.client gpupool.client.session gpupool.embedded",
     "jupyter_gpupool.server.session": (
         "gpupool gpupool.sentences gpupool.client gpupool.client.session gpupool.request jupyter_gpupool.server.pool"
     ),

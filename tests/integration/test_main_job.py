@@ -76,6 +76,22 @@ def test_device_arrays_of_one_cell_are_alive_in_the_next(kernel: Kernel) -> None
     assert str(sum(range(1000)) + 2500.0) in after.text
 
 
+def test_the_status_right_after_a_cell_counts_its_calls(kernel: Kernel) -> None:
+    def calls(text: str) -> int:
+        found = re.search(r"([\d,]+) calls|calls ([\d,]+)", text)
+        assert found is not None, text
+        return int((found[1] or found[2]).replace(",", ""))
+
+    def status() -> int:
+        return calls(kernel.run("%gpu status").text)
+
+    assert kernel.run("%%gpu 0.2\nx = cuda.to_device(np.arange(10.0))").status == "ok"
+    before = status()
+    cell = kernel.run("%%gpu 0.2\nfor _ in range(20):\n    add[4, 256](x, 1.0)")
+    assert calls(cell.text) >= 20
+    assert status() == before + calls(cell.text)
+
+
 def test_outside_an_attached_cell_a_cuda_call_names_the_way_out(kernel: Kernel) -> None:
     assert kernel.run("%%gpu 0.2\nx = cuda.to_device(np.arange(10.0))").status == "ok"
     outside = kernel.run("x.copy_to_host()")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from gpupool.client.native import native_directory
 
+from tests.support.attaching_program import PRELUDE
 from tests.support.softgpu_programs import OPENING, PTX_HEADER, ROOT, command, environment
 
 pytestmark = pytest.mark.skipif(
@@ -72,6 +73,20 @@ def test_a_program_that_was_started_inside_of_a_share_leaves_the_share_alone() -
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout == "1 256 no session\n"
+
+
+def test_a_program_that_was_written_for_a_pool_gets_this_gpu_and_asks_no_pool(tmp_path: Path) -> None:
+    program = PRELUDE + (
+        "with gpupool.attach(0.2, type='H100'):\n    at = make(7)\n"
+        "with gpupool.attach(n=2):\n    say(read(at))\n"
+        "try:\n    gpupool.attach(n=3).__enter__()\n"
+        "except gpupool.AttachError as error:\n    say(error.reason, '--devices 3' in str(error))\n"
+        "try:\n    gpupool.reset()\n"
+        "except gpupool.AttachError as error:\n    say(error.reason)\n"
+    )
+    done = softgpu("--devices", "2", "--", sys.executable, "-c", program, GPUPOOL_ENDPOINT="unix:/nowhere")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "7\nin-use True\nin-use\n"
 
 
 def test_numba_hands_over_ptx() -> None:

@@ -10,8 +10,10 @@ from gpupool.shares import (
     Share,
     ShareError,
     format_milli,
+    format_share,
     mib_of_milli,
     milli_of_mib,
+    offered_milli,
     reserve_mib,
     usable_mib,
 )
@@ -27,6 +29,17 @@ def test_milli_is_read_back_in_every_spelling(milli: int) -> None:
     assert Share.parse(format_milli(milli)).milli == milli
     assert Share.parse(f"{milli / 10:.1f}%").milli == milli
     assert Share.parse(f"  0{milli / 1000:.3f} ".replace("00.", "0.")).milli == milli
+
+
+@given(st.integers(0, 100_000))
+def test_what_is_read_has_two_decimals_and_what_is_offered_is_there(milli: int) -> None:
+    shown = Fraction(format_share(milli)) * 1000
+    assert abs(shown - milli) <= 5
+    assert milli < 10 or shown % 10 == 0
+    assert milli >= 10 or shown == milli
+    offered = offered_milli(milli)
+    assert milli - 10 < offered <= milli
+    assert format_share(offered) == format_milli(offered)
 
 
 @given(st.integers(1, 16 * 1024 * 1024))

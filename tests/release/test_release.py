@@ -56,6 +56,16 @@ def test_the_wheel_is_small_enough() -> None:
     assert the("*.whl").stat().st_size <= 25_000_000
 
 
+def test_a_package_index_is_given_no_link_that_leads_nowhere() -> None:
+    with zipfile.ZipFile(the("*.whl")) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        page = archive.read(name).decode().partition("\n\n")[2]
+    assert page.startswith("# jupyter-gpupool\n")
+    assert "gpupool lab" in page
+    targets = re.findall(r"\]\(([^)\s]+)", page)
+    assert [target for target in targets if not target.startswith(("https://", "http://", "#"))] == []
+
+
 def test_the_bill_names_what_is_linked_in_and_what_is_installed() -> None:
     bill = json.loads((DIST / "sbom.cdx.json").read_text())
     assert bill["bomFormat"] == "CycloneDX"

@@ -55,6 +55,11 @@ def test_a_word_like_many_commands_names_them_and_one_like_none_names_none() -> 
         ("smi --pool tls:pool.example.org", "such as tls:pool.example.org:7460"),
         ("smi --pool /run/pool.sock", "write unix:/run/pool.sock"),
         ("node start --driver nvidia --software-gpus 2", "--driver software"),
+        ("node start --software-gpus 17", "'17' is no whole number from 1 to 16"),
+        ("up --software-gpus 17", "'17' is no whole number from 1 to 16"),
+        ("lab --software-gpus 0", "'0' is no whole number from 1 to 16"),
+        ("up --memory-mib 511", "'511' is no whole number from 512 to"),
+        ("softgpu -n 17 -- true", "'17' is no whole number from 0 to 16"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_says_what_to_write(words: str, says: str) -> None:

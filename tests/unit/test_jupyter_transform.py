@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 import pytest
 from IPython.core.inputtransformer2 import TransformerManager
@@ -53,7 +54,14 @@ ENTER = "get_ipython().gpupool.enter"
     ],
 )
 def test_the_first_line_becomes_one_call_and_the_rest_stays(cell: str, expected: str) -> None:
-    assert compiled(cell) == expected
+    assert re.sub(r"  # %%gpu.*", "", compiled(cell)) == expected
+
+
+@pytest.mark.parametrize("typed", ["%%gpu 0.2 -n 2", "%%gpu", "%%gpu  0.2\t--hold"])
+def test_a_traceback_shows_what_was_typed_in_a_comment(typed: str) -> None:
+    first, rest = compiled(f"{typed}\nx = 1").split("\n", 1)
+    assert first.endswith(f"  # {' '.join(typed.split())}")
+    assert rest == "x = 1\n"
 
 
 @pytest.mark.parametrize(

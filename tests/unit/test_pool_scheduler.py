@@ -197,7 +197,7 @@ class TestResumedSessions:
         decision = decide(pool(device("n/0")), Request("bob", 200, parked=Parked("s1", ("n/0",), (3000,))))
         assert (decision.outcome, decision.reason) == (Outcome.REFUSE, "bad-share")
         assert "is 1587 MiB, but the session keeps 3000 MiB on n/0" in decision.explanation
-        assert "at least 0.379" in decision.explanation
+        assert "at least 0.38" in decision.explanation
         assert placed(pool(device("n/0")), Request("bob", 379, parked=Parked("s1", ("n/0",), (3000,))))
 
     def test_are_refused_another_number_of_devices(self):

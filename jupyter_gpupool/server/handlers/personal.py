@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gpupool.device_names import device_name
 from gpupool.sentences import Sentence, param
 from gpupool.sentences.param import Param
-from gpupool.sentences.render import catalogue
+from gpupool.sentences.render import catalogue, render
 
 if TYPE_CHECKING:
     from jupyter_gpupool.server.session.sessions import Sessions
@@ -60,6 +60,11 @@ def personal(said: Sentence, reader: Reader) -> Sentence:
         elif kernels := reader.kernels(said):
             code, params["leases"] = mine, Param("list", tuple(param.text(name) for _, name in kernels))
     return Sentence(code, params)
+
+
+def said_to(reader: Reader, said: Sentence) -> str:
+    """The words of a sentence for its reader."""
+    return render(personal(said, reader))
 
 
 def _personal(value: Param, reader: Reader) -> Param:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
 from gpupool.client.endpoint import EndpointError, parse_endpoints, read_token
-from gpupool.client.errors import GpupoolError, PoolRefusedError, PoolUnavailableError
+from gpupool.client.errors import GpupoolError, PoolRefusedError, PoolUnavailableError, QueueTimeoutError
 from gpupool.client.services import CALL_SECONDS
 from gpupool.client.types import (
     Caller,
@@ -25,6 +25,7 @@ from gpupool.client.types import (
     SessionInfo,
     Usage,
 )
+from gpupool.sentences import Sentence, render
 from gpupool.shares import Share
 
 from jupyter_gpupool.server.pool.identity import PoolAccess
@@ -54,13 +55,22 @@ class PoolConnection:
         access: how this server shows who it is.
         user: whom this server asks for.
         factory: makes the connection.
+        words: how a refusal is said to this server's user.
     """
 
-    def __init__(self, endpoint: str, access: PoolAccess, user: str, factory: PoolFactory) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        access: PoolAccess,
+        user: str,
+        factory: PoolFactory,
+        words: Callable[[Sentence], str] = render,
+    ) -> None:
         self._endpoint = endpoint
         self._access = access
         self._user = user
         self._factory = factory
+        self._words = words
         self._pool: Pool | None = None
         self._connecting = asyncio.Lock()
         #: Whether a pool has ever answered at this address.
@@ -119,14 +129,23 @@ class PoolConnection:
             if self._answered:
                 raise
             hint = f"no pool has answered there so far; the address is {_CLASS}.pool_endpoint of this server"
-            unreached = PoolUnavailableError(error.endpoint, f"{error.detail}; {hint}")
+            unreached = PoolUnavailableError(error.endpoint, f"{error.detail}; {hint}", error.advice)
             self._unreached = str(unreached)
             raise unreached from error
-        except PoolRefusedError:
+        except PoolRefusedError as error:
             self._answered, self._unreached = True, ""
-            raise
+            raise self._in_words(error) from error
         self._answered, self._unreached = True, ""
         return answer
+
+    def _in_words(self, error: PoolRefusedError) -> PoolRefusedError:
+        """The same refusal as its reader would say it."""
+        if error.details is None or not error.details.said:
+            return error
+        said = self._words(error.details.said)
+        if isinstance(error, QueueTimeoutError):
+            return QueueTimeoutError(said, error.details)
+        return PoolRefusedError(error.reason, said, error.details)
 
     async def _ask_as_anybody(self, call: Callable[[Pool], Awaitable[_Answer]]) -> _Answer:
         """A call that everybody whom the pool knows may make: who may not is not known to it."""

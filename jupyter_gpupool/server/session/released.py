@@ -13,7 +13,7 @@ from gpupool.client.session.record import Session, State
 from gpupool.client.types import LeaseRequest, Usage
 from gpupool.device_names import device_names
 from gpupool.sentences import param, reasons, render, say
-from gpupool.shares import format_milli
+from gpupool.shares import format_share
 
 from jupyter_gpupool.server.session.quantities import duration_text, memory_text
 
@@ -157,7 +157,7 @@ def _why(release: Release) -> str:
 def _share(release: Release) -> str:
     devices = release.devices
     many = f"{len(devices)} × " if len(devices) > 1 else ""
-    return f"{many}{format_milli(release.milli)} of {device_names(devices)}"
+    return f"{many}{format_share(release.milli)} of {device_names(devices)}"
 
 
 def _freed(release: Release) -> str:

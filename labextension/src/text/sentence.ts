@@ -1,5 +1,6 @@
 import { templateOf } from '../api/catalogue';
 import type { GpuPool } from '../api/types';
+import { formatMilli, formatShare } from '../figures/share';
 
 /*
  * The words of the pool's sentences, by the templates that the pool renders
@@ -93,8 +94,8 @@ function shown(param: GpuPool.Param, style: string): string {
 }
 
 function milli(value: number, style: string): string {
-  const text = `${value / 1000}`;
-  if (style === 'short') {
+  const text = rounding(value, style);
+  if (style === 'short' || style === 'least' || style === 'written') {
     return text;
   }
   if (style === 'gpus') {
@@ -102,6 +103,25 @@ function milli(value: number, style: string): string {
   }
   const [whole, fraction = ''] = text.split('.');
   return `${whole}.${fraction.padEnd(2, '0')}`;
+}
+
+/**
+ * Two decimals at most. Room is rounded down and what is lacking up, so that
+ * what is asked then fits; what somebody has written or set is as it was written.
+ */
+function rounding(value: number, style: string): string {
+  switch (style) {
+    case 'left':
+      return formatMilli(value < 10 ? value : Math.floor(value / 10) * 10);
+    case 'lacking':
+    case 'least':
+      return formatMilli(value < 10 ? value : Math.ceil(value / 10) * 10);
+    case 'set':
+    case 'written':
+      return formatMilli(value);
+    default:
+      return formatShare(value);
+  }
 }
 
 function mib(value: number, style: string): string {

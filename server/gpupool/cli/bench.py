@@ -191,12 +191,10 @@ def replay(
     ),
     consolidate: Consolidation = typer.Option(
         Consolidation.IDLE,
-        help="Who goes on elsewhere for a request that fits nowhere; here nobody is ever idle.",
+        help="Sessions that may move to make room. Here no session is ever idle.",
     ),
     most_devices: int | None = typer.Option(None, min=1, help="Leave out tasks of more devices than this."),
-    hints: bool = typer.Option(
-        False, "--hints", help="Every task says how long it will take, as with --for."
-    ),
+    hints: bool = typer.Option(False, "--hints", help="Every task states its duration, as with --for."),
     series: bool = typer.Option(
         False, "--series", help="Also, in JSON, hourly means and quantiles for plots."
     ),

@@ -9,7 +9,7 @@ from gpupool.cli.common import exits, show, watch
 from gpupool.cli.common.options import Endpoint, Json, TokenFile, client
 from gpupool.cli.common.words import NO_GPU
 from gpupool.client.types import Device
-from gpupool.shares import format_milli
+from gpupool.shares import format_share
 
 app = typer.Typer(no_args_is_help=True, help="The GPUs of the pool.")
 
@@ -37,10 +37,10 @@ def list_(
 def _device_table(devices: list[Device]) -> RenderableType:
     figures = ("UTIL", "FREE", "FREE MEMORY", "PARKED", "MEMORY", "SHARES")
     lines = show.table(
-        *("GPU", "NAME", "NODE POOL", *figures, "LENT AS", "DRIVER", "HEALTH"),
+        *("GPU", "NAME", "NODE POOL", *figures, "SHARING", "DRIVER", "HEALTH"),
         right=figures,
         wrapped=("NAME", "HEALTH"),
-        less_wanted=("LENT AS", "DRIVER", "NODE POOL", "PARKED", "SHARES"),
+        less_wanted=("SHARING", "DRIVER", "NODE POOL", "PARKED", "SHARES"),
     )
     for device in devices:
         lines.add(
@@ -48,7 +48,7 @@ def _device_table(devices: list[Device]) -> RenderableType:
             show.device_name(device),
             device.node_pool,
             show.percent(device.busy),
-            format_milli(device.free_milli),
+            format_share(device.free_milli),
             show.mib(device.free_mib),
             show.mib(device.parked_mib),
             show.mib(device.usable_mib),

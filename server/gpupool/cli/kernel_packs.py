@@ -23,7 +23,8 @@ from gpupool.kernel_packs.store import Store, default_folder
 
 app = typer.Typer(
     name="kernel-packs",
-    help="PTX for frameworks whose wheels hold machine code only: the software GPU runs it in the machine code's place.",
+    help="PTX for frameworks whose wheels contain only machine code. The software GPU runs it "
+    "instead of the machine code.",
     no_args_is_help=True,
 )
 
@@ -56,24 +57,27 @@ def build(
         ),
     ] = None,
     file_set: Annotated[
-        FileSet, typer.Option("--set", help="What the usual networks train with, or everything.")
+        FileSet,
+        typer.Option("--set", help="The kernels that common networks need for training, or all kernels."),
     ] = FileSet.TRAIN,
     library: Annotated[
-        Path | None, typer.Option(help="Any other library with machine code for GPUs.", show_default=False)
+        Path | None, typer.Option(help="Another library with machine code for GPUs.", show_default=False)
     ] = None,
     file: Annotated[
         list[str] | None,
         typer.Option(
-            help="Only this file: of PyTorch its name, of another library its path. May be repeated.",
+            help="Only this file: for PyTorch its name, for another library its path. May be repeated.",
             show_default=False,
         ),
     ] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option(help="Of the compiler, for another library. May be repeated.", show_default=False),
+        typer.Option(
+            help="Option for the compiler, for another library. May be repeated.", show_default=False
+        ),
     ] = None,
     nvcc: Annotated[
-        Path | None, typer.Option(help="The compiler [default: nvcc of the PATH].", show_default=False)
+        Path | None, typer.Option(help="The compiler [default: nvcc in the PATH].", show_default=False)
     ] = None,
     jobs: Annotated[
         int | None,
@@ -194,7 +198,9 @@ def verify(json: Json = False) -> None:
 
 @app.command("remove", epilog=exits.HELP)
 def remove(
-    build_id: Annotated[str, typer.Argument(help="As gpupool kernel-packs list shows it.")],
+    build_id: Annotated[
+        str, typer.Argument(help="Name of the pack, as `gpupool kernel-packs list` shows it.")
+    ],
     json: Json = False,
 ) -> None:
     """Delete a kernel pack.

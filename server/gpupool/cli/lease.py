@@ -18,7 +18,7 @@ from gpupool.client.reports import Reports
 from gpupool.client.types import Grant, Lease, LeaseRequest
 from gpupool.request.gpu_request import GpuRequest
 
-app = typer.Typer(no_args_is_help=True, help="Leases: shares of GPUs that are held.")
+app = typer.Typer(no_args_is_help=True, help="Shares of GPUs that users hold.")
 
 
 @app.command("list", cls=watch.WatchCommand, epilog=exits.HELP)
@@ -68,7 +68,7 @@ def _lease_table(found: list[Lease]) -> RenderableType:
 @takes_request(wait="0")
 def request(
     asked: GpuRequest,
-    label: Annotated[str, typer.Option(help="Shown to others beside the share.")] = "reservation",
+    label: Annotated[str, typer.Option(help="Text that others see beside the share.")] = "reservation",
     user: OnBehalfOf = "",
     pool: Endpoint = None,
     token_file: TokenFile = None,
@@ -114,7 +114,8 @@ def release(
         bool | None,
         typer.Option(
             "--close-session/--keep-session",
-            help="End the session and its GPU memory, or park it [default: end that of a reservation, else park].",
+            help="End the session and free its GPU memory, or park it [default: end the session of a "
+            "reservation, park others].",
             show_default=False,
         ),
     ] = None,
@@ -169,7 +170,7 @@ def release(
 def resize(
     lease: Annotated[
         str,
-        typer.Argument(metavar="LEASE", help="Id of a lease that is held.", autocompletion=completing.leases),
+        typer.Argument(metavar="LEASE", help="Id of the lease.", autocompletion=completing.leases),
     ],
     partial: Part = None,
     memory: Memory = None,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+import os
+from typing import Annotated, Final
 
 import typer
+
+# gRPC writes each failed handshake to standard error in a form of its own; what failed is said by those who connect.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 from gpupool.cli import bench, gpu, kernel_packs, lease, project, provider, quota, session, token
 from gpupool.cli.common import exits
@@ -32,12 +36,24 @@ class Program(Group):
 app = typer.Typer(
     name="gpupool",
     cls=Program,
-    help="Shares of GPUs that are somewhere else.",
     epilog=exits.HELP,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+@app.callback()
+def program(
+    version_wanted: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version and exit.", is_eager=True, callback=version.print_and_exit
+        ),
+    ] = False,
+) -> None:
+    """Use and manage shares of GPUs on remote machines."""
+
 
 # What follows the name of these two is the command's own, with or without `--`.
 _WHOLE = {"allow_interspersed_args": False}

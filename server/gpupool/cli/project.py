@@ -13,13 +13,13 @@ from gpupool.cli.common.options import Endpoint, Json, TokenFile, client, whole
 from gpupool.client.errors import PoolRefusedError
 from gpupool.client.projects import ProjectList, ProjectsClient, ProjectStatus
 
-app = typer.Typer(no_args_is_help=True, help="Projects: what each deserves, and how the rest is divided.")
+app = typer.Typer(no_args_is_help=True, help="Projects: their quotas, and how the rest is divided.")
 
 Path = Annotated[
     str,
     typer.Argument(
         metavar="PATH",
-        help="Of the project: research, or research/vision below it.",
+        help="Path of the project: research, or research/vision below it.",
         autocompletion=completing.projects,
     ),
 ]
@@ -83,14 +83,17 @@ def set_(
         str | None,
         typer.Option(
             metavar="GPUS|rest",
-            help="GPUs that it always gets; rest: what its siblings leave of their parent's [default: 0].",
+            help="Number of GPUs that the project always gets. rest: everything that its siblings leave of "
+            "their parent's [default: 0].",
             show_default=False,
         ),
     ] = None,
     limit: Annotated[
         str | None,
         typer.Option(
-            metavar="GPUS|none", help="GPUs that it never exceeds [default: none].", show_default=False
+            metavar="GPUS|none",
+            help="Number of GPUs that the project never exceeds [default: none].",
+            show_default=False,
         ),
     ] = None,
     weight: Annotated[
@@ -98,7 +101,7 @@ def set_(
         typer.Option(
             parser=whole(0, 1_000_000),
             metavar="NUMBER",
-            help="Its part of what nobody deserves, against its siblings [default: 1].",
+            help="Weight for sharing unreserved GPUs with its siblings [default: 1].",
             show_default=False,
         ),
     ] = None,
@@ -107,7 +110,7 @@ def set_(
         typer.Option(
             parser=whole(-1_000_000, 1_000_000),
             metavar="NUMBER",
-            help="Siblings of higher priority come first with what nobody deserves [default: 0].",
+            help="Among siblings, the higher priority gets unreserved GPUs first [default: 0].",
             show_default=False,
         ),
     ] = None,
@@ -115,7 +118,8 @@ def set_(
         str | None,
         typer.Option(
             metavar="TIME|parent",
-            help="No lease of it is taken back for others earlier [default: its parent's, at last one minute].",
+            help="Time that its leases run before they may be taken back [default: its parent's, else one "
+            "minute].",
             show_default=False,
         ),
     ] = None,
@@ -123,8 +127,8 @@ def set_(
         list[str] | None,
         typer.Option(
             metavar="USER|@GROUP",
-            help="Who may ask in its name, a user or a group of JupyterHub, '*' for everybody; several times for several; "
-            "replaces those of before.",
+            help="A user who may use the project, @GROUP of JupyterHub, or '*' for everybody. May be "
+            "repeated. Replaces the former members.",
             show_default=False,
         ),
     ] = None,
@@ -233,10 +237,10 @@ def _tree(found: ProjectList) -> RenderableType:
             f"{'  ' * depth}{name}",
             quantities.gpus(project.real_deserved_milli),
             quantities.gpus(settings.limit_milli),
-            quantities.gpus(project.allocated_milli),
-            quantities.gpus(project.protected_milli),
-            quantities.gpus(project.waiting_milli),
-            quantities.gpus(project.fair_share_milli),
+            quantities.measured(project.allocated_milli),
+            quantities.measured(project.protected_milli),
+            quantities.measured(project.waiting_milli),
+            quantities.measured(project.fair_share_milli),
             str(settings.weight),
             str(settings.priority),
             f"{project.decayed_gpu_seconds / 3600:.1f}",
@@ -264,10 +268,10 @@ def _one(project: ProjectStatus) -> RenderableType:
         ("members", _members(settings.members, 1000)),
         (
             "holds",
-            f"{quantities.gpus(project.allocated_milli)}, of it kept {quantities.gpus(project.protected_milli)}",
+            f"{quantities.measured(project.allocated_milli)}, of it kept {quantities.measured(project.protected_milli)}",
         ),
-        ("waits for", quantities.gpus(project.waiting_milli)),
-        ("fair share now", quantities.gpus(project.fair_share_milli)),
+        ("waits for", quantities.measured(project.waiting_milli)),
+        ("fair share now", quantities.measured(project.fair_share_milli)),
         ("used lately", f"{project.decayed_gpu_seconds / 3600:.2f} GPU hours, older ones count less"),
     ):
         lines.add(name, value)

@@ -41,23 +41,35 @@ def list_(
 
 @app.command("scale", epilog=exits.HELP)
 def scale(
-    provider: Annotated[str, typer.Argument(metavar="PROVIDER", help="Its name in the file of providers.")],
+    provider: Annotated[
+        str, typer.Argument(metavar="PROVIDER", help="Name of the provider, as in the file of providers.")
+    ],
     minimum: Annotated[
         int | None,
         typer.Option(
-            "--min", parser=whole(0, 1000), metavar="JOBS", help="Kept at all times.", show_default=False
+            "--min",
+            parser=whole(0, 1000),
+            metavar="JOBS",
+            help="Number of nodes to keep at all times.",
+            show_default=False,
         ),
     ] = None,
     maximum: Annotated[
         int | None,
-        typer.Option("--max", parser=whole(0, 1000), metavar="JOBS", help="Never more.", show_default=False),
+        typer.Option(
+            "--max",
+            parser=whole(0, 1000),
+            metavar="JOBS",
+            help="Largest number of nodes.",
+            show_default=False,
+        ),
     ] = None,
     idle: Annotated[
         float | None,
         typer.Option(
             parser=duration,
             metavar="TIME",
-            help="After so long a job that nobody needs is given back.",
+            help="Time after which an unneeded job is given back.",
             show_default=False,
         ),
     ] = None,

@@ -13,10 +13,12 @@ from gpupool.cli.common import exits, quantities, show, watch
 from gpupool.cli.common.options import Endpoint, Json, TokenFile, client, duration
 from gpupool.client.projects import LimitSettings, LimitStatus, ProjectsClient
 
-app = typer.Typer(no_args_is_help=True, help="Limits of single users; those of projects: gpupool project.")
+app = typer.Typer(
+    no_args_is_help=True, help="Limits of users. For limits of projects, see `gpupool project`."
+)
 
 User = Annotated[
-    str, typer.Argument(metavar="USER", help="Whom; '*' is everybody without a limit of their own.")
+    str, typer.Argument(metavar="USER", help="The user. '*': everybody without a limit of their own.")
 ]
 
 
@@ -47,27 +49,27 @@ def set_(
     user: User,
     gpus: Annotated[
         str | None,
-        typer.Option(metavar="GPUS|none", help="In all, at a time: 2 or 0.5.", show_default=False),
+        typer.Option(metavar="GPUS|none", help="Most GPUs at a time: 2 or 0.5.", show_default=False),
     ] = None,
     shares: Annotated[
         str | None,
-        typer.Option(metavar="COUNT|none", help="Shares of devices at a time.", show_default=False),
+        typer.Option(metavar="COUNT|none", help="Most shares at a time.", show_default=False),
     ] = None,
     largest: Annotated[
         str | None,
-        typer.Option(metavar="GPUS|none", help="The most that one request may be for.", show_default=False),
+        typer.Option(metavar="GPUS|none", help="Most GPUs of one request.", show_default=False),
     ] = None,
     gpu_hours: Annotated[
         str | None,
         typer.Option(
             metavar="HOURS|none",
-            help="GPU hours within the window, which begins with the first use.",
+            help="GPU hours within the window. The window begins with the first use.",
             show_default=False,
         ),
     ] = None,
     window: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Length of that window [default: 1d].", show_default=False),
+        typer.Option(metavar="TIME", help="Length of the window [default: 1d].", show_default=False),
     ] = None,
     pool: Endpoint = None,
     token_file: TokenFile = None,
@@ -144,11 +146,11 @@ def _seconds_of_hours(text: str) -> int | None:
 def _sentence(limit: LimitSettings) -> str:
     parts = []
     if limit.milli is not None:
-        parts.append(f"{quantities.gpus(limit.milli)} GPUs at a time")
+        parts.append(f"{quantities.gpus_set(limit.milli)} at a time")
     if limit.shares is not None:
-        parts.append(f"{limit.shares} shares at a time")
+        parts.append(f"{limit.shares} {'share' if limit.shares == 1 else 'shares'} at a time")
     if limit.largest_milli is not None:
-        parts.append(f"{quantities.gpus(limit.largest_milli)} GPUs in one request")
+        parts.append(f"{quantities.gpus_set(limit.largest_milli)} in one request")
     if limit.gpu_seconds is not None:
         parts.append(f"{limit.gpu_seconds / 3600:g} GPU hours in {show.seconds(limit.window_seconds)}")
     return "at most " + ", ".join(parts) if parts else "no limit"
@@ -170,7 +172,7 @@ def _table(found: list[LimitStatus]) -> RenderableType:
         hours = None if settings.gpu_seconds is None else settings.gpu_seconds / 3600
         lines.add(
             settings.user,
-            quantities.gpus(limit.held_milli),
+            quantities.measured(limit.held_milli),
             quantities.gpus(settings.milli),
             str(limit.held_shares),
             "-" if settings.shares is None else str(settings.shares),

@@ -21,7 +21,9 @@ def list_(
     pool: Endpoint = None,
     token_file: TokenFile = None,
     json: Json = False,
-    closed: Annotated[bool, typer.Option("--closed", help="Also those that ended in the last hour.")] = False,
+    closed: Annotated[
+        bool, typer.Option("--closed", help="Also sessions that ended in the last hour.")
+    ] = False,
     every: watch.Watch = None,
 ) -> None:
     """List sessions, where their memory lies, and what keeps it from being moved.

@@ -24,7 +24,8 @@ OtherPool = Annotated[
         "--pool",
         parser=endpoint,
         metavar="ADDRESS",
-        help="Of the pool that runs at host:port or unix:/path, as an admin [default: the ledger of this machine].",
+        help="List the tokens of the pool at host:port or unix:/path, as an admin [default: the ledger "
+        "of this machine].",
         show_default=False,
     ),
 ]
@@ -58,8 +59,8 @@ def _ledger(url: str | None) -> Iterator[Ledger]:
 
 @app.command()
 def create(
-    user: Annotated[str, typer.Option(help="The user, or the node's name, that the token stands for.")],
-    role: Annotated[str, typer.Option(help="user, node or admin.")] = "user",
+    user: Annotated[str, typer.Option(help="The user, or for a node its name.")],
+    role: Annotated[str, typer.Option(help="Role of the token: user, node or admin.")] = "user",
     ledger_url: InDatabase = None,
     json: Json = False,
 ) -> None:

@@ -134,8 +134,8 @@ def attach(share: ShareLike = None, **options: Unpack[AttachOptions]) -> Attachm
     """A share of a pooled GPU for a block of code: ``with gpupool.attach(0.2):``, also ``async with``.
 
     Inside a notebook it is the kernel's session, as for ``%%gpu``; under ``gpupool run`` the command's share, which
-    must be large enough; elsewhere the program holds a share of its own. What is in GPU memory stays when the block
-    ends, for the next one.
+    must be large enough; under ``gpupool softgpu`` the command's software GPU; elsewhere the program holds a share of
+    its own. What is in GPU memory stays when the block ends, for the next one.
 
     Args:
         share: of one GPU: ``0.2``, ``"20%"``, or memory: ``"2.5GiB"``. Default: the server's, else 0.2.

@@ -98,6 +98,16 @@ def software_gpu_environment(native: Path, base: Mapping[str, str]) -> dict[str,
     )
 
 
+def uses_software_gpu_alone(native: Path, environment: Mapping[str, str]) -> bool:
+    """Whether a process with this environment finds the software GPU in ``native`` where NVIDIA's driver would be.
+
+    So it is under ``gpupool softgpu``, where no pool is needed; with a share of a pool the client runtime comes first.
+    """
+    folders = (Path(folder) for folder in environment.get("LD_LIBRARY_PATH", "").split(":") if folder)
+    first = next((folder for folder in folders if (folder / CLIENT_LIBRARIES[0]).exists()), None)
+    return first is not None and first.resolve() == (native / "softgpu").resolve()
+
+
 def compiler_variables(before: Mapping[str, str]) -> dict[str, str]:
     """What makes Triton, TensorFlow and CuPy hand over PTX, and numba keep a hint about real cards to itself.
 

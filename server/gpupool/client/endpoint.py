@@ -209,6 +209,17 @@ def is_secure(endpoint: str) -> bool:
     return all(one.startswith((_TLS, "unix:")) for one in parse_endpoints(endpoint))
 
 
+def connection_advice(endpoint: str, details: str) -> str:
+    """What to do about a connection that failed with gRPC's ``details``, where TLS is the reason; else empty."""
+    if "CERTIFICATE_VERIFY" in details:
+        return f"Its certificate is not trusted here: name the file of its authority in {CA_FILE_VARIABLE}."
+    if "WRONG_VERSION_NUMBER" in details:
+        return f"It does not speak TLS: write {endpoint.removeprefix(_TLS)} without tls:."
+    if "Socket closed" in details and not endpoint.startswith((_TLS, "unix:")):
+        return f"If it speaks TLS, write tls:{endpoint}, with the host that its certificate names."
+    return ""
+
+
 def open_channel(endpoint: str, ca_file: Path | None = None) -> grpc.aio.Channel:
     """A lazily connecting channel to ``endpoint``, which names one server. ``ca_file``: of a TLS pool, see above.
 

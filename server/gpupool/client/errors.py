@@ -19,12 +19,18 @@ class DirectoryUnusableError(GpupoolError, OSError):
 
 
 class PoolUnavailableError(GpupoolError):
-    """The pool server cannot be reached, or stopped answering."""
+    """The pool server cannot be reached, or stopped answering.
 
-    def __init__(self, endpoint: str, detail: str) -> None:
-        super().__init__(f"The GPU pool does not answer at {endpoint} ({detail}).")
+    Attributes:
+        advice: what to do about it, where that is known; it is part of the message.
+    """
+
+    def __init__(self, endpoint: str, detail: str, advice: str = "") -> None:
+        after = f" {advice}" if advice else ""
+        super().__init__(f"The GPU pool does not answer at {endpoint} ({detail}).{after}")
         self.endpoint = endpoint
         self.detail = detail
+        self.advice = advice
 
 
 class PoolRefusedError(GpupoolError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpupool.client.types import Grant
 from gpupool.device_names import device_names
-from gpupool.shares import Share, format_milli
+from gpupool.shares import Share, format_share
 
 
 def fits(share: Share, lease: Grant) -> bool:
@@ -27,4 +27,4 @@ def describe(lease: Grant) -> str:
     many = f"{len(lease.shares)} × " if len(lease.shares) > 1 else ""
     devices = device_names(granted.device_id for granted in lease.shares)
     kind = "software GPU" if lease.software else "GPU"
-    return f"{many}{format_milli(first.milli)} {kind} ({first.mib} MiB), {devices}"
+    return f"{many}{format_share(first.milli)} {kind} ({first.mib} MiB), {devices}"

@@ -1,7 +1,7 @@
 """Who gives this process its GPU: one seam for :mod:`gpupool.client.attachment`.
 
-A notebook's kernel registers one that asks its Jupyter server. A program under ``gpupool run`` has its share already.
-Everybody else holds a share of their own.
+A notebook's kernel registers one that asks its Jupyter server. A program under ``gpupool run`` has its share already,
+one under ``gpupool softgpu`` the whole software GPU. Everybody else holds a share of their own.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import os
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from gpupool.client import runtime, stale_handles
+from gpupool.client import runtime, software_gpu, stale_handles
+from gpupool.client.child_environment import uses_software_gpu_alone
 from gpupool.client.errors import GpupoolError
 from gpupool.client.keeper import GivenUp, Keeper, KeeperRefusedError, keeper, print_said
+from gpupool.client.native import native_directory
 from gpupool.client.refused_memory import LargerShare
 from gpupool.client.session_file import (
     PROCESS_VARIABLE,
@@ -197,6 +199,25 @@ class GivenLender:
         raise AttachError("in-use", "This program runs under gpupool run, and its GPU session ends with it.")
 
 
+class AloneLender:
+    """Under ``gpupool softgpu``: the software GPU is the program's own, and nobody else waits for it."""
+
+    def enter(self, request: GpuRequest, scope: str, given_up: GivenUp) -> None:
+        devices = software_gpu.devices(os.environ)
+        if request.count > devices:
+            raise AttachError(
+                "in-use",
+                f"This program has {devices} software GPU{'' if devices == 1 else 's'} from gpupool softgpu, and asks for "
+                f"{request.count}: start it with gpupool softgpu --devices {request.count}.",
+            )
+
+    def leave(self, scope: str) -> None:
+        """The software GPU stays until the command ends."""
+
+    def reset(self) -> None:
+        raise AttachError("in-use", "This program runs under gpupool softgpu, and its GPU ends with it.")
+
+
 def _session() -> SessionRecord:
     path = os.environ.get(SESSION_FILE_VARIABLE)
     try:
@@ -219,7 +240,9 @@ def current() -> Lender:
     """Who is asked now."""
     if _registered is not None:
         return _registered
-    return GivenLender() if has_given_share() else _own
+    if has_given_share():
+        return GivenLender()
+    return AloneLender() if has_software_gpu() else _own
 
 
 def has_given_share() -> bool:
@@ -232,16 +255,21 @@ def has_given_share() -> bool:
     return bool(named(SESSION_FILE_VARIABLE)) and not named(_SERVER_VARIABLE) and not named(PROCESS_VARIABLE)
 
 
+def has_software_gpu() -> bool:
+    """Whether ``gpupool softgpu`` has put the software GPU where this process looks for a driver."""
+    return uses_software_gpu_alone(native_directory(), os.environ)
+
+
 def prepare() -> None:
     """Readies this process for a GPU that it will attach later: call it before importing numba, PyTorch or CuPy.
 
     numba decides when it is imported what it compiles for, and PyTorch keeps the CUDA libraries that it finds then.
-    In notebooks with the magics, and under ``gpupool run``, that has been done.
+    In notebooks with the magics, under ``gpupool run`` and under ``gpupool softgpu`` that has been done.
 
     Raises:
         AttachError: the native libraries are missing, another CUDA driver is in use here already, or no keeper starts.
     """
-    if _registered is not None:
+    if _registered is not None or has_software_gpu():
         return
     try:
         if current() is _own:

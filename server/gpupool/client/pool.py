@@ -28,7 +28,7 @@ from gpupool.client.credentials import (
     hub_token,
     wants_hub_identity,
 )
-from gpupool.client.endpoint import open_channel, read_token, resolve_endpoint
+from gpupool.client.endpoint import connection_advice, open_channel, read_token, resolve_endpoint
 from gpupool.client.errors import PoolRefusedError, PoolUnavailableError, QueueTimeoutError
 from gpupool.client.servers import NOT_LEADER, Patience, PoolServers, Servers, pool_servers, reason_of
 from gpupool.client.services import CALL_SECONDS
@@ -311,12 +311,16 @@ class PoolClient:
         reason = reason_of(error) or _REASON_OF_STATUS.get(error.code())
         if reason is not None and reason not in _NOT_SERVED:
             raise PoolRefusedError(reason, details or reason) from error
-        raise PoolUnavailableError(endpoint or self.endpoint, _short(error.code(), details)) from error
+        advice = connection_advice(endpoint or self.endpoint, details)
+        short = (
+            "the TLS handshake failed" if "handshake" in details.lower() else _short(error.code(), details)
+        )
+        raise PoolUnavailableError(endpoint or self.endpoint, short, advice) from error
 
 
 def _short(code: grpc.StatusCode, details: str) -> str:
     """The useful part of gRPC's connection errors."""
-    for known in ("No such file or directory", "Connection refused", "Permission denied"):
+    for known in ("No such file or directory", "Connection refused", "Permission denied", "Socket closed"):
         if known in details:
             return known.lower()
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:

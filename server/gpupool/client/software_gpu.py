@@ -74,6 +74,12 @@ def program_environment(settings: Settings, base: Mapping[str, str]) -> dict[str
     return software_gpu_environment(native_directory(), base) | settings.variables()
 
 
+def devices(environment: Mapping[str, str]) -> int:
+    """How many devices the driver has with this environment; what it takes for no number counts as not said."""
+    said = environment.get(DEVICES, "")
+    return int(said) if said.isascii() and said.isdigit() and int(said) <= MOST_DEVICES else 1
+
+
 def driver_facts() -> DriverFacts:
     """Asks the driver, which this process loads for it.
 

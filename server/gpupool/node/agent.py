@@ -418,6 +418,8 @@ class Agent:
             link = self._instructions.links.get(lease.session_id)
             if link is not None and link.epoch == lease.epoch and not link.revoked:
                 link.extend(connection.deadline_ns(answer.fence_seconds))
+        if not connection.answered.is_set():
+            logger.info("connected to the pool", endpoint=self._endpoint)
         connection.answered.set()
         self.ready.set()
 

@@ -109,11 +109,11 @@ async def choose_driver(
                 raise
             if software is None:
                 raise EngineError(f"There is no NVIDIA GPU to lend. {error} {_SOFTWARE_INSTEAD}") from error
-            logger.warning("software GPUs are lent, for there is no NVIDIA GPU", found=str(error))
+            logger.warning("lending software GPUs, because there is no NVIDIA GPU", found=str(error))
             return await _software(worker_command, software)
         if software is not None:
             logger.warning(
-                "NVIDIA GPUs are lent, and no software GPUs: --driver software lends those in any case"
+                "lending NVIDIA GPUs and no software GPUs: --driver software lends software GPUs in any case"
             )
         return driver
     path = str(await asyncio.to_thread(Path(choice).resolve))

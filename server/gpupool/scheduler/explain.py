@@ -9,7 +9,7 @@ from typing import Final
 from gpupool.scheduler.eligible import NODE_POOL, SHARING
 from gpupool.scheduler.model import DeviceView, Held, Parked, PlacedShare, PoolView, Request
 from gpupool.sentences import Param, Sentence, clauses, param, say
-from gpupool.shares import Share, milli_of_mib
+from gpupool.shares import Share, milli_of_mib, offered_milli
 
 _MAX_HOLDERS = 4
 #: What becomes of memory that leaves its devices, by where it goes (`Held.goes_to`).
@@ -292,7 +292,8 @@ def _parked(held: Held) -> Sentence:
 
 
 def _largest_that_fits(view: DeviceView) -> int:
-    return max(0, min(view.free_milli, max(0, view.free_mib) * 1000 // max(1, view.usable)))
+    room = max(0, min(view.free_milli, max(0, view.free_mib) * 1000 // max(1, view.usable)))
+    return offered_milli(room)
 
 
 def _largest(book: dict[str, int]) -> list[tuple[str, int]]:

@@ -17,7 +17,7 @@ from gpupool.scheduler.gang import may_span
 from gpupool.scheduler.model import Decision, Help, Outcome, PlacedShare, PoolView, Request
 from gpupool.scheduler.placement.cluster import Integers
 from gpupool.sentences import Sentence, clauses, param, say
-from gpupool.shares import WHOLE_DEVICE_MILLI, Share
+from gpupool.shares import WHOLE_DEVICE_MILLI, Share, offered_milli
 
 #: Decides without looking for helps.
 Decide = Callable[[PoolView, Request], Decision]
@@ -64,6 +64,8 @@ def _smaller(pool: PoolView, request: Request, decide: Decide) -> Iterator[Help]
     size = _largest_free(pool, request)
     if size < 1:
         return
+    if request.milli is not None:
+        size = offered_milli(size)
     other = (
         replace(request, milli=size, mib=None)
         if request.milli is not None

@@ -1,6 +1,6 @@
 """The words of a sentence, by the templates of `catalogue.json`. The page renders the same (`labextension/src/text/sentence.ts`).
 
-A template names its parameters: ``{device}``, or ``{free:short}`` with a style. One that depends on a number has two forms:
+A template names its parameters: ``{device}``, or ``{free:left}`` with a style. One that depends on a number has two forms:
 ``{"by": "count", "one": …, "other": …}``. A parameter that is not there is nothing.
 """
 
@@ -16,7 +16,7 @@ from typing import Final
 
 from gpupool.sentences.param import Param
 from gpupool.sentences.sentence import Sentence
-from gpupool.shares import WHOLE_DEVICE_MILLI, format_milli
+from gpupool.shares import WHOLE_DEVICE_MILLI, format_milli, format_share, offered_milli
 
 CATALOGUE: Final = Path(__file__).with_name("catalogue.json")
 _PLACE: Final = re.compile(r"\{(\w+)(?::(\w+))?\}")
@@ -47,13 +47,31 @@ def _shown(param: Param | None, style: str) -> str:
 
 
 def _milli(param: Param, style: str) -> str:
-    text = format_milli(param.value)
-    if style == "short":
+    text = _ROUNDED[style](param.value)
+    if style in ("short", "least", "written"):
         return text
     if style == "gpus":
         return f"{text} GPU" if param.value == WHOLE_DEVICE_MILLI else f"{text} GPUs"
     whole, _, fraction = text.partition(".")
     return f"{whole}.{fraction:0<2}"
+
+
+def _up(milli: int) -> str:
+    return format_milli(milli if milli < 10 else -(-milli // 10) * 10)
+
+
+#: Two decimals at most. Room is rounded down and what is lacking up, so that what is asked then fits; what somebody has
+#: written or set is as it was written.
+_ROUNDED: Final[Mapping[str, Callable[[int], str]]] = {
+    "": format_share,
+    "short": format_share,
+    "gpus": format_share,
+    "left": lambda milli: format_milli(offered_milli(milli)),
+    "lacking": _up,
+    "least": _up,
+    "set": format_milli,
+    "written": format_milli,
+}
 
 
 def _mib(param: Param, style: str) -> str:

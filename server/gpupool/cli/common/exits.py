@@ -83,7 +83,7 @@ def clear_errors() -> Iterator[None]:
     try:
         yield
     except PoolUnavailableError as error:
-        say(f"{error} {_NO_POOL}")
+        say(str(error) if error.advice else f"{error} {_NO_POOL}")
         raise typer.Exit(UNAVAILABLE) from None
     except (GpupoolError, ShareError) as error:
         say(str(error))

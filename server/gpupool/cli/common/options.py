@@ -27,10 +27,11 @@ def wait(text: str) -> float:
     return math.inf if text.strip() == "forever" else duration(text)
 
 
-def whole(low: int, high: int) -> Callable[[str], int]:
+def whole(low: int, high: int) -> Callable[[str | int], int]:
     """Reads a whole number within bounds; what is wrong is named, which typer's own bounds do not."""
 
-    def read(text: str) -> int:
+    def read(said: str | int) -> int:
+        text = str(said)  # an option's default comes as it is
         digits = text.strip().removeprefix("-")
         number = int(text) if digits.isascii() and digits.isdigit() and len(digits) < 12 else None
         if number is None or not low <= number <= high:
@@ -59,7 +60,7 @@ Endpoint = Annotated[
         "--pool",
         parser=endpoint,
         metavar="ADDRESS",
-        help="Where the pool is: host:port, tls:host:port or unix:/path, with standby servers several, separated by commas "
+        help="Address of the pool: host:port, tls:host:port or unix:/path, with standby servers several, separated by commas "
         "[default: $GPUPOOL_ENDPOINT or the local socket].",
         show_default=False,
     ),
@@ -79,15 +80,17 @@ Part = Annotated[
 ]
 Memory = Annotated[
     str | None,
-    typer.Option("--memory", "-m", help="The same by memory: MiB, or 2.5GiB.", show_default=False),
+    typer.Option(
+        "--memory", "-m", help="Share of each GPU by its memory: MiB, or 2.5GiB.", show_default=False
+    ),
 ]
 WaitAgain = Annotated[
     float,
     typer.Option(
         parser=wait,
         metavar="TIME",
-        help="When the share is taken back for others, wait that long for another (60, 5m, forever): calls wait, memory"
-        " is kept. 0: CUDA calls fail instead.",
+        help="If the pool takes the share back for others, wait this long for another one (60, 5m, "
+        "forever). CUDA calls wait meanwhile, and memory is kept. 0: CUDA calls fail instead.",
     ),
 ]
 OnBehalfOf = Annotated[

@@ -9,7 +9,7 @@ from typing import Final
 import typer
 
 from gpupool.cli.common.options import duration
-from gpupool.shares import WHOLE_DEVICE_MILLI, format_milli
+from gpupool.shares import WHOLE_DEVICE_MILLI, format_milli, format_share
 
 _GPUS: Final = re.compile(r"[0-9]{1,7}(\.[0-9]{1,3})?", re.ASCII)
 _QUOTA: Final = re.compile(r"([^=\s]{1,128})=(.{1,40})", re.ASCII)
@@ -63,13 +63,23 @@ def seconds_or(word: str, text: str) -> float | None:
 
 
 def gpus(amount: int | None, none: str = "-") -> str:
-    """Milli-GPU as GPUs; ``none`` when it is not set."""
+    """Milli-GPU that somebody has set, as GPUs; ``none`` when it is not set."""
     return none if amount is None else format_milli(amount)
 
 
-def gpus_word(amount: int) -> str:
-    """``1 GPU``, ``0.5 GPUs``."""
+def measured(amount: int) -> str:
+    """Milli-GPU that are held, free or waited for, as GPUs."""
+    return format_share(amount)
+
+
+def gpus_set(amount: int) -> str:
+    """What somebody has set: ``1 GPU``, ``0.5 GPUs``."""
     return f"{format_milli(amount)} GPU{'' if amount == WHOLE_DEVICE_MILLI else 's'}"
+
+
+def gpus_word(amount: int) -> str:
+    """What is measured or computed: ``1 GPU``, ``0.33 GPUs``."""
+    return f"{format_share(amount)} GPU{'' if amount == WHOLE_DEVICE_MILLI else 's'}"
 
 
 def gpu_hours(milli_ms: int) -> str:

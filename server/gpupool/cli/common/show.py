@@ -15,7 +15,7 @@ from rich.text import Text
 
 from gpupool.client import at_work
 from gpupool.client.types import Device, GrantedShare, Notice, SessionInfo
-from gpupool.shares import format_milli
+from gpupool.shares import format_share
 from gpupool.text import printable
 
 MIB = 1024 * 1024
@@ -201,7 +201,7 @@ def used(device: Device) -> str:
 
 def shares(granted: tuple[GrantedShare, ...]) -> str:
     """``0.2 of node1/0, 0.2 of node1/1``."""
-    return ", ".join(f"{format_milli(s.milli)} ({s.mib} MiB) of {s.device_id}" for s in granted)
+    return ", ".join(f"{format_share(s.milli)} ({s.mib} MiB) of {s.device_id}" for s in granted)
 
 
 def seconds(amount: float | None) -> str:
@@ -210,7 +210,9 @@ def seconds(amount: float | None) -> str:
         return "-"
     if amount < 90:
         return f"{amount:.0f} s"
-    return f"{amount / 60:.0f} min" if amount < 5400 else f"{amount / 3600:.1f} h"
+    if amount < 5400:
+        return f"{amount / 60:.0f} min"
+    return f"{amount / 3600:.1f}".removesuffix(".0") + " h"
 
 
 def until(unix: float | None) -> str:

@@ -7,7 +7,7 @@ import typer
 from gpupool.cli.common.watch import WatchCommand
 from gpupool.cli.node import drain, listing, logs, netperf, start
 
-app = typer.Typer(no_args_is_help=True, help="Lend a machine's GPUs; look after machines that do.")
+app = typer.Typer(no_args_is_help=True, help="Lend this machine's GPUs to a pool, and manage nodes.")
 
 app.command("start")(start.start)
 app.command("list", cls=WatchCommand)(listing.list_)

@@ -15,15 +15,18 @@ from gpupool.client.types import Node
 
 def drain(
     node: NodeName,
-    reason: Annotated[str, typer.Option(help="Why; everybody sees it in lists.", show_default=False)] = "",
+    reason: Annotated[
+        str, typer.Option(help="The reason. All users see it in lists.", show_default=False)
+    ] = "",
     evict: Annotated[
         bool,
         typer.Option(
             "--evict",
-            help="Its leases end too, after their notice; their sessions are parked and go on elsewhere.",
+            help="Also end its leases, after their notice. Their sessions are parked and resume on other "
+            "nodes.",
         ),
     ] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Let it take leases again.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Let the node take leases again.")] = False,
     pool: Endpoint = None,
     token_file: TokenFile = None,
     json: Json = False,

@@ -33,10 +33,10 @@ def list_(
 def _table(found: list[Node]) -> RenderableType:
     figures = ("GPUS", "LEASES", "PARK MEMORY LEFT")
     lines = show.table(
-        *("NODE", "STATE", "NODE POOL", "LENT AS", "LABELS", "ADDRESS", *figures),
+        *("NODE", "STATE", "NODE POOL", "SHARING", "LABELS", "ADDRESS", *figures),
         right=figures,
         wrapped=("STATE", "LABELS"),
-        less_wanted=("PARK MEMORY LEFT", "LENT AS", "ADDRESS", "NODE POOL", "LABELS"),
+        less_wanted=("PARK MEMORY LEFT", "SHARING", "ADDRESS", "NODE POOL", "LABELS"),
     )
     for node in found:
         lines.add(

@@ -21,13 +21,15 @@ def logs(
     node: NodeName,
     lines: Annotated[
         int,
-        typer.Option("--lines", "-n", parser=whole(1, 2000), metavar="NUMBER", help="The latest so many."),
+        typer.Option(
+            "--lines", "-n", parser=whole(1, 2000), metavar="NUMBER", help="Number of lines, the latest ones."
+        ),
     ] = "200",  # type: ignore[assignment]
     session: Annotated[
         str,
         typer.Option(
             metavar="SESSION",
-            help="Only what concerns this session, with what its worker wrote while it runs.",
+            help="Only lines of this session, and the log of its worker while it runs.",
             show_default=False,
             autocompletion=completing.sessions,
         ),

@@ -37,12 +37,14 @@ def netperf(
         list[str] | None,
         typer.Argument(
             metavar="NODE|HOST",
-            help="Names of nodes, or the addresses that kernels dial [default: all that are connected].",
+            help="Names of nodes, or the addresses that kernels connect to [default: all connected nodes].",
             show_default=False,
             autocompletion=completing.nodes,
         ),
     ] = None,
-    seconds: Annotated[float, typer.Option(min=0.05, max=3.0, help="How long to send each way.")] = 0.5,
+    seconds: Annotated[
+        float, typer.Option(min=0.05, max=3.0, help="Seconds to send in each direction.")
+    ] = 0.5,
     pool: Endpoint = None,
     token_file: TokenFile = None,
     json: Json = False,

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpupool.cli.common import exits
-from gpupool.cli.common.options import TokenFile, duration, endpoint
+from gpupool.cli.common.options import TokenFile, duration, endpoint, whole
+from gpupool.client.software_gpu import MOST_DEVICES, MOST_MEMORY_MIB
 from gpupool.names import is_label
 from gpupool.node.context_reserve import NVIDIA_CONTEXT_MIB
 
@@ -84,29 +85,31 @@ def start(
     driver: Annotated[
         str,
         typer.Option(
-            help="Whose GPUs: nvidia; software; auto, NVIDIA's, or where there are none what --software-gpus says; or the path "
-            "of a libcuda.so.1."
+            help="GPUs to lend: nvidia; software; auto: NVIDIA GPUs if there are any, else as many as "
+            "--software-gpus; or the path of a libcuda.so.1."
         ),
     ] = "auto",
     software_gpus: Annotated[
         int | None,
         typer.Option(
-            min=1,
-            max=64,
+            parser=whole(1, MOST_DEVICES),
             metavar="NUMBER",
-            help="How many software GPUs to lend where there is no NVIDIA GPU, or with --driver software [default: none, "
-            "with --driver software 1].",
+            help="How many software GPUs to lend where there is no NVIDIA GPU, or with --driver software, at most "
+            f"{MOST_DEVICES} [default: none, with --driver software 1].",
             show_default=False,
         ),
     ] = None,
-    memory_mib: Annotated[int, typer.Option(min=512, help="Memory of each software GPU.")] = 8192,
+    memory_mib: Annotated[
+        int,
+        typer.Option(parser=whole(512, MOST_MEMORY_MIB), metavar="MIB", help="Memory of each software GPU."),
+    ] = 8192,
     pool: Annotated[
         str | None,
         typer.Option(
             parser=endpoint,
             metavar="ADDRESS",
-            help="Where the pool is: host:port, tls:host:port or unix:/path, with standby servers several, separated by "
-            "commas [default: $GPUPOOL_ENDPOINT or the local socket].",
+            help="Address of the pool: host:port, tls:host:port or unix:/path, with standby servers several, separated by "
+            "commas [default: the local socket].",
             show_default=False,
         ),
     ] = None,
@@ -117,7 +120,7 @@ def start(
     listen_host: Annotated[
         str | None,
         typer.Option(
-            help="Address of this machine that workers listen on; needed when kernels run on other machines "
+            help="Address of this machine that workers listen on. Needed if kernels run on other machines "
             "[default: 127.0.0.1].",
             show_default=False,
         ),
@@ -125,7 +128,7 @@ def start(
     advertise_host: Annotated[
         str | None,
         typer.Option(
-            help="Address or name that kernels dial to reach it [default: the listen address].",
+            help="Address or name that kernels connect to [default: the listen address].",
             show_default=False,
         ),
     ] = None,
@@ -133,14 +136,16 @@ def start(
         str | None,
         typer.Option(
             metavar="FIRST-LAST",
-            help="TCP ports that workers listen on, for a firewall: one per session, one per worker that is started "
-            "ahead, and one for gpupool node netperf [default: what the system picks].",
+            help="TCP ports for workers, for a firewall. Each session, each worker that is started ahead, "
+            "and `gpupool node netperf` take one [default: the system chooses].",
             show_default=False,
         ),
     ] = None,
     tls: Annotated[
         Tls,
-        typer.Option(help="Encrypt what kernels and workers say; auto: unless workers listen on loopback."),
+        typer.Option(
+            help="Encrypt the connection of kernels and workers. auto: unless workers listen on loopback."
+        ),
     ] = Tls.AUTO,
     worker: Annotated[
         Path | None,
@@ -148,7 +153,10 @@ def start(
     ] = None,
     leave_workers: Annotated[
         bool,
-        typer.Option("--leave-workers", help="Let workers run on at the end, for the next agent to adopt."),
+        typer.Option(
+            "--leave-workers",
+            help="When the agent ends, leave its workers running. The next agent adopts them.",
+        ),
     ] = False,
     drain_wait: Annotated[
         float,
@@ -163,7 +171,8 @@ def start(
         int,
         typer.Option(
             min=0,
-            help="Module images kept on this node for each user, so that they are sent once; 0 keeps none.",
+            help="Size of the cache of module images for each user, so that each image is sent only once. "
+            "0: no cache.",
         ),
     ] = 4096,
     warm_workers: Annotated[
@@ -179,14 +188,14 @@ def start(
         int | None,
         typer.Option(
             min=0,
-            help="Host memory for parked sessions whose GPU memory somebody else needs "
+            help="Host memory for parked sessions, used when another session needs their GPU memory "
             "[default: a quarter of the machine's].",
             show_default=False,
         ),
     ] = None,
     park_disk_mib: Annotated[
         int,
-        typer.Option(min=0, help="Disk for parked sessions that host memory has no room for; 0 is none."),
+        typer.Option(min=0, help="Disk space for parked sessions, used when host memory is full. 0: none."),
     ] = 0,
     context_reserve_mib: Annotated[
         int | None,
@@ -200,16 +209,18 @@ def start(
     mps: Annotated[
         Mps,
         typer.Option(
-            help="Make workers clients of NVIDIA's Multi-Process Service, whose control daemon runs already: --strict "
-            "shares are then parts of the multiprocessors. Parked memory cannot leave its device."
+            help="Make workers clients of NVIDIA's Multi-Process Service. Its control daemon must run. "
+            "--strict shares are then parts of the multiprocessors, and parked memory can't leave its "
+            "device."
         ),
     ] = Mps.OFF,
     math_libraries: Annotated[
         list[Path] | None,
         typer.Option(
             metavar="FOLDER",
-            help="Where NVIDIA's cuBLAS, cuDNN, cuFFT, cuRAND, cuSOLVER and cuSPARSE are. Several times "
-            "[default: wheels of the extras cuda12 and cuda13, else where the system's loader looks].",
+            help="Folder with NVIDIA's cuBLAS, cuDNN, cuFFT, cuRAND, cuSOLVER and cuSPARSE. May be "
+            "repeated [default: the wheels of the extras cuda12 and cuda13, else the system's library "
+            "path].",
             show_default=False,
         ),
     ] = None,
@@ -220,15 +231,16 @@ def start(
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="Something about this machine that requests can filter by: --filter label.NAME=VALUE. Several times.",
+            help="A property of this machine that requests can filter by: --filter label.NAME=VALUE. May "
+            "be repeated.",
             show_default=False,
         ),
     ] = None,
     sharing: Annotated[
         Sharing,
         typer.Option(
-            help="What is lent: isolated, shares with memory of their own and whole GPUs; whole, whole GPUs only; "
-            "open, shares without walls between their memory (asked with --no-isolation)."
+            help="isolated: shares with memory of their own, and whole GPUs. whole: whole GPUs only. open: "
+            "shares without walls between their memory, for requests with --no-isolation."
         ),
     ] = Sharing.ISOLATED,
     heartbeat_seconds: Annotated[float, typer.Option(min=0.01, help="Time between heartbeats.")] = 5.0,

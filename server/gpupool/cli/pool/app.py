@@ -7,7 +7,9 @@ import typer
 from gpupool.cli.common.watch import WatchCommand
 from gpupool.cli.pool import audit, backup, queue, replay, restore, serve, simulate, stats
 
-app = typer.Typer(no_args_is_help=True, help="Run the pool server; its queue, figures, journal and copies.")
+app = typer.Typer(
+    no_args_is_help=True, help="Run the pool server. See its queue, statistics and journal. Make backups."
+)
 
 app.command("serve")(serve.serve)
 app.command("stats", cls=WatchCommand)(stats.stats)

@@ -22,20 +22,22 @@ def audit(
             "--from",
             parser=moment,
             metavar="TIME",
-            help="Only from then on: 2h (ago), today, a date.",
+            help="Only lines after this time: 2h (ago), today, a date.",
             show_default=False,
         ),
     ] = None,
     to: Annotated[
         float | None,
-        typer.Option("--to", parser=moment, metavar="TIME", help="Only before then.", show_default=False),
+        typer.Option(
+            "--to", parser=moment, metavar="TIME", help="Only lines before this time.", show_default=False
+        ),
     ] = None,
-    user: Annotated[str, typer.Option(help="Only of this user.", show_default=False)] = "",
+    user: Annotated[str, typer.Option(help="Only this user.", show_default=False)] = "",
     lease: Annotated[
         str,
         typer.Option(
             metavar="LEASE",
-            help="Only about this lease.",
+            help="Only this lease.",
             show_default=False,
             autocompletion=completing.leases,
         ),
@@ -44,7 +46,7 @@ def audit(
         str,
         typer.Option(
             metavar="SESSION",
-            help="Only about this session; its whole id.",
+            help="Only this session; give its whole id.",
             show_default=False,
             autocompletion=completing.sessions,
         ),
@@ -53,7 +55,7 @@ def audit(
         str,
         typer.Option(
             metavar="NODE",
-            help="Only about this node.",
+            help="Only this node.",
             show_default=False,
             autocompletion=completing.nodes,
         ),
@@ -61,15 +63,16 @@ def audit(
     kind: Annotated[
         str,
         typer.Option(
-            help="Only of this kind: grant, queue, refuse, release, ended, notice, ….", show_default=False
+            help="Only lines of this kind: grant, queue, refuse, release, ended, notice, ….",
+            show_default=False,
         ),
     ] = "",
     lines: Annotated[
-        int, typer.Option("--lines", "-n", min=1, max=1_000_000, help="The latest so many.")
+        int, typer.Option("--lines", "-n", min=1, max=1_000_000, help="Number of lines, the latest ones.")
     ] = 200,
-    all_: Annotated[bool, typer.Option("--all", help="All lines, however many.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="All lines.")] = False,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with lines as they are written, until Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Also show new lines, until Ctrl-C.")
     ] = False,
     pool: Endpoint = None,
     token_file: TokenFile = None,

@@ -21,13 +21,13 @@ def backup(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="Where the copy goes, made with mode 0600; or what --check reads."
+            metavar="FILE", help="File for the copy, made with mode 0600; or the file that --check reads."
         ),
     ],
     check: Annotated[
-        bool, typer.Option("--check", help="Make none: read this one from end to end and say what it holds.")
+        bool, typer.Option("--check", help="Make no backup. Read FILE completely and show what it contains.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     pool: Endpoint = None,
     token_file: TokenFile = None,
     json: Json = False,

@@ -20,13 +20,14 @@ def restore(
         Path | None, typer.Argument(metavar="FILE", help="The backup.", show_default=False)
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Move a ledger that is there aside, and go on from the backup.")
+        bool, typer.Option("--force", help="Rename an existing ledger, and use the backup instead.")
     ] = False,
     ledger: Annotated[
         str | None,
         typer.Option(
             metavar="URL",
-            help="Instead of FILE: a PostgreSQL database into which you have restored a dump; makes it fit to go on.",
+            help="Instead of FILE: a PostgreSQL database into which you have restored a dump. Prepares it "
+            "for use.",
             show_default=False,
         ),
     ] = None,

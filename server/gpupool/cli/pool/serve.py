@@ -19,7 +19,7 @@ def serve(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Also listen on TCP; every caller there needs a token.",
+            help="Also listen on TCP. Every caller there needs a token.",
             show_default=False,
         ),
     ] = None,
@@ -27,8 +27,9 @@ def serve(
         Path | None,
         typer.Option(
             "--socket",
-            help="Unix socket [default: $GPUPOOL_HOME/pool.sock]. Its directory is made if it is missing; "
-            "one that exists must be yours and closed to others (mode 0700), for its callers are admins.",
+            help="Unix socket [default: $GPUPOOL_HOME/pool.sock]. A missing directory is created. An "
+            "existing one must be yours and closed to others (mode 0700), because every caller is an "
+            "administrator.",
             show_default=False,
         ),
     ] = None,
@@ -36,18 +37,21 @@ def serve(
         list[str] | None,
         typer.Option(
             metavar="USER=GPUS",
-            help="Most GPUs that a user holds at a time, such as ann=2 or ann=0.5; '*' is everybody else.",
+            help="Most GPUs that a user may hold at a time, such as ann=2 or ann=0.5. '*': all other users.",
         ),
     ] = None,
     metrics: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Prometheus /metrics here.", show_default=False)
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="Address for Prometheus metrics (/metrics).", show_default=False
+        ),
     ] = None,
     notice: Annotated[
         float,
         typer.Option(
             parser=duration,
             metavar="TIME",
-            help="Between the word that a share is taken back for others and its end.",
+            help="Warning time before a share is taken back for another request.",
         ),
     ] = "30s",  # type: ignore[assignment]
     drain: Annotated[
@@ -55,8 +59,8 @@ def serve(
         typer.Option(
             parser=duration,
             metavar="TIME",
-            help="How long work that still runs when its lease ends may go on. After that it is stopped; where the driver "
-            "cannot stop it, its GPU session ends.",
+            help="Time for work that still runs when its lease ends. Then the work is stopped. If the "
+            "driver can't stop it, its GPU session ends.",
         ),
     ] = "4s",  # type: ignore[assignment]
     min_run: Annotated[
@@ -64,7 +68,7 @@ def serve(
         typer.Option(
             parser=duration,
             metavar="TIME",
-            help="No share is taken back earlier; a project may have a time of its own.",
+            help="Time that every share runs before it may be taken back. A project may set its own.",
         ),
     ] = "60s",  # type: ignore[assignment]
     half_life: Annotated[
@@ -72,7 +76,7 @@ def serve(
         typer.Option(
             parser=duration,
             metavar="TIME",
-            help="After this time what a project has used weighs half against it.",
+            help="Half-life of a project's past use.",
         ),
     ] = "7d",  # type: ignore[assignment]
     ledger: Annotated[
@@ -90,7 +94,7 @@ def serve(
         typer.Option(
             metavar="DAYS",
             min=0,
-            help="For so long past moments can be rebuilt and decisions replayed [default: for ever]. The journal's "
+            help="How long to keep the data that replays past decisions [default: forever]. The journal's "
             "lines stay.",
             show_default=False,
         ),
@@ -101,7 +105,7 @@ def serve(
             metavar="PERCENT",
             min=1,
             max=100,
-            help="Say so when a project or user has used so much of a quota.",
+            help="Alert when a project or user has used this percentage of a quota.",
         ),
     ] = 95,
     policy: Annotated[
@@ -116,8 +120,8 @@ def serve(
     consolidate: Annotated[
         Consolidation,
         typer.Option(
-            help="Who goes on elsewhere, with notice, for a request that fits nowhere: idle, whose session computes nothing or "
-            "who is above what is deserved; any, also who computes; off, nobody. Guaranteed shares never do."
+            help="Sessions that may move, with notice, to make room. idle: idle ones and those above their "
+            "quota. any: also sessions that compute. off: none. Guaranteed shares never move."
         ),
     ] = Consolidation.IDLE,
     tls_certificate: serve_options.TlsCertificate = None,

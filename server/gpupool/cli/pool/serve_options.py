@@ -17,20 +17,22 @@ TlsCertificate = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Speak TLS on the TCP port, with this certificate (PEM, with its chain); callers name the pool "
+        help="Use TLS on the TCP port, with this certificate (PEM, with its chain). Callers write "
         "tls:HOST:PORT.",
         show_default=False,
     ),
 ]
 TlsKey = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Its key (PEM, mode 0600).", show_default=False)
+    Path | None,
+    typer.Option(metavar="FILE", help="The certificate's key (PEM, mode 0600).", show_default=False),
 ]
 HubApiUrl = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help="Let the users of this JupyterHub call, with the tokens of their servers: "
-        "https://hub.example.org/hub/api. Its admins are admins here, its groups may be members of projects (@group).",
+        help="Accept the users of this JupyterHub, with the tokens of their servers: "
+        "https://hub.example.org/hub/api. The Hub's admins are admins here. Its groups may be "
+        "members of projects (@group).",
         show_default=False,
     ),
 ]
@@ -39,20 +41,24 @@ HubBelieved = Annotated[
     typer.Option(
         parser=duration,
         metavar="TIME",
-        help="What the Hub said of a user counts for so long: a token that is revoked there ends here no later.",
+        help="How long to cache a user's identity from the Hub. A token that is revoked there works "
+        "here no longer than that.",
     ),
 ]
 HubGrace = Annotated[
     float,
     typer.Option(
-        parser=duration, metavar="TIME", help="And for so much longer while the Hub does not answer."
+        parser=duration,
+        metavar="TIME",
+        help="Extra time to use the cached identity while the Hub can't be reached.",
     ),
 ]
 ShowUsers = Annotated[
     bool,
     typer.Option(
         "--show-users/--hide-users",
-        help="Whether users see whose the other shares and requests are. What others call their notebooks they never see.",
+        help="Whether users see who holds the other shares and requests. They never see the names of "
+        "other users' notebooks.",
     ),
 ]
 
@@ -68,7 +74,7 @@ Providers = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Borrow nodes from the engines that this file names (TOML): processes of this machine, Slurm. "
+        help="Borrow nodes from the engines in this file (TOML): processes of this machine, Slurm. "
         "`gpupool provider list` shows them.",
         show_default=False,
     ),

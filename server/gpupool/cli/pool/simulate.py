@@ -44,32 +44,30 @@ def simulate(
     project: Annotated[
         list[str] | None,
         typer.Option(
-            help="PATH=GPUS[,limit=GPUS][,weight=N][,priority=N][,min-run=TIME]: what a project deserves; may be repeated. "
-            "Instead of the ledger's projects.",
+            help="PATH=GPUS[,limit=GPUS][,weight=N][,priority=N][,min-run=TIME]: a project and its quota. "
+            "May be repeated. Replaces the ledger's projects.",
             show_default=False,
         ),
     ] = None,
     consolidate: Annotated[
         Consolidation,
-        typer.Option(
-            help="Who goes on elsewhere for a request that fits nowhere, as of `gpupool pool serve`."
-        ),
+        typer.Option(help="Sessions that may move to make room, as for `gpupool pool serve`."),
     ] = Consolidation.IDLE,
     quota: Annotated[
         list[str] | None,
         typer.Option(
             metavar="USER=GPUS",
-            help="The most that a user holds at a time, such as ann=0.5, * for all others; may be repeated. Instead of the "
-            "ledger's limits.",
+            help="Most GPUs that a user may hold at a time, such as ann=0.5; * for all others. May be "
+            "repeated. Replaces the ledger's limits.",
             show_default=False,
         ),
     ] = None,
     patience: Annotated[
         str | None,
-        typer.Option(help="Who has waited that long gives up [default: nobody].", show_default=False),
+        typer.Option(help="Drop requests that have waited this long [default: none].", show_default=False),
     ] = None,
     hints: Annotated[
-        bool, typer.Option("--hints", help="Everybody says how long it will take, as with --for.")
+        bool, typer.Option("--hints", help="Every request states its duration, as with --for.")
     ] = False,
     whole: Annotated[bool, typer.Option("--whole", help="A whole device for every share.")] = False,
     json: Json = False,

@@ -11,7 +11,8 @@ from gpupool.cli.common.options import Endpoint, Json, TokenFile, client, durati
 from gpupool.cli.common.quantities import gpu_hours as _hours
 from gpupool.cli.common.watch import Shown, Watch, look
 from gpupool.client.reports import PoolStats, Reports
-from gpupool.shares import format_milli
+from gpupool.sentences import reasons
+from gpupool.shares import format_share
 
 
 def stats(
@@ -53,7 +54,7 @@ def _stats_table(found: PoolStats) -> show.Lines:
     window = f"in the last {show.seconds(found.to_unix - found.from_unix)}"
     part = f"{100 * found.milli_ms / found.capacity_milli_ms:.1f} %" if found.capacity_milli_ms else "-"
     lines.add(
-        "lent",
+        "in use",
         part,
         f"{_hours(found.milli_ms)} of {_hours(found.capacity_milli_ms)} GPU hours {window}",
     )
@@ -70,16 +71,24 @@ def _stats_table(found: PoolStats) -> show.Lines:
         ("held, mean", found.held_mean_seconds),
     ):
         lines.add(name, _seconds(seconds), "")
-    lines.add("called off", str(found.cancelled), "")
-    for title, counts in (("refused", found.refused), ("ended", found.ended)):
+    lines.add("cancelled", str(found.cancelled), "")
+    for title, counts, word in (("refused", found.refused, str), ("ended", found.ended, _ended)):
         lines.add(
-            title, str(sum(counts.values())), ", ".join(f"{name} {counts[name]}" for name in sorted(counts))
+            title,
+            str(sum(counts.values())),
+            ", ".join(f"{counts[name]} {word(name)}" for name in sorted(counts)),
         )
     return lines
 
 
+def _ended(reason: str) -> str:
+    """Why a lease ended, such as ``given back at the end of the cell``."""
+    said = reasons.headline(reason)
+    return said[:1].lower() + said[1:]
+
+
 def _gpus(milli: int) -> str:
-    return format_milli(milli)
+    return format_share(milli)
 
 
 def _seconds(amount: float | None) -> str:

@@ -6,7 +6,7 @@ import typer
 
 from gpupool.cli.report import history, usage
 
-app = typer.Typer(no_args_is_help=True, help="What was used: sums for a bill, and figures over time.")
+app = typer.Typer(no_args_is_help=True, help="Past use: sums for a bill, and figures over time.")
 
 app.command("usage")(usage.usage)
 app.command("history")(history.history)

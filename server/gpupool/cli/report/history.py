@@ -25,12 +25,13 @@ def history(
     name: Annotated[
         str,
         typer.Argument(
-            help="Its name: a node, a device (node/0), a user, a project, a session's id; without one, all together."
+            help="Name of a node, a device (node/0), a user, a project, or a session's id. Without it: all "
+            "together."
         ),
     ] = "",
     from_: From = "1h",  # type: ignore[assignment]
     to: To = "now",  # type: ignore[assignment]
-    points: Annotated[int, typer.Option(min=1, max=2000, help="At most so many.")] = 30,
+    points: Annotated[int, typer.Option(min=1, max=2000, help="Largest number of rows.")] = 30,
     by: Annotated[
         str,
         typer.Option(metavar="WHAT", help=f"Sums by {', '.join(MEMBERS)}, in the place of the times."),

@@ -38,12 +38,12 @@ def usage(
             help=f"Rows are sums over everything that is not named: some of {', '.join(_GROUPS)}, joined by commas.",
         ),
     ] = "project,user",
-    user: Annotated[str, typer.Option(help="Only of this user.", show_default=False)] = "",
+    user: Annotated[str, typer.Option(help="Only this user.", show_default=False)] = "",
     project: Annotated[
         str,
         typer.Option(
             metavar="PATH",
-            help="Only of this project and those below it.",
+            help="Only this project and the projects below it.",
             show_default=False,
             autocompletion=completing.projects,
         ),
@@ -58,8 +58,10 @@ def usage(
             show_default=False,
         ),
     ] = None,
-    currency: Annotated[str, typer.Option(help="Printed beside the price.", show_default=False)] = "",
-    digits: Annotated[int, typer.Option(min=0, max=6, help="Places behind the point that money has.")] = 2,
+    currency: Annotated[
+        str, typer.Option(help="Currency, printed beside the price.", show_default=False)
+    ] = "",
+    digits: Annotated[int, typer.Option(min=0, max=6, help="Decimal places of the currency.")] = 2,
     pool: Endpoint = None,
     token_file: TokenFile = None,
     json: Json = False,
@@ -174,7 +176,7 @@ def _extra_columns(rows: tuple[UsageRow, ...]) -> dict[str, str]:
 
 
 def _say_totals(found: UsageReport) -> None:
-    of_all = f"the pool lent {_hours(found.total_milli_ms)} of {_hours(found.capacity_milli_ms)} GPU hours"
+    of_all = f"in use: {_hours(found.total_milli_ms)} of {_hours(found.capacity_milli_ms)} GPU hours"
     if found.capacity_milli_ms:
         of_all += f" ({100 * found.total_milli_ms / found.capacity_milli_ms:.1f} %)"
     exits.say(f"{of_all}, and {_hours(found.total_waiting_milli_ms)} were waited for")

@@ -21,7 +21,7 @@ class Shell(enum.Enum):
 
 
 def completion(
-    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="For which shell: bash, zsh or fish.")],
+    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="The shell: bash, zsh or fish.")],
 ) -> None:
     """Print the script that completes commands, options, and names of leases, nodes and projects.
 

@@ -12,10 +12,13 @@ from gpupool.cli.common import exits
 
 def examples(
     folder: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="Where to; made if it is missing.", show_default=True)
+        Path,
+        typer.Argument(
+            metavar="[DIR]", help="Target folder; created if it doesn't exist.", show_default=True
+        ),
     ] = Path("gpupool-examples"),
     force: Annotated[
-        bool, typer.Option("--force", help="Replace notebooks of the same name that are there already.")
+        bool, typer.Option("--force", help="Replace existing notebooks of the same name.")
     ] = False,
 ) -> None:
     """Copy the example notebooks into a folder.

@@ -41,7 +41,8 @@ def explain(
         list[str] | None,
         typer.Argument(
             metavar="REQUEST|LEASE",
-            help="Of `gpupool pool queue` or `gpupool lease list` [default: the first 50 that wait].",
+            help="Id from `gpupool pool queue` or `gpupool lease list` [default: the first 50 requests "
+            "that wait].",
             show_default=False,
             autocompletion=completing.requests,
         ),

@@ -35,7 +35,7 @@ def health(
         bool,
         typer.Option(
             "--network/--no-network",
-            help="Measure the network to nodes, a moment each, and try the ports of their --port-range.",
+            help="Also measure the network to nodes, for a moment each, and try the ports of their --port-range.",
         ),
     ] = True,
     every: watch.Watch = None,

@@ -85,13 +85,15 @@ def lab(
         ),
     ] = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port of JupyterLab; a free one when it is taken, or 0.")
+        int,
+        typer.Option(min=0, max=65535, help="Port of JupyterLab. If it is taken, or 0, a free one is used."),
     ] = 8888,
     no_browser: Annotated[
-        bool, typer.Option("--no-browser", help="Print the address, open nothing.")
+        bool, typer.Option("--no-browser", help="Print the address, and open no browser.")
     ] = False,
     panel: Annotated[
-        bool, typer.Option("--panel/--no-panel", help="Show the GPU panel when the page opens first.")
+        bool,
+        typer.Option("--panel/--no-panel", help="Show the GPU panel when the page opens for the first time."),
     ] = True,
     home: up.Home = None,
     driver: up.Driver = "auto",
@@ -101,10 +103,13 @@ def lab(
     notice_seconds: up.NoticeSeconds = None,
     no_restart: up.NoRestart = False,
     idle_seconds: Annotated[
-        int | None, typer.Option(min=0, help="Release a GPU after this time unused.", show_default=False)
+        int | None,
+        typer.Option(
+            min=0, help="Release a GPU after this time without use, in seconds.", show_default=False
+        ),
     ] = None,
     warn_seconds: Annotated[
-        int | None, typer.Option(min=0, help="Warn this long before.", show_default=False)
+        int | None, typer.Option(min=0, help="Warn this long before, in seconds.", show_default=False)
     ] = None,
     token: Annotated[
         str | None, typer.Option(hidden=True, help="Token of JupyterLab (tests); else a random one.")

@@ -14,7 +14,7 @@ from gpupool.request.gpu_request import GpuRequest
 
 @takes_request(wait="0")
 def run(
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND [ARGUMENT]...", help="What to run.")],
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND [ARGUMENT]...", help="Command to run.")],
     asked: GpuRequest,
     wait_again: WaitAgain = "forever",  # type: ignore[assignment]
     user: OnBehalfOf = "",

@@ -11,7 +11,7 @@ from gpupool.cli.common.options import Endpoint, Json, TokenFile, client
 from gpupool.cli.common.words import NO_GPU
 from gpupool.cli.pool.queue import queue_table
 from gpupool.client.types import Device, Lease, SessionInfo
-from gpupool.shares import format_milli
+from gpupool.shares import format_share
 
 
 def smi(
@@ -45,13 +45,13 @@ def smi(
 
 
 def _device_table(devices: list[Device]) -> RenderableType:
-    figures = ("UTIL", "LENT", "MEMORY USED")
+    figures = ("UTIL", "HELD", "MEMORY USED")
     lines = show.table("GPU", "NAME", *figures, "HEALTH", right=figures, wrapped=("NAME", "HEALTH"))
     for device in devices:
-        lent = f"{format_milli(1000 - device.free_milli)} of 1"
+        held = f"{format_share(1000 - device.free_milli)} of 1"
         health = "ok" if device.healthy else device.health_reason or "not well"
         lines.add(
-            device.id, show.device_name(device), show.percent(device.busy), lent, show.used(device), health
+            device.id, show.device_name(device), show.percent(device.busy), held, show.used(device), health
         )
     return lines if lines.count else "No GPU."
 
@@ -81,7 +81,7 @@ def _session_table(
             session.label or session.holder or "-",
             show.session_state(session, place=True),
             show.session_busy(session),
-            f"{format_milli(share.milli)} ({share.mib} MiB)" if share else "-",
+            f"{format_share(share.milli)} ({share.mib} MiB)" if share else "-",
             show.mib(sum(session.usage.memory_used) // show.MIB),
             f"{session.usage.device_seconds:.1f} s",
             show.seconds(session.usage.idle_seconds),

@@ -61,7 +61,7 @@ def capability(text: str) -> str:
 def softgpu(
     command: Annotated[
         list[str] | None,
-        typer.Argument(metavar="-- COMMAND [ARGUMENT]...", help="What to run.", show_default=False),
+        typer.Argument(metavar="-- COMMAND [ARGUMENT]...", help="Command to run.", show_default=False),
     ] = None,
     memory: Annotated[
         int | None,
@@ -99,19 +99,20 @@ def softgpu(
         typer.Option(
             parser=capability,
             metavar="MAJOR.MINOR",
-            help="What the devices say they are [default: 12.0].",
+            help="Compute capability that the devices report [default: 12.0].",
             show_default=False,
         ),
     ] = None,
     check: Annotated[
         list[Check] | None,
         typer.Option(
-            help="Look for more errors while kernels run: accesses outside of allocations, races in shared memory, "
-            "shared memory read before it is written, barriers that not all reach. Slower. May be repeated.",
+            help="Find errors while kernels run: accesses outside of allocations, races in shared memory, "
+            "reads of shared memory before a write, barriers that not all threads reach. Slower. May "
+            "be repeated.",
             show_default=False,
         ),
     ] = None,
-    version: Annotated[bool, typer.Option("--version", help="Print versions and end.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print versions and exit.")] = False,
     json: Json = False,
 ) -> None:
     """Run a command that finds a software GPU where it looks for an NVIDIA GPU. Needs no GPU, no pool and no rights.

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from gpupool.cli.common import exits, interrupts
+from gpupool.cli.common.options import whole
 from gpupool.client.endpoint import HOME_VARIABLE, home
+from gpupool.client.software_gpu import MOST_DEVICES, MOST_MEMORY_MIB
 
 if TYPE_CHECKING:
     from gpupool.embedded.join import Lifeline
@@ -29,24 +31,32 @@ Home = Annotated[
 Driver = Annotated[
     str,
     typer.Option(
-        help="auto: NVIDIA GPUs where there are some, else software GPUs. software, nvidia, or the path of a libcuda.so.1."
+        help="auto: NVIDIA GPUs if there are any, else software GPUs. Or software, nvidia, or the path "
+        "of a libcuda.so.1."
     ),
 ]
-SoftwareGpus = Annotated[int, typer.Option(min=1, max=64, help="How many software GPUs to lend.")]
-MemoryMib = Annotated[int, typer.Option(min=512, help="Memory of each software GPU.")]
+SoftwareGpus = Annotated[
+    int,
+    typer.Option(
+        parser=whole(1, MOST_DEVICES),
+        metavar="NUMBER",
+        help=f"How many software GPUs to lend, at most {MOST_DEVICES}.",
+    ),
+]
+MemoryMib = Annotated[
+    int, typer.Option(parser=whole(512, MOST_MEMORY_MIB), metavar="MIB", help="Memory of each software GPU.")
+]
 Quotas = Annotated[
     list[str] | None,
     typer.Option(
-        "--quota", metavar="USER=GPUS", help="Most GPUs that a user holds at a time. Several times."
+        "--quota", metavar="USER=GPUS", help="Most GPUs that a user may hold at a time. May be repeated."
     ),
 ]
 NoticeSeconds = Annotated[
     float | None,
-    typer.Option(min=0, help="Between the word that a share is taken back and its end.", show_default=False),
+    typer.Option(min=0, help="Warning time before a share is taken back.", show_default=False),
 ]
-NoRestart = Annotated[
-    bool, typer.Option("--no-restart", help="Do not start a pool or node again that has died.")
-]
+NoRestart = Annotated[bool, typer.Option("--no-restart", help="Don't restart a pool or node that has died.")]
 
 
 def tell(text: str) -> None:

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import typer
+
 from gpupool.cli.common import show
 from gpupool.cli.common.options import Json
+from gpupool.client.agreement import own_version
+
+
+def print_and_exit(wanted: bool) -> None:
+    """The same by ``gpupool --version``, which people type first."""
+    if wanted:
+        print(own_version())
+        raise typer.Exit
 
 
 def version(json: Json = False) -> None:
@@ -13,8 +23,6 @@ def version(json: Json = False) -> None:
     Examples:
       gpupool version --json
     """
-    from gpupool.client.agreement import own_version
-
     number = own_version()
     if json:
         show.as_json({"version": number})

@@ -169,7 +169,7 @@ def _drivers(pool: PoolShell) -> pb.HealthCheck:
         if device.driver and not device.software:
             nodes_of.setdefault(device.driver, set()).add(device.node)
     if len(nodes_of) <= 1:
-        detail = f"all GPUs have {next(iter(nodes_of))}" if nodes_of else "no node says a version of NVIDIA's"
+        detail = f"all GPUs have {next(iter(nodes_of))}" if nodes_of else "no node has an NVIDIA driver"
         return _check("drivers", "ok", detail)
     detail = "; ".join(f"{version} on {_some(sorted(nodes))}" for version, nodes in sorted(nodes_of.items()))
     hint = "give all nodes one version: a session that moves to another may be refused there"

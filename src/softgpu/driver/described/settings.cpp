@@ -31,7 +31,8 @@ long number_from(const char* name, long least, long most, long otherwise) {
   if (!text || !*text) return otherwise;
   const auto value = whole_number(text, text + std::strlen(text));
   if (value && *value >= least && *value <= most) return *value;
-  complain(name, text);
+  std::fprintf(stderr, "softgpu: %s=%s is no whole number from %ld to %ld, %ld is taken\n", name, text, least,
+               most, otherwise);
   return otherwise;
 }
 
