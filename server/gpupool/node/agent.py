@@ -419,7 +419,7 @@ class Agent:
             if link is not None and link.epoch == lease.epoch and not link.revoked:
                 link.extend(connection.deadline_ns(answer.fence_seconds))
         if not connection.answered.is_set():
-            logger.info("connected to the pool", endpoint=self._endpoint)
+            logger.info("connected to the pool", endpoint=self._servers.asked)
         connection.answered.set()
         self.ready.set()
 
