@@ -11,6 +11,7 @@ import pytest
 from gpupool.client.credentials import hub_token
 from gpupool.client.endpoint import EndpointError, is_secure, parse_endpoints, resolve_endpoint
 from gpupool.client.errors import GpupoolError
+from gpupool.client.pool import PoolClient
 from gpupool.client.servers import NOT_LEADER, Patience, ServerRing
 from gpupool.ledger.servers import LockHolder, ServerRow
 from gpupool.node.address import pool_host
@@ -132,6 +133,31 @@ class TestTurning:
         await asyncio.sleep(0.01)
         assert not without.failed(unavailable, "b:2")
         assert with_one.failed(unavailable, "b:2")
+
+
+class TestASilentServer:
+    """A process that is stopped keeps its connections; its callers may lose patience before the call's deadline."""
+
+    async def give_up(self, monkeypatch: pytest.MonkeyPatch, seconds: float) -> str:
+        async with PoolClient(f"{A},{B}") as client:
+
+            class Silent:
+                async def ListDevices(self, *_: object, **__: object) -> None:
+                    await asyncio.Event().wait()
+
+            monkeypatch.setattr(client, "_service", lambda _: Silent())
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await client.devices()
+            return client._opened().asked
+
+    async def test_is_not_asked_again_by_those_who_gave_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("gpupool.client.servers.SILENT_SECONDS", 0.1)
+        assert await self.give_up(monkeypatch, 0.2) == B
+
+    async def test_is_asked_again_by_those_who_did_not_wait(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("gpupool.client.servers.SILENT_SECONDS", 3600.0)
+        assert await self.give_up(monkeypatch, 0.05) == A
 
 
 TIMES = LeadTimes()

@@ -283,9 +283,10 @@ class PoolClient:
         for pause in itertools.chain((0.05, 0.1, 0.2), itertools.repeat(0.4)):
             asked = servers.asked
             try:
-                metadata = await self._credentials.metadata()
-                call = getattr(self._service(service), name)
-                return await call(message, timeout=seconds, metadata=metadata)
+                with servers.asking():
+                    metadata = await self._credentials.metadata()
+                    call = getattr(self._service(service), name)
+                    return await call(message, timeout=seconds, metadata=metadata)
             except grpc.aio.AioRpcError as error:
                 if self._may_show_another(error) and not refused:
                     refused = True

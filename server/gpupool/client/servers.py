@@ -6,7 +6,10 @@ call, and the next one is asked.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +23,8 @@ from gpupool.client.endpoint import open_channel, parse_endpoints
 NOT_LEADER: Final = "not-leader"
 #: A standby that answers takes over within this time, or another one does, seconds.
 TAKEOVER_SECONDS: Final = 20.0
+#: Who gives a call up that was not answered for so long is served by the next server, seconds.
+SILENT_SECONDS: Final = 2.0
 #: Failures that say nothing about the call itself: it may be repeated, at another server too.
 BROKEN: Final = frozenset(
     {
@@ -117,6 +122,21 @@ class Servers(ServerRing):
         if found is None:
             found = self._channels[self.asked] = open_channel(self.asked, self._ca_file)
         return found
+
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[str]:
+        """The server that is asked now, for one call.
+
+        A process that is stopped keeps its connections and answers nothing. Those who lose patience with it, before the
+        call's own deadline, would ask it again and again.
+        """
+        endpoint, began = self.asked, time.monotonic()
+        try:
+            yield endpoint
+        except asyncio.CancelledError:
+            if time.monotonic() - began >= SILENT_SECONDS:
+                self.turn_from(endpoint)
+            raise
 
     async def close(self) -> None:
         """Closes all connections. May be called twice."""
