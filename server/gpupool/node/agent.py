@@ -325,10 +325,12 @@ class Agent:
                 raise ConnectionLostError("the health of a device changed; saying hello anew")
 
     def _most_unanswered(self, connection: Connection) -> int:
-        """Where another server may have taken over it is looked for while workers have time left."""
-        if not self._servers.several:
-            return _MAX_UNANSWERED
-        return _MAX_UNANSWERED - 1 if connection.answered.is_set() else 1
+        """Where another server may have taken over it is looked for while workers have time left.
+
+        A new connection is given as long as any: a server that has just taken over has much to do.
+        """
+        lasted = connection.answered.is_set()
+        return _MAX_UNANSWERED - 1 if self._servers.several and lasted else _MAX_UNANSWERED
 
     async def _read(self, connection: Connection, call: Any) -> None:
         async for message in call:
