@@ -15,6 +15,8 @@ from gpupool.client.pool import PoolClient
 from gpupool.client.servers import NOT_LEADER, Patience, ServerRing
 from gpupool.ledger.servers import LockHolder, ServerRow
 from gpupool.node.address import pool_host
+from gpupool.node.connection import ConnectionLostError
+from gpupool.node.leader_epoch import DEPOSED_NS, LeaderEpoch
 from gpupool.pool.leading.lead_times import LeadTimes
 from gpupool.pool.leading.leader_watch import EndConnection, LeaderWatch, TakeOver, Wait
 
@@ -158,6 +160,22 @@ class TestASilentServer:
     async def test_is_asked_again_by_those_who_did_not_wait(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("gpupool.client.servers.SILENT_SECONDS", 3600.0)
         assert await self.give_up(monkeypatch, 0.05) == A
+
+
+class TestAnAgent:
+    def test_leaves_a_server_that_was_deposed(self) -> None:
+        epochs = LeaderEpoch()
+        for epoch in (0, 3, 3, 4):
+            epochs.heard(epoch, 0)
+        with pytest.raises(ConnectionLostError, match="epoch 3"):
+            epochs.heard(3, DEPOSED_NS - 1)
+        epochs.heard(4, DEPOSED_NS - 1)
+
+    def test_follows_another_ledger_that_counts_from_below(self) -> None:
+        epochs = LeaderEpoch()
+        epochs.heard(7, 0)
+        epochs.heard(1, DEPOSED_NS)
+        epochs.heard(1, DEPOSED_NS)
 
 
 TIMES = LeadTimes()
