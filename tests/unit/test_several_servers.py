@@ -12,7 +12,7 @@ from gpupool.client.credentials import hub_token
 from gpupool.client.endpoint import EndpointError, is_secure, parse_endpoints, resolve_endpoint
 from gpupool.client.errors import GpupoolError
 from gpupool.client.pool import PoolClient
-from gpupool.client.servers import NOT_LEADER, Patience, ServerRing
+from gpupool.client.servers import HEARD_SECONDS, NOT_LEADER, Patience, ServerRing
 from gpupool.ledger.servers import LockHolder, ServerRow
 from gpupool.node.address import pool_host
 from gpupool.node.connection import ConnectionLostError
@@ -135,6 +135,17 @@ class TestTurning:
         await asyncio.sleep(0.01)
         assert not without.failed(unavailable, "b:2")
         assert with_one.failed(unavailable, "b:2")
+
+    async def test_a_call_that_was_heard_for_long_ends_what_failed_before_it(self) -> None:
+        """It waited in the queue, and nobody told it anything, when the leader died."""
+        standby, died = (failure(grpc.StatusCode.UNAVAILABLE, reason) for reason in (NOT_LEADER, ""))
+        ring = ServerRing("a:1,b:2")
+        for lasted, again in ((0.0, False), (HEARD_SECONDS + 1, True)):
+            patience = Patience(ring, 0.001)
+            patience.failed(died, "a:1")
+            await asyncio.sleep(0.01)
+            assert patience.failed(died, "b:2", lasted=lasted) is again
+        assert Patience(ring, 0.0).failed(standby, "a:1")
 
 
 class TestASilentServer:

@@ -23,6 +23,8 @@ from gpupool.client.endpoint import open_channel, parse_endpoints
 NOT_LEADER: Final = "not-leader"
 #: A standby that answers takes over within this time, or another one does, seconds.
 TAKEOVER_SECONDS: Final = 20.0
+#: No attempt to reach a server takes longer to fail, seconds.
+HEARD_SECONDS: Final = 8.0
 #: Who gives a call up that was not answered for so long is served by the next server, seconds.
 SILENT_SECONDS: Final = 2.0
 #: Failures that say nothing about the call itself: it may be repeated, at another server too.
@@ -163,20 +165,24 @@ class Patience:
         """All is well again."""
         self._since, self._standby = None, False
 
-    def failed(self, error: grpc.aio.AioRpcError, endpoint: str, *, at_least: float = 0.0) -> bool:
+    def failed(
+        self, error: grpc.aio.AioRpcError, endpoint: str, *, at_least: float = 0.0, lasted: float = 0.0
+    ) -> bool:
         """Whether a call that failed at `endpoint` is to be repeated; if so, at the next server.
 
         Args:
             error: the failure.
             endpoint: where.
             at_least: the patience of this call, seconds.
+            lasted: how long a call without a deadline had been under way, seconds. One that lasted was heard, though it
+                was not answered yet; what failed before it is over.
         """
         # A server that is stopped, or cut off, answers nothing; where there is no other, nobody else could.
         silent = error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and self._servers.several
         if error.code() not in BROKEN and not silent:
             return False
         now = time.monotonic()
-        if self._since is None:
+        if self._since is None or lasted > HEARD_SECONDS:
             self._since = now
         self._standby = self._standby or reason_of(error) == NOT_LEADER or silent
         self._servers.turn_from(endpoint)
