@@ -30,6 +30,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.support import forked_cli, postgres
 from tests.support.certificates import make_certificates
+from tests.support.patience import measured
 from tests.support.pool_servers import SERVERS, PoolServers, check_ledger
 from tests.support.takeover import Askers
 
@@ -345,17 +346,19 @@ class TestManyAttaches:
             await askers.until(ATTACHES // 3)
             pool.kill(leader)
             killed_at = askers.now()
+            await asyncio.to_thread(pool.wait, lambda: pool.leaders() == [standby], 60, "the standby to lead")
+            leads_after = askers.now() - killed_at
             async with asyncio.timeout(1500):
                 await working
             figures = askers.figures(killed_at)
-            print(figures)
+            print(f"the standby leads after {leads_after:.1f} s; {figures}")
             assert askers.lost == []
             assert len(askers.granted) == ATTACHES
             keys = check_ledger(pool.ledger, askers.granted)
             assert keys == dict.fromkeys(askers.granted, 1)
             assert pool.leaders() == [standby]
-            if "GPUPOOL_STANDBY_ATTACHES" in os.environ:
-                assert figures.first_answer_seconds < 10
+        if "GPUPOOL_STANDBY_ATTACHES" in os.environ:
+            measured(max(leads_after, figures.first_answer_seconds) < 10, (leads_after, figures))
 
 
 async def last_event(stub: object, key: str) -> object:
