@@ -335,7 +335,7 @@ class TestManyAttaches:
     async def test_none_is_lost_and_none_granted_twice_when_the_leader_is_killed(
         self, cluster: postgres.Cluster
     ) -> None:
-        with PoolServers(cluster.database(), real_workers=True, scale=0.5) as pool:
+        with PoolServers(cluster.database(), real_workers=True) as pool:
             pool.start()
             for name in ("n1", "n2"):
                 pool.start_node(name, gpus=4)
@@ -354,8 +354,10 @@ class TestManyAttaches:
             print(f"the standby leads after {leads_after:.1f} s; {figures}")
             assert askers.lost == []
             assert len(askers.granted) == ATTACHES
+            print(f"asked anew: {askers.again}")
             keys = check_ledger(pool.ledger, askers.granted)
-            assert keys == dict.fromkeys(askers.granted, 1)
+            assert set(keys.values()) == {1}
+            assert keys.keys() >= askers.granted.keys()
             assert pool.leaders() == [standby]
         if "GPUPOOL_STANDBY_ATTACHES" in os.environ:
             measured(max(leads_after, figures.first_answer_seconds) < 10, (leads_after, figures))

@@ -126,7 +126,8 @@ class TestTurning:
         ring = ServerRing("a:1")
         assert not Patience(ring, 1.0).failed(failure(grpc.StatusCode.DEADLINE_EXCEEDED), "a:1")
 
-    async def test_patience_is_longer_where_a_standby_answered(self) -> None:
+    async def test_patience_is_longer_where_a_standby_answered(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("gpupool.client.servers.SEVERAL_SECONDS", 0.0)
         unavailable, standby = (failure(grpc.StatusCode.UNAVAILABLE, reason) for reason in ("", NOT_LEADER))
         ring = ServerRing("a:1,b:2")
         without, with_one = Patience(ring, 0.0), Patience(ring, 0.0)
@@ -136,16 +137,27 @@ class TestTurning:
         assert not without.failed(unavailable, "b:2")
         assert with_one.failed(unavailable, "b:2")
 
-    async def test_a_call_that_was_heard_for_long_ends_what_failed_before_it(self) -> None:
+    async def test_a_call_that_was_heard_for_long_ends_what_failed_before_it(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """It waited in the queue, and nobody told it anything, when the leader died."""
-        standby, died = (failure(grpc.StatusCode.UNAVAILABLE, reason) for reason in (NOT_LEADER, ""))
+        monkeypatch.setattr("gpupool.client.servers.SEVERAL_SECONDS", 0.0)
+        died = failure(grpc.StatusCode.UNAVAILABLE)
         ring = ServerRing("a:1,b:2")
         for lasted, again in ((0.0, False), (HEARD_SECONDS + 1, True)):
             patience = Patience(ring, 0.001)
             patience.failed(died, "a:1")
             await asyncio.sleep(0.01)
             assert patience.failed(died, "b:2", lasted=lasted) is again
-        assert Patience(ring, 0.0).failed(standby, "a:1")
+
+    async def test_patience_is_longer_where_several_are_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One that takes over right now may not answer for a moment."""
+        monkeypatch.setattr("gpupool.client.servers.SEVERAL_SECONDS", 60.0)
+        for endpoints, again in (("a:1,b:2", True), ("a:1", False)):
+            patience = Patience(ServerRing(endpoints), 0.001)
+            patience.failed(failure(grpc.StatusCode.UNAVAILABLE), "a:1")
+            await asyncio.sleep(0.01)
+            assert patience.failed(failure(grpc.StatusCode.UNAVAILABLE), "a:1") is again
 
 
 class TestASilentServer:

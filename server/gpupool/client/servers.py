@@ -27,6 +27,8 @@ TAKEOVER_SECONDS: Final = 20.0
 HEARD_SECONDS: Final = 8.0
 #: Who gives a call up that was not answered for so long is served by the next server, seconds.
 SILENT_SECONDS: Final = 2.0
+#: Where several are named one may be about to take over, though none has said so, seconds.
+SEVERAL_SECONDS: Final = 8.0
 #: Failures that say nothing about the call itself: it may be repeated, at another server too.
 BROKEN: Final = frozenset(
     {
@@ -186,7 +188,8 @@ class Patience:
             self._since = now
         self._standby = self._standby or reason_of(error) == NOT_LEADER or silent
         self._servers.turn_from(endpoint)
-        most = max(self._seconds, at_least, TAKEOVER_SECONDS if self._standby else 0.0)
+        takeover = TAKEOVER_SECONDS if self._standby else SEVERAL_SECONDS if self._servers.several else 0.0
+        most = max(self._seconds, at_least, takeover)
         return now - self._since <= most
 
 
