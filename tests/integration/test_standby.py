@@ -30,6 +30,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.support import forked_cli, postgres
 from tests.support.certificates import make_certificates
+from tests.support.patience import measured
 from tests.support.pool_servers import SERVERS, PoolServers, check_ledger
 from tests.support.takeover import Askers
 
@@ -334,7 +335,7 @@ class TestManyAttaches:
     async def test_none_is_lost_and_none_granted_twice_when_the_leader_is_killed(
         self, cluster: postgres.Cluster
     ) -> None:
-        with PoolServers(cluster.database(), real_workers=True, scale=0.5) as pool:
+        with PoolServers(cluster.database(), real_workers=True) as pool:
             pool.start()
             for name in ("n1", "n2"):
                 pool.start_node(name, gpus=4)
@@ -345,17 +346,21 @@ class TestManyAttaches:
             await askers.until(ATTACHES // 3)
             pool.kill(leader)
             killed_at = askers.now()
+            await asyncio.to_thread(pool.wait, lambda: pool.leaders() == [standby], 60, "the standby to lead")
+            leads_after = askers.now() - killed_at
             async with asyncio.timeout(1500):
                 await working
             figures = askers.figures(killed_at)
-            print(figures)
+            print(f"the standby leads after {leads_after:.1f} s; {figures}")
             assert askers.lost == []
             assert len(askers.granted) == ATTACHES
+            print(f"asked anew: {askers.again}")
             keys = check_ledger(pool.ledger, askers.granted)
-            assert keys == dict.fromkeys(askers.granted, 1)
+            assert set(keys.values()) == {1}
+            assert keys.keys() >= askers.granted.keys()
             assert pool.leaders() == [standby]
-            if "GPUPOOL_STANDBY_ATTACHES" in os.environ:
-                assert figures.first_answer_seconds < 10
+        if "GPUPOOL_STANDBY_ATTACHES" in os.environ:
+            measured(max(leads_after, figures.first_answer_seconds) < 10, (leads_after, figures))
 
 
 async def last_event(stub: object, key: str) -> object:

@@ -218,6 +218,7 @@ class ScriptedNode:
         answer = {
             "logs": {"logs": pool_pb2.LogLines(request=number, lines=[line])},
             "meter": {"meter": pool_pb2.MeterOpened(request=number, port=4001, seconds=10.0)},
+            "ports": {"ports": pool_pb2.PortsOpened(request=number, first=4001, last=4002, parts=2)},
             "check": {"checks": pool_pb2.NodeChecks(request=number, version="0", now_unix=time.time())},
         }[message.WhichOneof("instruction")]
         await self.send(**answer)
@@ -232,6 +233,7 @@ class ScriptedNode:
         "stop": _stopped,
         "logs": _asked,
         "meter": _asked,
+        "ports": _asked,
         "check": _asked,
         "heartbeat": _nothing,
         None: _nothing,

@@ -6,7 +6,7 @@ import asyncio
 import time
 from dataclasses import dataclass, field
 
-from gpupool.client.errors import GpupoolError, PoolRefusedError
+from gpupool.client.errors import GpupoolError, PoolRefusedError, PoolUnavailableError
 from gpupool.client.pool import PoolClient
 from gpupool.client.types import LeaseRequest
 from gpupool.shares import Share
@@ -14,6 +14,7 @@ from gpupool.shares import Share
 #: Attaches that one connection has under way.
 _PER_CLIENT = 50
 MILLI = 200
+_GIVING_BACK_SECONDS = 300.0
 #: The pool gave a share, and its worker, or its node, did not live to serve it.
 _ENDED = frozenset({"lease-ended", "worker-failed", "lost"})
 
@@ -91,7 +92,7 @@ class Askers:
                 self.granted[key] = (grant.lease_id, grant.session_id, grant.epoch)
                 self._changed.notify_all()
             await asyncio.sleep(self.held_seconds)
-            await pool.release(grant.lease_id, "exit", close_session=True)
+            await self._give_back(pool, grant.lease_id)
         except PoolRefusedError as error:
             if error.reason not in _ENDED:
                 self.lost.append(f"{key}: {error.reason}: {error}")
@@ -100,3 +101,16 @@ class Askers:
             await self._one(pool, f"{key}+")
         except GpupoolError as error:
             self.lost.append(f"{key}: {error}")
+
+    @staticmethod
+    async def _give_back(pool: PoolClient, lease_id: str) -> None:
+        """Again and again while the pool is away, as a holder does."""
+        end = time.monotonic() + _GIVING_BACK_SECONDS
+        while True:
+            try:
+                await pool.release(lease_id, "exit", close_session=True)
+                return
+            except PoolUnavailableError:
+                if time.monotonic() > end:
+                    raise
+            await asyncio.sleep(1)

@@ -11,9 +11,12 @@ import pytest
 from gpupool.client.credentials import hub_token
 from gpupool.client.endpoint import EndpointError, is_secure, parse_endpoints, resolve_endpoint
 from gpupool.client.errors import GpupoolError
-from gpupool.client.servers import NOT_LEADER, Patience, ServerRing
+from gpupool.client.pool import PoolClient
+from gpupool.client.servers import HEARD_SECONDS, NOT_LEADER, Patience, ServerRing
 from gpupool.ledger.servers import LockHolder, ServerRow
 from gpupool.node.address import pool_host
+from gpupool.node.connection import ConnectionLostError
+from gpupool.node.leader_epoch import DEPOSED_NS, LeaderEpoch
 from gpupool.pool.leading.lead_times import LeadTimes
 from gpupool.pool.leading.leader_watch import EndConnection, LeaderWatch, TakeOver, Wait
 
@@ -123,7 +126,8 @@ class TestTurning:
         ring = ServerRing("a:1")
         assert not Patience(ring, 1.0).failed(failure(grpc.StatusCode.DEADLINE_EXCEEDED), "a:1")
 
-    async def test_patience_is_longer_where_a_standby_answered(self) -> None:
+    async def test_patience_is_longer_where_a_standby_answered(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("gpupool.client.servers.SEVERAL_SECONDS", 0.0)
         unavailable, standby = (failure(grpc.StatusCode.UNAVAILABLE, reason) for reason in ("", NOT_LEADER))
         ring = ServerRing("a:1,b:2")
         without, with_one = Patience(ring, 0.0), Patience(ring, 0.0)
@@ -132,6 +136,69 @@ class TestTurning:
         await asyncio.sleep(0.01)
         assert not without.failed(unavailable, "b:2")
         assert with_one.failed(unavailable, "b:2")
+
+    async def test_a_call_that_was_heard_for_long_ends_what_failed_before_it(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It waited in the queue, and nobody told it anything, when the leader died."""
+        monkeypatch.setattr("gpupool.client.servers.SEVERAL_SECONDS", 0.0)
+        died = failure(grpc.StatusCode.UNAVAILABLE)
+        ring = ServerRing("a:1,b:2")
+        for lasted, again in ((0.0, False), (HEARD_SECONDS + 1, True)):
+            patience = Patience(ring, 0.001)
+            patience.failed(died, "a:1")
+            await asyncio.sleep(0.01)
+            assert patience.failed(died, "b:2", lasted=lasted) is again
+
+    async def test_patience_is_longer_where_several_are_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One that takes over right now may not answer for a moment."""
+        monkeypatch.setattr("gpupool.client.servers.SEVERAL_SECONDS", 60.0)
+        for endpoints, again in (("a:1,b:2", True), ("a:1", False)):
+            patience = Patience(ServerRing(endpoints), 0.001)
+            patience.failed(failure(grpc.StatusCode.UNAVAILABLE), "a:1")
+            await asyncio.sleep(0.01)
+            assert patience.failed(failure(grpc.StatusCode.UNAVAILABLE), "a:1") is again
+
+
+class TestASilentServer:
+    """A process that is stopped keeps its connections; its callers may lose patience before the call's deadline."""
+
+    async def give_up(self, monkeypatch: pytest.MonkeyPatch, seconds: float) -> str:
+        async with PoolClient(f"{A},{B}") as client:
+
+            class Silent:
+                async def ListDevices(self, *_: object, **__: object) -> None:
+                    await asyncio.Event().wait()
+
+            monkeypatch.setattr(client, "_service", lambda _: Silent())
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await client.devices()
+            return client._opened().asked
+
+    async def test_is_not_asked_again_by_those_who_gave_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("gpupool.client.servers.SILENT_SECONDS", 0.1)
+        assert await self.give_up(monkeypatch, 0.2) == B
+
+    async def test_is_asked_again_by_those_who_did_not_wait(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("gpupool.client.servers.SILENT_SECONDS", 3600.0)
+        assert await self.give_up(monkeypatch, 0.05) == A
+
+
+class TestAnAgent:
+    def test_leaves_a_server_that_was_deposed(self) -> None:
+        epochs = LeaderEpoch()
+        for epoch in (0, 3, 3, 4):
+            epochs.heard(epoch, 0)
+        with pytest.raises(ConnectionLostError, match="epoch 3"):
+            epochs.heard(3, DEPOSED_NS - 1)
+        epochs.heard(4, DEPOSED_NS - 1)
+
+    def test_follows_another_ledger_that_counts_from_below(self) -> None:
+        epochs = LeaderEpoch()
+        epochs.heard(7, 0)
+        epochs.heard(1, DEPOSED_NS)
+        epochs.heard(1, DEPOSED_NS)
 
 
 TIMES = LeadTimes()

@@ -142,7 +142,8 @@ class PoolClient:
         patience = Patience(servers, RETRY_SECONDS)
         queued = refused = False
         while True:
-            remaining = None if limit is None else max(0.0, limit - time.monotonic())
+            began = time.monotonic()
+            remaining = None if limit is None else max(0.0, limit - began)
             asked = servers.asked
             try:
                 metadata = await self._credentials.metadata()
@@ -166,7 +167,9 @@ class PoolClient:
                 if self._may_show_another(error) and not refused:
                     refused = True
                     continue
-                if not patience.failed(error, asked, at_least=REQUEUE_SECONDS if queued else 0.0):
+                at_least = REQUEUE_SECONDS if queued else 0.0
+                lasted = time.monotonic() - began
+                if not patience.failed(error, asked, at_least=at_least, lasted=lasted):
                     self._raise(error)
                 await asyncio.sleep(0.25)
 
@@ -283,9 +286,10 @@ class PoolClient:
         for pause in itertools.chain((0.05, 0.1, 0.2), itertools.repeat(0.4)):
             asked = servers.asked
             try:
-                metadata = await self._credentials.metadata()
-                call = getattr(self._service(service), name)
-                return await call(message, timeout=seconds, metadata=metadata)
+                with servers.asking():
+                    metadata = await self._credentials.metadata()
+                    call = getattr(self._service(service), name)
+                    return await call(message, timeout=seconds, metadata=metadata)
             except grpc.aio.AioRpcError as error:
                 if self._may_show_another(error) and not refused:
                     refused = True

@@ -6,7 +6,10 @@ call, and the next one is asked.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +23,12 @@ from gpupool.client.endpoint import open_channel, parse_endpoints
 NOT_LEADER: Final = "not-leader"
 #: A standby that answers takes over within this time, or another one does, seconds.
 TAKEOVER_SECONDS: Final = 20.0
+#: No attempt to reach a server takes longer to fail, seconds.
+HEARD_SECONDS: Final = 8.0
+#: Who gives a call up that was not answered for so long is served by the next server, seconds.
+SILENT_SECONDS: Final = 2.0
+#: Where several are named one may be about to take over, though none has said so, seconds.
+SEVERAL_SECONDS: Final = 8.0
 #: Failures that say nothing about the call itself: it may be repeated, at another server too.
 BROKEN: Final = frozenset(
     {
@@ -118,6 +127,21 @@ class Servers(ServerRing):
             found = self._channels[self.asked] = open_channel(self.asked, self._ca_file)
         return found
 
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[str]:
+        """The server that is asked now, for one call.
+
+        A process that is stopped keeps its connections and answers nothing. Those who lose patience with it, before the
+        call's own deadline, would ask it again and again.
+        """
+        endpoint, began = self.asked, time.monotonic()
+        try:
+            yield endpoint
+        except asyncio.CancelledError:
+            if time.monotonic() - began >= SILENT_SECONDS:
+                self.turn_from(endpoint)
+            raise
+
     async def close(self) -> None:
         """Closes all connections. May be called twice."""
         channels, self._channels = list(self._channels.values()), {}
@@ -143,24 +167,29 @@ class Patience:
         """All is well again."""
         self._since, self._standby = None, False
 
-    def failed(self, error: grpc.aio.AioRpcError, endpoint: str, *, at_least: float = 0.0) -> bool:
+    def failed(
+        self, error: grpc.aio.AioRpcError, endpoint: str, *, at_least: float = 0.0, lasted: float = 0.0
+    ) -> bool:
         """Whether a call that failed at `endpoint` is to be repeated; if so, at the next server.
 
         Args:
             error: the failure.
             endpoint: where.
             at_least: the patience of this call, seconds.
+            lasted: how long a call without a deadline had been under way, seconds. One that lasted was heard, though it
+                was not answered yet; what failed before it is over.
         """
         # A server that is stopped, or cut off, answers nothing; where there is no other, nobody else could.
         silent = error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and self._servers.several
         if error.code() not in BROKEN and not silent:
             return False
         now = time.monotonic()
-        if self._since is None:
+        if self._since is None or lasted > HEARD_SECONDS:
             self._since = now
         self._standby = self._standby or reason_of(error) == NOT_LEADER or silent
         self._servers.turn_from(endpoint)
-        most = max(self._seconds, at_least, TAKEOVER_SECONDS if self._standby else 0.0)
+        takeover = TAKEOVER_SECONDS if self._standby else SEVERAL_SECONDS if self._servers.several else 0.0
+        most = max(self._seconds, at_least, takeover)
         return now - self._since <= most
 
 

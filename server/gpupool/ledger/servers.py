@@ -11,8 +11,7 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Final
 
-from sqlalchemy import Connection, Float, delete, inspect, literal_column, select, text, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import Connection, Float, delete, insert, inspect, literal_column, select, text, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpupool.ledger import schema
@@ -132,9 +131,11 @@ def require_owner(connection: Connection, me: ServerIdentity) -> None:
 
 def beat(connection: Connection, me: ServerIdentity, epoch: int) -> None:
     """Says that the server is there. `epoch`: under which it leads; 0: it waits."""
+    from sqlalchemy.dialects import postgresql  # a ledger in a file does without it
+
     table = schema.servers
     row = {"name": me.name, "address": me.address, "version": me.version, "epoch": epoch}
-    statement = insert(table).values(id=me.id, since_unix=_NOW, seen_unix=_NOW, beats=1, **row)
+    statement = postgresql.insert(table).values(id=me.id, since_unix=_NOW, seen_unix=_NOW, beats=1, **row)
     connection.execute(
         statement.on_conflict_do_update(
             index_elements=[table.c.id],

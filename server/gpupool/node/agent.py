@@ -35,6 +35,7 @@ from gpupool.node.connection import Connection, ConnectionLostError
 from gpupool.node.control import ControlError
 from gpupool.node.health import DeviceHealth
 from gpupool.node.instructions import Instructions
+from gpupool.node.leader_epoch import LeaderEpoch
 from gpupool.node.messages import exited, node_device, worker_report
 from gpupool.node.session_images import SessionImages
 from gpupool.node.worker_link import WorkerLink
@@ -107,8 +108,7 @@ class Agent:
             self._servers = ServerRing(resolve_endpoint(settings.endpoint))
         except EndpointError as error:
             raise AgentError(f"The pool's address: {error}.") from None
-        #: The highest epoch of a leader that was heard: one with a lower one was deposed.
-        self._leader_epoch = 0
+        self._leader_epoch = LeaderEpoch()
         self._instance = secrets.token_hex(8)
         self._instructions = Instructions(
             node=settings.node,
@@ -357,16 +357,18 @@ class Agent:
                 raise ConnectionLostError("the health of a device changed; saying hello anew")
 
     def _most_unanswered(self, connection: Connection) -> int:
-        """Where another server may have taken over it is looked for while workers have time left."""
-        if not self._servers.several:
-            return _MAX_UNANSWERED
-        return _MAX_UNANSWERED - 1 if connection.answered.is_set() else 1
+        """Where another server may have taken over it is looked for while workers have time left.
+
+        A new connection is given as long as any: a server that has just taken over has much to do.
+        """
+        lasted = connection.answered.is_set()
+        return _MAX_UNANSWERED - 1 if self._servers.several and lasted else _MAX_UNANSWERED
 
     async def _read(self, connection: Connection, call: Any) -> None:
         async for message in call:
             kind = message.WhichOneof("instruction")
             if kind == "heartbeat":
-                self._require_no_later_leader(message.heartbeat.leader_epoch)
+                self._leader_epoch.heard(message.heartbeat.leader_epoch, boottime_ns())
                 await self._answered(connection, message.heartbeat)
             elif kind in QUESTIONS:
                 self._keep(self._answer(connection, kind, message), f"question {kind}")
@@ -374,14 +376,6 @@ class Agent:
                 # Not ended with the connection: half a start or half a revocation would need a cure.
                 self._keep(self._instructions.obey(connection, kind, message), f"instruction {kind}")
         raise ConnectionLostError("the pool closed the connection")
-
-    def _require_no_later_leader(self, epoch: int) -> None:
-        """A server that was stopped, or cut off from its database, may not know that it leads no more."""
-        if epoch < self._leader_epoch:
-            raise ConnectionLostError(
-                f"this pool server was deposed: it leads under epoch {epoch}, another one under {self._leader_epoch}"
-            )
-        self._leader_epoch = epoch
 
     def _keep(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.create_task(work, name=name)

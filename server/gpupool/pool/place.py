@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket as sockets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -43,6 +43,8 @@ class Place:
     stop: asyncio.Event
     ready: Callable[[Serving], None] | None
     times: LeadTimes = field(default_factory=LeadTimes)
+    #: Ends the standby that still listens there: callers are refused, rather than not answered, until all is ready.
+    leave: Callable[[], Awaitable[None]] | None = None
 
     def identity(self) -> ServerIdentity:
         """A new one each time: a server that was deposed is another one when it leads again."""
@@ -60,8 +62,15 @@ class Place:
     def socket(self) -> Path:
         return (self.options.socket or self.directory / SOCKET_NAME).absolute()
 
-    def bind(self, server: grpc.aio.Server) -> int:
-        """Lets a server listen at both addresses; the TCP port, 0 without."""
+    async def vacate(self) -> None:
+        """Nobody listens there any more. May be called twice."""
+        leave, self.leave = self.leave, None
+        if leave is not None:
+            await leave()
+
+    async def bind(self, server: grpc.aio.Server) -> int:
+        """Lets a server listen at both addresses, in the place of the standby that did; the TCP port, 0 without."""
+        await self.vacate()
         bind_socket(server, self.socket)
         listen = self.options.listen
         if listen is None:

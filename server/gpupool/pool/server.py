@@ -66,17 +66,25 @@ async def serve(
             except LedgerError as error:
                 raise ServeError(str(error)) from error
             return
-        while await _stand_by(place):
-            try:
-                await _lead(place)
-                return
-            except (DeposedError, LedgerTakenError) as error:
-                logger.warning("waiting again", why=str(error))
-            except LedgerVersionError as error:
-                raise ServeError(str(error)) from error
-            except LedgerError as error:
-                logger.error("this standby cannot take over", problem=str(error))
-                await asyncio.sleep(_AGAIN_SECONDS)
+        try:
+            await _take_turns(place)
+        finally:
+            await place.vacate()
+
+
+async def _take_turns(place: Place) -> None:
+    """Stands by, leads, stands by again, until it is told to stop."""
+    while await _stand_by(place):
+        try:
+            await _lead(place)
+            return
+        except (DeposedError, LedgerTakenError) as error:
+            logger.warning("waiting again", why=str(error))
+        except LedgerVersionError as error:
+            raise ServeError(str(error)) from error
+        except LedgerError as error:
+            logger.error("this standby cannot take over", problem=str(error))
+            await asyncio.sleep(_AGAIN_SECONDS)
 
 
 def _check(options: ServeOptions) -> None:
@@ -104,7 +112,14 @@ async def _stand_by(place: Place) -> bool:
     except ValueError as error:
         raise ServeError(str(error)) from None
     server = await standby_server(standby, GRPC_OPTIONS)
-    place.bind(server)
+    await place.bind(server)
+
+    async def leave() -> None:
+        await server.stop(_FAREWELL_SECONDS)
+        place.socket.unlink(missing_ok=True)
+        await asyncio.to_thread(standby.close)
+
+    place.leave = leave
     waiting = asyncio.create_task(standby.wait(), name="standby")
     stopped = asyncio.create_task(place.stop.wait(), name="stop")
     try:
@@ -117,9 +132,6 @@ async def _stand_by(place: Place) -> bool:
     finally:
         await cancel(waiting)
         await cancel(stopped)
-        await server.stop(_FAREWELL_SECONDS)
-        place.socket.unlink(missing_ok=True)
-        await asyncio.to_thread(standby.close)
 
 
 async def _lead(place: Place) -> None:

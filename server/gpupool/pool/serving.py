@@ -79,7 +79,7 @@ async def serve_pool(place: Place, pool: PoolShell, leadership: Leadership | Non
     health = health_aio.HealthServicer()
     await health.set(POOL_SERVICE, health_pb2.HealthCheckResponse.SERVING)
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
-    port = place.bind(server)
+    port = await place.bind(server)
     socket = place.socket
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(socket.unlink, missing_ok=True)

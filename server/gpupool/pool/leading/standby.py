@@ -14,7 +14,6 @@ from grpc_health.v1.health import aio as health_aio
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpupool.ledger import servers
-from gpupool.ledger.postgresql import PostgresDatabase
 from gpupool.ledger.servers import ServerIdentity, ServerRow
 from gpupool.pool.access.auth import AuthInterceptor, refuse
 from gpupool.pool.leading.lead_times import LeadTimes, now
@@ -43,6 +42,8 @@ class Standby:
     """
 
     def __init__(self, url: str, me: ServerIdentity, times: LeadTimes) -> None:
+        from gpupool.ledger.postgresql import PostgresDatabase  # a ledger in a file does without it
+
         self._me = me
         self._times = times
         self.database = PostgresDatabase(url, name=me.waits_as)
