@@ -36,6 +36,7 @@ _PLURALS: Final = {
 }
 #: Refusals after which the same question may find another answer: the API is too busy, or is not itself.
 _BUSY: Final = frozenset({408, 429})
+_UNAUTHORIZED: Final = 401
 #: What cannot be reached, and what answers without sense.
 _BROKEN: Final = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
 
@@ -207,6 +208,25 @@ class Cluster:
         timeout: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
         client = await self._connected()
+        answer = await self._send_by(client, method, path, query, body, timeout)
+        if answer.status != _UNAUTHORIZED:
+            return answer
+        # Tokens that a plug-in of the kubeconfig makes do not last; reading it again makes another one.
+        answer.release()
+        async with self._connecting:
+            if self._client is client:
+                await self.close()
+        return await self._send_by(await self._connected(), method, path, query, body, timeout)
+
+    async def _send_by(
+        self,
+        client: ApiClient,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Manifest | None,
+        timeout: aiohttp.ClientTimeout,
+    ) -> aiohttp.ClientResponse:
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
         if method == "PATCH":
             headers["Content-Type"] = "application/apply-patch+yaml"
@@ -221,7 +241,8 @@ class Cluster:
                 _preload_content=False,
                 _request_timeout=timeout,
             )
-        except (*_BROKEN, ApiException, ConfigException) as error:
+        except (*_BROKEN, ApiException, ConfigException, RuntimeError) as error:
+            # RuntimeError: another call has just closed the session, for a token that did not last.
             raise ProviderDownError(f"Kubernetes cannot be reached: {_name(error)}") from error
         self._take_clock(answer.headers.get("Date"))
         return answer
