@@ -262,6 +262,20 @@ class TestTheWatch:
             await provider.cancel("e1", jobs["e1"])
             await until(provider, jobs, "ended")
 
+    async def test_answers_without_sense_are_none(self, engine: KubernetesEngine) -> None:
+        provider = engine.provider()
+        for answer in ("[]", "{}", '{"metadata": {}}', '{"metadata": {"name": 5, "uid": 6}}', "no JSON", ""):
+            engine.cluster.api.instead = answer
+            try:
+                with pytest.raises(ProviderDownError):
+                    await provider.submit(order("f1"))
+                with pytest.raises(ProviderDownError):
+                    await provider.cancel("f1", {})
+                with pytest.raises(ProviderDownError):
+                    await provider.poll({"f1": {}})
+            finally:
+                engine.cluster.api.instead = None
+
     async def test_an_api_that_is_too_busy_is_no_refusal(self, engine: KubernetesEngine) -> None:
         provider, api = engine.provider(), engine.cluster.api
 

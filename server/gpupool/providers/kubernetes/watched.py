@@ -22,7 +22,7 @@ from kubernetes_asyncio.watch import Watch
 
 from gpupool.providers.contract import ProviderDownError
 from gpupool.providers.kubernetes.cluster import Cluster, TooOldError
-from gpupool.providers.kubernetes.reports import Pod
+from gpupool.providers.kubernetes.reports import Pod, is_object
 
 logger = structlog.get_logger(__name__)
 
@@ -90,7 +90,9 @@ class WatchedPods:
             if not isinstance(items, list) or not isinstance(version, str):
                 raise ProviderDownError("Kubernetes' list of pods is none")
             # Meanwhile pods may have been made, changed and removed: what is newer than the list counts.
-            pods = {pod["metadata"]["name"]: pod for pod in items if _is_pod(pod) and not self._is_gone(pod)}
+            pods = {
+                pod["metadata"]["name"]: pod for pod in items if is_object(pod) and not self._is_gone(pod)
+            }
             for name, known in self._pods.items():
                 if _version(known) > _number(version):
                     pods[name] = known
@@ -140,7 +142,7 @@ class WatchedPods:
             await watch.close()
 
     def _take(self, kind: str, pod: Any) -> None:
-        if not _is_pod(pod):
+        if not (is_object(pod) if kind != "BOOKMARK" else _has_metadata(pod)):
             raise ValueError("an event of a watch has no object")
         metadata = pod["metadata"]
         self._version = str(metadata.get("resourceVersion", self._version))
@@ -162,7 +164,7 @@ class WatchedPods:
             self._gone.popitem(last=False)
 
 
-def _is_pod(value: Any) -> bool:
+def _has_metadata(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("metadata"), dict)
 
 
