@@ -160,7 +160,7 @@ def test_a_session_goes_on_in_another_pod(made: Cluster, home: Path) -> None:
         assert program.stdout.readline() == "step 0\n", (home / "log").read_text()[-4000:]
         (first,) = [pod["metadata"]["name"] for pod in made.pods()]
         made.evict("default", first)
-        wait(lambda: "node-drained" in (home / "log").read_text(), pool)
+        wait(lambda: "the lease is over" in (home / "log").read_text(), pool)
         # The program's next call waits: another pod is asked for, and the session moves there.
         for n in (1, 2, 3):
             program.stdin.write("\n")

@@ -252,6 +252,30 @@ class TestTheWatch:
             assert (await provider.poll(jobs))["c1"].phase == "running"
             assert set(await provider.list_owned()) == {"c1"}
 
+    async def test_a_token_that_ends_is_read_again(self, engine: KubernetesEngine) -> None:
+        provider = engine.provider()
+        async with nothing_left(provider):
+            jobs = {"e1": await provider.submit(order("e1"))}
+            await until(provider, jobs, "running")
+            engine.cluster.renew_token()
+            assert set(await provider.list_owned()) == {"e1"}
+            await provider.cancel("e1", jobs["e1"])
+            await until(provider, jobs, "ended")
+
+    async def test_answers_without_sense_are_none(self, engine: KubernetesEngine) -> None:
+        provider = engine.provider()
+        for answer in ("[]", "{}", '{"metadata": {}}', '{"metadata": {"name": 5, "uid": 6}}', "no JSON", ""):
+            engine.cluster.api.instead = answer
+            try:
+                with pytest.raises(ProviderDownError):
+                    await provider.submit(order("f1"))
+                with pytest.raises(ProviderDownError):
+                    await provider.cancel("f1", {})
+                with pytest.raises(ProviderDownError):
+                    await provider.poll({"f1": {}})
+            finally:
+                engine.cluster.api.instead = None
+
     async def test_an_api_that_is_too_busy_is_no_refusal(self, engine: KubernetesEngine) -> None:
         provider, api = engine.provider(), engine.cluster.api
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 
+import pytest
 from gpupool.providers.contract import JobReport
 from gpupool.providers.elasticity import PENDING_PATIENCE, Ask, Scale
 from gpupool.providers.grower import Grower
@@ -233,6 +235,17 @@ class TestEnginesThatFail:
 
 
 class TestTimeLimits:
+    async def test_a_node_that_the_engine_takes_back_is_emptied_with_its_words(self) -> None:
+        world = World()
+        job = await world.one_job(busy=True)
+        world.provider.jobs[job] = JobReport("running", "EvictionByEvictionAPI: evicting", 30.0)
+        await world.look()
+        node = world.provider.node_of(job)
+        assert world.pool.drains == [
+            (node, "the engine takes it back: EvictionByEvictionAPI: evicting", True)
+        ]
+        assert world.provider.cancels == []
+
     async def test_a_node_is_emptied_before_its_time_limit_and_then_given_back(self) -> None:
         world = World()
         job = await world.one_job(busy=True)
@@ -330,3 +343,15 @@ class TestLostNodes:
         await world.look()
         await world.look(after=61.0, times=3)
         assert world.provider.cancels == [job]
+
+
+async def test_providers_are_closed_at_the_end_and_jobs_go_on() -> None:
+    world = World()
+    job = await world.one_job()
+    running = asyncio.create_task(world.grower.run())
+    await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert world.provider.closed
+    assert world.provider.living() == [job]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from gpupool.providers.contract import JobOrder
 from gpupool.providers.kubernetes import manifests, reports
 from gpupool.providers.kubernetes.settings import KubernetesSettings, KubernetesSettingsError
+from gpupool.providers.settings import Place, SettingsError, read
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -212,3 +214,13 @@ def test_the_latest_warning_explains() -> None:
 def test_no_foreign_value_breaks_a_report(value: Any) -> None:
     report = reports.report(value if isinstance(value, dict) else {}, _NOW)
     assert report.phase in ("pending", "running", "ended")
+
+
+def test_without_its_client_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("gpupool.providers.kubernetes")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "kubernetes_asyncio", None)
+    (tmp_path / "providers.toml").write_text('[kube]\nkind = "kubernetes"\npool = "x:1"\nimage = "y"\n')
+    (one,) = read(tmp_path / "providers.toml")
+    with pytest.raises(SettingsError, match=r"provider kube: .*jupyter-gpupool\[kubernetes\]"):
+        one.open(Place(tmp_path, "unix:/x", "pool"))

@@ -279,13 +279,13 @@ def _endings(
             if not job.busy:
                 cancel.append(Ending(job.id, "it serves nobody any more"))
             elif not job.evicting and _time_is_up(scale, job):
-                drain.append(Ending(job.id, "its time limit is near", evict=True))
+                drain.append(Ending(job.id, _why_now(job), evict=True))
         elif wrong and job.busy:
             drain.append(Ending(job.id, wrong, evict=True))
         elif wrong:
             cancel.append(Ending(job.id, wrong, failed=True))
         elif _time_is_up(scale, job):
-            drain.append(Ending(job.id, "its time limit is near", evict=True))
+            drain.append(Ending(job.id, _why_now(job), evict=True))
         elif (
             staying > scale.minimum
             and job.id not in needed
@@ -303,6 +303,11 @@ def _endings(
 
 def _time_is_up(scale: Scale, job: Standing) -> bool:
     return job.seconds_left is not None and job.connected and job.seconds_left <= scale.drain_before
+
+
+def _why_now(job: Standing) -> str:
+    """A running job of which the engine says something is one that it takes back."""
+    return f"the engine takes it back: {job.reason}" if job.reason else "its time limit is near"
 
 
 def _wrong(scale: Scale, job: Standing, now: float) -> str:

@@ -29,6 +29,7 @@ class Api:
         asked: what was asked, as verb and path: tests count.
         refuse: called for each request before it is carried out; may raise StatusError.
         lose: called after a change was made; true: the connection breaks instead of an answer.
+        instead: answered to everything; None: answers are as they are.
         bookmark_seconds: between bookmarks of a watch.
     """
 
@@ -39,6 +40,7 @@ class Api:
         self.refuse: Callable[[str, str], None] = lambda verb, path: None
         self.lose: Callable[[str, str], bool] = lambda verb, path: False
         self.logs: Callable[[str, str], str] = lambda namespace, pod: ""
+        self.instead: str | None = None
         self.bookmark_seconds = 1.0
         self.watches: set[asyncio.Task[Any]] = set()
 
@@ -48,6 +50,8 @@ class Api:
         return made
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
+        if self.instead is not None:
+            return web.Response(text=self.instead, content_type="application/json")
         try:
             return await self._answer(request)
         except StatusError as error:

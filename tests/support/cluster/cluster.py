@@ -135,6 +135,12 @@ class Cluster:
     def serve_again(self) -> None:
         self._wait(self._serve())
 
+    def renew_token(self) -> None:
+        """The administrator's token ends, and the kubeconfig has another."""
+        tokens = self.api.tokens
+        self.do(lambda: [tokens.pop(token) for token, user in list(tokens.items()) if user.admin])
+        self._kubeconfig("admin", User("admin", admin=True))
+
     def user(self, name: str) -> Path:
         """The kubeconfig of a user, who may do what RBAC says."""
         return self._kubeconfig(name.replace(":", "-"), User(name))

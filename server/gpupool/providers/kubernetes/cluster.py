@@ -19,6 +19,7 @@ from kubernetes_asyncio.config import ConfigException
 
 from gpupool.providers.contract import ProviderDownError, ProviderRefusedError
 from gpupool.providers.kubernetes.manifests import FIELD_MANAGER, Manifest
+from gpupool.providers.kubernetes.reports import is_object
 from gpupool.providers.kubernetes.settings import OWNERS, KubernetesSettings, owner_of
 
 _ANSWER_SECONDS: Final = 20.0
@@ -36,6 +37,7 @@ _PLURALS: Final = {
 }
 #: Refusals after which the same question may find another answer: the API is too busy, or is not itself.
 _BUSY: Final = frozenset({408, 429})
+_UNAUTHORIZED: Final = 401
 #: What cannot be reached, and what answers without sense.
 _BROKEN: Final = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
 
@@ -54,6 +56,8 @@ class Cluster:
     def __init__(self, settings: KubernetesSettings) -> None:
         self._settings = settings
         self._client: ApiClient | None = None
+        #: Before the latest token; its watch goes on for as long as one lasts.
+        self._former: ApiClient | None = None
         self._connecting = asyncio.Lock()
         self._namespace = settings.namespace
         #: What the API server's clock is ahead of this process's own, which never goes back.
@@ -69,9 +73,10 @@ class Cluster:
         return self._namespace
 
     async def close(self) -> None:
-        if self._client is not None:
-            await self._client.close()
-            self._client = None
+        for client in (self._client, self._former):
+            if client is not None:
+                await client.close()
+        self._client = self._former = None
 
     async def version(self) -> str:
         """Of the API server."""
@@ -88,7 +93,7 @@ class Cluster:
         query = {"fieldManager": FIELD_MANAGER, "force": "true", "fieldValidation": "Strict"}
         what = f"{manifest['kind']} {manifest['metadata']['name']}"
         try:
-            return await self._ask("PATCH", path, query, manifest, submits=what)
+            return _object(await self._ask("PATCH", path, query, manifest, submits=what))
         except NotThereError as error:
             # Of its parts: the namespace, or the API of claims.
             raise ProviderRefusedError(f"Kubernetes refuses the {what}: {error}") from None
@@ -100,7 +105,7 @@ class Cluster:
             NotThereError: there is none.
             ProviderDownError: nothing is known.
         """
-        return await self._ask("GET", await self._path("v1", kind, name))
+        return _object(await self._ask("GET", await self._path("v1", kind, name)))
 
     async def owner(self) -> Manifest | None:
         """The object that owns what is made; None: none is named.
@@ -113,7 +118,8 @@ class Cluster:
         kind, name = owner_of(self._settings.owner)
         try:
             path = await self._path(OWNERS[kind], kind, name)
-            found = await self._ask("GET", path, submits=f"look at its owner {self._settings.owner}")
+            asked = f"look at its owner {self._settings.owner}"
+            found = _object(await self._ask("GET", path, submits=asked))
         except NotThereError:
             raise ProviderRefusedError(
                 f"the owner {self._settings.owner} is not in namespace {self._namespace}"
@@ -132,7 +138,7 @@ class Cluster:
             return
 
     async def list_pods(self, selector: str) -> Manifest:
-        """All pods that a selector finds, with the version of the list."""
+        """All pods that a selector finds, as `items`, with the version of the list."""
         return await self._ask("GET", await self._path("v1", "Pod"), {"labelSelector": selector})
 
     async def events_of(self, uid: str) -> list[Manifest]:
@@ -207,6 +213,27 @@ class Cluster:
         timeout: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
         client = await self._connected()
+        answer = await self._send_by(client, method, path, query, body, timeout)
+        if answer.status != _UNAUTHORIZED:
+            return answer
+        # Tokens that a plug-in of the kubeconfig makes do not last; reading it again makes another one.
+        answer.release()
+        async with self._connecting:
+            if self._client is client:
+                if self._former is not None:
+                    await self._former.close()
+                self._former, self._client = client, None
+        return await self._send_by(await self._connected(), method, path, query, body, timeout)
+
+    async def _send_by(
+        self,
+        client: ApiClient,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Manifest | None,
+        timeout: aiohttp.ClientTimeout,
+    ) -> aiohttp.ClientResponse:
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
         if method == "PATCH":
             headers["Content-Type"] = "application/apply-patch+yaml"
@@ -221,7 +248,8 @@ class Cluster:
                 _preload_content=False,
                 _request_timeout=timeout,
             )
-        except (*_BROKEN, ApiException, ConfigException) as error:
+        except (*_BROKEN, ApiException, ConfigException, RuntimeError) as error:
+            # RuntimeError: the session was closed meanwhile.
             raise ProviderDownError(f"Kubernetes cannot be reached: {_name(error)}") from error
         self._take_clock(answer.headers.get("Date"))
         return answer
@@ -256,6 +284,12 @@ class Cluster:
         context = (loader.current_context or {}).get("context", {})
         self._namespace = self._namespace or context.get("namespace") or "default"
         return found
+
+
+def _object(found: Manifest) -> Manifest:
+    if not is_object(found):
+        raise ProviderDownError("Kubernetes' answer is no object")
+    return found
 
 
 async def _read(answer: aiohttp.ClientResponse) -> Manifest:

@@ -93,8 +93,8 @@ class KubernetesProvider:
         """Those that live. Pods that ended long ago are removed on the way."""
         found = await self._cluster.list_pods(manifests.selector(self._settings))
         now, living = self._cluster.now(), {}
-        for pod in found.get("items", ()):
-            job = pod["metadata"].get("labels", {}).get(manifests.JOB_LABEL)
+        for pod in filter(reports.is_object, found.get("items") or ()):
+            job = (pod["metadata"].get("labels") or {}).get(manifests.JOB_LABEL)
             if job and not reports.is_over(pod):
                 living[job] = self._state(pod)
             elif job and now - (reports.ended_at(pod) or 0.0) >= self._settings.keep_ended:

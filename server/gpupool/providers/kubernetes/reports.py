@@ -23,6 +23,14 @@ _NODES: Final = re.compile(r"(\d{1,6}) (?:node\(s\) )?(.+)", re.DOTALL)
 _SIGNALLED: Final = 128
 
 
+def is_object(value: Any) -> bool:
+    """Whether it has what every object of Kubernetes has: metadata with a name and a uid."""
+    metadata = value.get("metadata") if isinstance(value, Mapping) else None
+    return isinstance(metadata, Mapping) and all(
+        isinstance(metadata.get(key), str) for key in ("name", "uid")
+    )
+
+
 def report(pod: Pod, now: float) -> JobReport:
     """What has become of a pod. `now`: seconds since 1970, by the clock of the API server."""
     status = _table(pod, "status")

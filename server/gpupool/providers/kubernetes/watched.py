@@ -22,7 +22,7 @@ from kubernetes_asyncio.watch import Watch
 
 from gpupool.providers.contract import ProviderDownError
 from gpupool.providers.kubernetes.cluster import Cluster, TooOldError
-from gpupool.providers.kubernetes.reports import Pod
+from gpupool.providers.kubernetes.reports import Pod, is_object
 
 logger = structlog.get_logger(__name__)
 
@@ -50,8 +50,6 @@ class WatchedPods:
         self._pods: dict[str, Pod] = {}
         #: The last that was seen of pods that are gone, by name: how they ended.
         self._gone: OrderedDict[str, Pod] = OrderedDict()
-        #: Pods that were made or read while a list was under way, which may not have them yet.
-        self._noted: set[str] = set()
         self._version = ""
         self._confirmed: float | None = None
         self._follower: asyncio.Task[None] | None = None
@@ -73,13 +71,9 @@ class WatchedPods:
 
     def note(self, pod: Pod) -> None:
         """A pod that was just made or read: the watch may tell of it later."""
-        name = pod["metadata"]["name"]
-        if self._listing.locked():
-            self._noted.add(name)
-        known = self._pods.get(name)
-        made = _number(pod["metadata"].get("resourceVersion"))
-        if known is None or made >= _number(known["metadata"].get("resourceVersion")):
-            self._pods[name] = pod
+        known = self._pods.get(pod["metadata"]["name"])
+        if not self._is_gone(pod) and (known is None or _version(pod) >= _version(known)):
+            self._pods[pod["metadata"]["name"]] = pod
 
     async def close(self) -> None:
         if self._follower is not None:
@@ -90,17 +84,18 @@ class WatchedPods:
 
     async def _list(self) -> None:
         async with self._listing:
-            self._noted.clear()
             found = await self._cluster.list_pods(self._selector)
             items = found.get("items")
             version = found.get("metadata", {}).get("resourceVersion")
             if not isinstance(items, list) or not isinstance(version, str):
                 raise ProviderDownError("Kubernetes' list of pods is none")
-            pods = {pod["metadata"]["name"]: pod for pod in items if _is_pod(pod)}
-            for name in (self._noted & self._pods.keys()) - pods.keys():
-                # Made after the list; one that is older than it and not in it is gone.
-                if _number(self._pods[name]["metadata"].get("resourceVersion")) > _number(version):
-                    pods[name] = self._pods[name]
+            # Meanwhile pods may have been made, changed and removed: what is newer than the list counts.
+            pods = {
+                pod["metadata"]["name"]: pod for pod in items if is_object(pod) and not self._is_gone(pod)
+            }
+            for name, known in self._pods.items():
+                if _version(known) > _number(version):
+                    pods[name] = known
             for name in self._pods.keys() - pods.keys():
                 self._forget(self._pods[name])
             self._pods, self._version = pods, version
@@ -115,9 +110,8 @@ class WatchedPods:
                 await self._watch()
                 failures = 0
                 if self._clock() - begun < _PAUSES[0]:
-                    await asyncio.sleep(
-                        _PAUSES[0]
-                    )  # a server that ends watches at once is not asked without pause
+                    # A server that ends watches at once is not asked without pause.
+                    await asyncio.sleep(_PAUSES[0])
             except Exception as error:
                 # Whatever it was: nothing that is known counts before there is a list.
                 self._confirmed = None
@@ -148,7 +142,7 @@ class WatchedPods:
             await watch.close()
 
     def _take(self, kind: str, pod: Any) -> None:
-        if not _is_pod(pod):
+        if not (is_object(pod) if kind != "BOOKMARK" else _has_metadata(pod)):
             raise ValueError("an event of a watch has no object")
         metadata = pod["metadata"]
         self._version = str(metadata.get("resourceVersion", self._version))
@@ -159,14 +153,23 @@ class WatchedPods:
             self._pods.pop(metadata["name"], None)
             self._forget(pod)
 
+    def _is_gone(self, pod: Pod) -> bool:
+        """Whether the end of this very pod was seen; what tells of it now was on its way before."""
+        gone = self._gone.get(pod["metadata"]["name"])
+        return gone is not None and gone["metadata"].get("uid") == pod["metadata"].get("uid")
+
     def _forget(self, pod: Pod) -> None:
         self._gone[pod["metadata"]["name"]] = pod
         while len(self._gone) > _GONE_KEPT:
             self._gone.popitem(last=False)
 
 
-def _is_pod(value: Any) -> bool:
+def _has_metadata(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("metadata"), dict)
+
+
+def _version(pod: Pod) -> int:
+    return _number(pod["metadata"].get("resourceVersion"))
 
 
 def _number(version: object) -> int:
