@@ -26,7 +26,7 @@ export function Quotas(props: {
       <h3>{trans.__('Projects')}</h3>
       <p className="jp-GpuPool-detail">
         {trans.__(
-          'What a project deserves it always gets; the limit it never exceeds; the weight is its part of what nobody deserves.'
+          'Deserved: the GPUs that a project always gets. Limit: the GPUs that it never exceeds. Weight: for sharing unreserved GPUs with its siblings.'
         )}
       </p>
       {warnings.map(warning => (

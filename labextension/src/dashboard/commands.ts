@@ -216,7 +216,7 @@ async function askQuota(
   const answer = await showDialog({
     title: trans.__('Change project %1?', path),
     body: trans.__(
-      'What a project deserves decides whose leases may be taken back.'
+      'The deserved GPUs of a project decide whose leases may be taken back.'
     ),
     buttons: [
       Dialog.cancelButton(),

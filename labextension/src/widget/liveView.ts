@@ -139,12 +139,7 @@ export function liveView(
           ? `${formatBytes(used)} of ${formatBytes(granted)}`
           : `${formatBytes(used)} kept`
       );
-      setText(
-        traffic,
-        holding && last
-          ? `to device ${formatRate(last.to_device_bps)} · from device ${formatRate(last.from_device_bps)}`
-          : ''
-      );
+      setText(traffic, last ? captionOf(last, holding) : '');
       setItems(notes, notesOf(usage));
       const free = !usage.held && usage.state !== 'queued' && !usage.returning;
       const undoable = free ? (usage.released?.undo_seconds ?? 0) : 0;
@@ -185,6 +180,17 @@ export function liveView(
     }
   }
   return finish;
+}
+
+/** Below the chart: what it covers, and while a share is held what travels now. */
+function captionOf(
+  last: { to_device_bps: number; from_device_bps: number },
+  holding: boolean
+): string {
+  const covered = 'last 5 minutes';
+  return holding
+    ? `${covered} · to device ${formatRate(last.to_device_bps)} · from device ${formatRate(last.from_device_bps)}`
+    : covered;
 }
 
 /** The share that the kernel had last; without one the server takes its default. */
