@@ -186,11 +186,11 @@ softgpu-fuzz: build ## PROGRAMS (100000) random PTX programs on the software GPU
 	GPUPOOL_SOFTGPU_JIT_COMPILER=$(CURDIR)/build/native/softgpu/gpupool-softgpu-jit src/softgpu/differential/run.sh build/native/src/softgpu/differential/softgpu_fuzz $(PROGRAMS) $(FIRST) $(JOBS)
 
 .PHONY: test-tsan
-test-tsan: build ## C++ tests of wire, client, worker, enforcer and software GPU under ThreadSanitizer
+test-tsan: build ## C++ tests of what several threads share, under ThreadSanitizer
 	$(call say,Native tests with ThreadSanitizer)
 	cmake -S . -B build/tsan -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g1" -DGPUPOOL_SANITIZE=thread -DPython3_EXECUTABLE=$(CURDIR)/$(BIN)/python > build/cmake-tsan.log
-	cmake --build build/tsan -j $(JOBS) --target patience_test wire_test client_test worker_session_test worker_conversation_test worker_shell_test enforcer_test softgpu_engine_test softgpu_driver_test softgpu_end_test softgpu_usage_test softgpu_jit_compiler
-	TSAN_OPTIONS=halt_on_error=1 ctest --test-dir build/tsan --output-on-failure -j $(JOBS) -R '^(patience|wire|client|worker_session|worker_conversation|worker_shell|enforcer|softgpu_engine_baseline|softgpu_driver|softgpu_end|softgpu_usage)$$'
+	cmake --build build/tsan -j $(JOBS) --target threaded_tests
+	TSAN_OPTIONS=halt_on_error=1 ctest --test-dir build/tsan --output-on-failure --no-tests=error -j $(JOBS) -R "$$(cat build/tsan/threaded_tests)"
 
 # As on a processor without AVX, in both tiers.
 PORTABLE := GPUPOOL_NATIVE_DIR=$(CURDIR)/build/portable/installed

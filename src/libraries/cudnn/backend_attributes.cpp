@@ -1,6 +1,7 @@
 // Attributes of graphs' descriptors: which there are, of what type, and how they are set and asked.
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "libraries/cudnn/backend.h"

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cstring>
+
 using gpupool::worker::DeviceResources;
 
 namespace {

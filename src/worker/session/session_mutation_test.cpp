@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <sys/socket.h>
 
+#include <cstring>
 #include <random>
 #include <thread>
 #include <vector>

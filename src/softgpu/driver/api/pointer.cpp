@@ -1,5 +1,6 @@
 // What is known about a pointer.
 #include <algorithm>
+#include <cstring>
 
 #include "softgpu/driver/api/entry.h"
 #include "softgpu/driver/backing/allocation_table.h"

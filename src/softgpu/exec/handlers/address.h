@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 
 #include "softgpu/exec/handlers/lanes.h"
 #include "softgpu/exec/program/memory_operand.h"

@@ -1,5 +1,6 @@
 // Loads and stores, whatever their lanes' addresses look like: the short ways for neighbours, rows and
 // broadcasts do what lane by lane would do.
+#include <cstring>
 #include <functional>
 #include <random>
 
