@@ -59,9 +59,7 @@ test('sidebar and menu', async ({ gpu, page, stack }, testInfo) => {
   );
   await expect(gpu.kernel(NOTEBOOK)).toContainText('Can grow to');
   // It comes with the worker's first report.
-  await expect(
-    gpu.kernel(NOTEBOOK).locator('.jp-GpuPool-usage')
-  ).toBeVisible();
+  await expect(gpu.kernel(NOTEBOOK).locator('.jp-GpuPool-usage')).toBeVisible();
   // What was pressed last shows its focus; what moves with time is covered.
   await page.mouse.move(900, 500);
   await gpu.cell(0).locator('.cm-content').click();
