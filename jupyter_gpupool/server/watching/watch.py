@@ -72,6 +72,8 @@ class Watch:
         self._task: asyncio.Task[None] | None = None
         #: Scope → the cells that ran when it began, one of which it belongs to.
         self._cells: dict[str, frozenset[str]] = {}
+        #: Scope → when it began.
+        self._entered_at: dict[str, float] = {}
         #: Scope → when all of these had ended.
         self._over_since: dict[str, float] = {}
 
@@ -106,6 +108,7 @@ class Watch:
     def scope_entered(self, kernel_id: str, scope: str) -> None:
         """A ``%%gpu`` cell of this kernel got its share."""
         self._cells[scope] = self._busy.open_requests(kernel_id)
+        self._entered_at[scope] = time.monotonic()
 
     async def _run(self) -> None:
         while True:
@@ -188,16 +191,26 @@ class Watch:
         """Ends scopes whose cell is over although its kernel did not say so (it had no sockets left, say)."""
         now = time.monotonic()
         alive = {scope: session for session in self._sessions for scope in session.record.scopes}
-        for known in (self._cells, self._over_since):
+        for known in (self._cells, self._entered_at, self._over_since):
             for scope in known.keys() - alive.keys():
                 del known[scope]
-        for scope, cells in self._cells.items():
-            # Without any cell known the subscription came too late: nothing can be concluded.
-            if not cells or cells & self._busy.open_requests(alive[scope].kernel_id):
+        for scope in list(self._cells):
+            if not self._is_over(scope, alive[scope].kernel_id):
                 self._over_since.pop(scope, None)
             elif now - self._over_since.setdefault(scope, now) >= SCOPE_GRACE_SECONDS:
                 logger.warning("a cell of kernel %s ended without a word", alive[scope].kernel_id)
                 alive[scope].observe(events.ScopeLeft(scope))
+
+    def _is_over(self, scope: str, kernel_id: str) -> bool:
+        """Whether the cell of a scope has ended, as far as this server has heard."""
+        running = self._busy.open_requests(kernel_id)
+        # The kernel asked for the share before this server read that the cell had begun.
+        if not self._cells[scope]:
+            self._cells[scope] = running
+        if cells := self._cells[scope]:
+            return not cells & running
+        # It was short, or the subscription came too late. Cells run one after the other: if one has ended since, this one has.
+        return self._busy.last_ended_at(kernel_id) > self._entered_at[scope]
 
     async def _sample(self, session: KernelSession) -> None:
         session_id = session.record.session_id
