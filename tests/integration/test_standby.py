@@ -177,6 +177,8 @@ class TestWhatGoesOn:
                 grant.epoch,
             )
             assert pool.worker_pids() == workers
+            # A lease grows only on a node that has come back.
+            await asyncio.to_thread(pool.wait, lambda: pool.healthy() == 2, 30, "the node to come back")
             resumed = await client.resize(grant.lease_id, Share(milli=300))
             assert resumed.shares[0].milli == 300
 

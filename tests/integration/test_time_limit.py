@@ -71,10 +71,9 @@ def stack(tmp_path: Path) -> Iterator[PoolAndNode]:
         stack.start_pool()
         yield stack
     finally:
-        for job in _provider(stack)["jobs"]:  # its agents are no children of this test
-            stack.gpupool("provider", "scale", "box", "--max", "0", "--min", "0", "--idle", "0")
-            stack.wait(lambda: not _living(stack), 60, f"the end of {job['node']}")
-            break
+        # Its agents are no children of this test.
+        stack.gpupool("provider", "scale", "box", "--max", "0", "--min", "0", "--idle", "0")
+        stack.wait(lambda: not _living(stack), 60, "the end of the agents")
         stack.__exit__()
 
 

@@ -8,13 +8,14 @@ successor, unless what it serves fits elsewhere: its leases are counted like req
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 from gpupool.sentences import Sentence, param, say
+from gpupool.shares import WHOLE_DEVICE_MILLI
 
-_DEVICE_MILLI: Final = 1000
 #: After so many seconds in the engine's queue a job says that the engine is full.
 PENDING_PATIENCE: Final = 30.0
 _FIRST_BACK_OFF: Final = 5.0
@@ -236,12 +237,12 @@ def _pack(
 
     For requests there is no room: they would not wait.
     """
-    bins: list[tuple[str, list[int]]] = [(job.id, [_DEVICE_MILLI] * job.devices) for job in coming]
+    bins: list[tuple[str, list[int]]] = [(job.id, [WHOLE_DEVICE_MILLI] * job.devices) for job in coming]
     more, needed, on = 0, set(), {}
-    for ask in (*leases, *asks):
-        size = max(1, ask.milli or -(-_DEVICE_MILLI * (ask.mib or 0) // scale.device_mib))
-        if not (found := _first_fit([*(room if ask in leases else ()), *bins], size, ask.count)):
-            bins.append(("", [_DEVICE_MILLI] * scale.devices))
+    for ask, there in [*((lease, room) for lease in leases), *((ask, ()) for ask in asks)]:
+        size = max(1, ask.milli or -(-WHOLE_DEVICE_MILLI * (ask.mib or 0) // scale.device_mib))
+        if not (found := _first_fit(chain(there, bins), size, ask.count)):
+            bins.append(("", [WHOLE_DEVICE_MILLI] * scale.devices))
             more += 1
             found = _first_fit(bins[-1:], size, ask.count)
         assert found is not None
@@ -255,7 +256,7 @@ def _pack(
 
 
 def _first_fit(
-    bins: Sequence[tuple[str, list[int]]], size: int, count: int
+    bins: Iterable[tuple[str, list[int]]], size: int, count: int
 ) -> tuple[str, list[int], list[int]] | None:
     """The first job with so much room on so many devices, what is free on each, and which they are."""
     for job, free in bins:
