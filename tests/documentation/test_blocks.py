@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 import yaml
 from gpupool.providers import settings
-from gpupool.providers.settings import Place
+from gpupool.providers.kinds import KINDS, Place
 from traitlets.config import Config
 
 from jupyter_gpupool.server.extension import GpuPoolExtension
@@ -92,7 +92,7 @@ def test_files_of_providers_are_understood(block: Block, tmp_path: Path) -> None
 
 def test_every_setting_of_kubernetes_is_in_its_guide() -> None:
     page = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text()
-    assert [key for key in settings._OWN["kubernetes"] if not re.search(rf"\b{key}\b", page)] == []
+    assert [key for key in KINDS["kubernetes"].keys if not re.search(rf"\b{key}\b", page)] == []
 
 
 def test_values_of_the_chart_are_those_that_it_takes() -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 from gpupool.providers import settings
+from gpupool.providers.kinds import Place
 from gpupool.providers.kubernetes import manifests
 from gpupool.providers.kubernetes.provider import KubernetesProvider
-from gpupool.providers.settings import Place
 
 from tests.support.cluster.admission import restricted_problems
 from tests.support.cluster.kinds import problems, schema_is_missing

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from gpupool.providers.contract import JobOrder
+from gpupool.providers.kinds import Place, SettingsError
 from gpupool.providers.kubernetes import manifests, reports
 from gpupool.providers.kubernetes.settings import KubernetesSettings, KubernetesSettingsError
-from gpupool.providers.settings import Place, SettingsError, read
+from gpupool.providers.settings import read
 from hypothesis import given
 from hypothesis import strategies as st
 

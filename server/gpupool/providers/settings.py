@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,8 +22,7 @@ from typing import Any, Final
 from gpupool.durations import DurationError, parse_duration
 from gpupool.providers.contract import Provider
 from gpupool.providers.elasticity import Scale
-from gpupool.providers.local import LocalProvider, LocalSettings
-from gpupool.providers.slurm import SlurmProvider, SlurmSettings
+from gpupool.providers.kinds import KINDS, Opening, Place, SettingsError
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]{0,15}", re.ASCII)
 _MOST_BYTES: Final = 256 * 1024
@@ -32,37 +30,8 @@ _MOST_JOBS: Final = 1000
 #: Keys of every provider, and what they must be.
 _SCALE: Final = {"minimum": int, "maximum": int, "devices": int, "device_memory_mib": int, "node_pool": str}
 _TIMES: Final = ("idle", "drain_before", "replace_before", "start")
-#: Keys of single kinds that are times, too.
-_OWN_TIMES: Final = ("time_limit", "grace", "keep_ended")
 _AGENT: Final = {"command": list, "node_options": list, "pool": str, "token_file": str}
 _WORDS: Final = {int: "a whole number", str: "a text", list: "a list of texts", dict: "a table of texts"}
-_OWN: Final[Mapping[str, Mapping[str, type]]] = {
-    "local": {"gpus": list, "time_limit": str},
-    "slurm": {
-        "partition": str, "account": str, "qos": str, "constraint": str, "gres": str, "time_limit": str,
-        "options": list, "prolog": list, "output": str, "advertise_host": str, "programs": str,
-    },
-    "kubernetes": {
-        "namespace": str, "kubeconfig": str, "context": str, "image": str, "resource": str, "device_class": str,
-        "device_selector": str, "cpu": str, "memory": str, "node_selector": dict, "tolerations": list,
-        "priority_class": str, "service_account": str, "runtime_class": str, "image_pull_secrets": list,
-        "environment": dict, "time_limit": str, "grace": str, "keep_ended": str, "secret": str, "ca_file": str,
-        "owner": str,
-    },
-}  # fmt: skip
-
-
-class SettingsError(ValueError):
-    """The file cannot be used; `str()` is one sentence."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where this pool is, for providers: `endpoint` is what agents of this machine dial."""
-
-    home: Path
-    endpoint: str
-    pool_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,47 +45,16 @@ class ProviderSettings:
     own: Mapping[str, Any]
 
     def open(self, place: Place) -> Provider:
-        """The provider."""
-        agent = self._agent(place)
-        if self.kind == "kubernetes":
-            return self._kubernetes(place, agent)
-        if self.kind == "slurm":
-            own = dict(self.own)
-            if "time_limit" in own:
-                own["time_limit"] = max(1, int(own["time_limit"] // 60))
-            return SlurmProvider(SlurmSettings(place.pool_id, agent, **own))
-        folder = place.home / "providers" / self.name
-        environment = {"GPUPOOL_HOME": str(place.home)}
-        return LocalProvider(LocalSettings(folder, place.pool_id, agent, environment=environment, **self.own))
+        """The provider.
 
-    def _kubernetes(self, place: Place, agent: list[str]) -> Provider:
-        # Its client is an extra, and takes half a second to load.
-        try:
-            from gpupool.providers.kubernetes.provider import KubernetesProvider
-        except ImportError as error:
-            raise SettingsError(
-                f"provider {self.name}: {error.name} is missing; install jupyter-gpupool[kubernetes]"
-            ) from None
-        from gpupool.providers.kubernetes.settings import KubernetesSettings, KubernetesSettingsError
-
-        own: dict[str, Any] = dict(self.own)
-        if "ca_file" in own:
-            own["ca_file"] = Path(own["ca_file"])
-        token = Path(self.agent["token_file"]) if "token_file" in self.agent else None
-        try:
-            settings = KubernetesSettings(place.pool_id, self.name, agent, token_file=token, **own)
-        except KubernetesSettingsError as error:
-            raise SettingsError(f"provider {self.name}: {error}") from None
-        return KubernetesProvider(settings)
-
-    def _agent(self, place: Place) -> list[str]:
-        default = [sys.executable, "-m", "gpupool.cli.main"] if self.kind == "local" else ["gpupool"]
-        found = [*self.agent.get("command", default), "node", "start", "--node-pool", self.scale.node_pool]
-        found += ["--pool", self.agent.get("pool", place.endpoint)]
-        # In a pod the token is elsewhere; the provider knows where.
-        if "token_file" in self.agent and self.kind != "kubernetes":
-            found += ["--token-file", self.agent["token_file"]]
-        return [*found, *self.agent.get("node_options", ())]
+        Raises:
+            SettingsError: values that do not go together, or a package that is missing.
+        """
+        kind = KINDS[self.kind]
+        agent = [*self.agent.get("command", kind.command), "node", "start"]
+        agent += ["--node-pool", self.scale.node_pool, "--pool", self.agent.get("pool", place.endpoint)]
+        agent += self.agent.get("node_options", ())
+        return kind.open(Opening(self.name, place, agent, self.agent.get("token_file"), self.own))
 
 
 def read(path: Path) -> list[ProviderSettings]:
@@ -148,33 +86,30 @@ def _provider(path: Path, name: str, table: Any) -> ProviderSettings:
         )
     where = f"{path}, [{name}]"
     values = dict(table)
-    kind = values.pop("kind", None)
-    if kind not in _OWN:
-        raise SettingsError(f"{where}: kind is {str(kind)[:40]!r}; it must be one of {', '.join(_OWN)}")
+    named = values.pop("kind", None)
+    if not isinstance(named, str) or named not in KINDS:
+        raise SettingsError(f"{where}: kind is {str(named)[:40]!r}; it must be one of {', '.join(KINDS)}")
+    kind = KINDS[named]
     times = {key: _time(where, key, values.pop(key)) for key in _TIMES if key in values}
-    own_types = _OWN[kind]
-    known = {**_SCALE, **_AGENT, **own_types}
+    known = {**_SCALE, **_AGENT, **kind.keys}
     for key, value in values.items():
         if key not in known:
             raise SettingsError(
                 f"{where}: {key[:40]!r} is not known; known are {', '.join(sorted([*known, *_TIMES]))}"
             )
         _check(where, key, value, known[key])
-    own = {key: value for key, value in values.items() if key in own_types}
-    own |= {key: _time(where, key, own[key]) for key in _OWN_TIMES if key in own}
-    if kind != "local" and "pool" not in values:
-        raise SettingsError(
-            f"{where}: pool is missing: what the nodes dial to reach this pool, such as tls:HOST:PORT"
-        )
-    if kind == "kubernetes" and "image" not in values:
-        raise SettingsError(f"{where}: image is missing: the image of the node agent")
+    own = {key: value for key, value in values.items() if key in kind.keys}
+    own |= {key: _time(where, key, own[key]) for key in kind.times if key in own}
+    for key, what in kind.required.items():
+        if key not in values:
+            raise SettingsError(f"{where}: {key} is missing: {what}")
     sizes: dict[str, Any] = {key: value for key, value in values.items() if key in _SCALE}
     if "device_memory_mib" in sizes:
         sizes["device_mib"] = sizes.pop("device_memory_mib")
     scale = Scale(**{**sizes, **times})
     check_scale(where, scale)
     agent = {key: value for key, value in values.items() if key in _AGENT}
-    return ProviderSettings(name, kind, scale, agent, own)
+    return ProviderSettings(name, named, scale, agent, own)
 
 
 def check_scale(where: str, scale: Scale) -> None:

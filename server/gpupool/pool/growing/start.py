@@ -8,7 +8,8 @@ from gpupool.pool.growing.book import LedgerBook
 from gpupool.pool.growing.pool_side import PoolSide
 from gpupool.pool.lifecycle.shell import PoolShell
 from gpupool.providers.grower import Grower, Pace
-from gpupool.providers.settings import Place, ProviderSettings, SettingsError, changed
+from gpupool.providers.kinds import Place, SettingsError
+from gpupool.providers.settings import ProviderSettings, changed
 
 
 def grower(

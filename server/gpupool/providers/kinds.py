@@ -1,0 +1,140 @@
+"""The kinds of providers: a row for each says which keys its table may have, and how it is opened."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from gpupool.providers.contract import Provider
+from gpupool.providers.local import LocalProvider, LocalSettings
+from gpupool.providers.slurm import SlurmProvider, SlurmSettings
+
+
+class SettingsError(ValueError):
+    """The file cannot be used; `str()` is one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where this pool is, for providers: `endpoint` is what agents of this machine dial."""
+
+    home: Path
+    endpoint: str
+    pool_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a provider is opened with.
+
+    Attributes:
+        name: of the provider in the pool.
+        agent: the command that starts a node agent, without its token.
+        token_file: of the agents; None: they need none, or it is where the engine's administrator put it.
+        own: the values of the kind's own keys; times in seconds.
+    """
+
+    name: str
+    place: Place
+    agent: list[str]
+    token_file: str | None
+    own: Mapping[str, Any]
+
+    def with_token(self) -> list[str]:
+        """The agent's command where it can read the file itself."""
+        return [*self.agent, *(() if self.token_file is None else ("--token-file", self.token_file))]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of engine.
+
+    Attributes:
+        keys: its own keys, and what they must be. Times are texts.
+        open: makes the provider; raises SettingsError.
+        times: those of `keys` that are times.
+        required: keys that must be there, each with a clause that says what it is.
+        command: starts `gpupool` on a machine of the engine.
+    """
+
+    keys: Mapping[str, type]
+    open: Callable[[Opening], Provider]
+    times: frozenset[str] = frozenset()
+    required: Mapping[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = ("gpupool",)
+
+
+def _local(opening: Opening) -> Provider:
+    home = opening.place.home
+    return LocalProvider(
+        LocalSettings(
+            home / "providers" / opening.name, opening.place.pool_id, opening.with_token(),
+            environment={"GPUPOOL_HOME": str(home)}, **opening.own,
+        )
+    )  # fmt: skip
+
+
+def _slurm(opening: Opening) -> Provider:
+    own = dict(opening.own)
+    if "time_limit" in own:
+        own["time_limit"] = max(1, int(own["time_limit"] // 60))
+    return SlurmProvider(SlurmSettings(opening.place.pool_id, opening.with_token(), **own))
+
+
+def _kubernetes(opening: Opening) -> Provider:
+    # Its client is an extra, and takes half a second to load.
+    try:
+        from gpupool.providers.kubernetes.provider import KubernetesProvider
+    except ImportError as error:
+        raise SettingsError(
+            f"provider {opening.name}: {error.name} is missing; install jupyter-gpupool[kubernetes]"
+        ) from None
+    from gpupool.providers.kubernetes.settings import KubernetesSettings, KubernetesSettingsError
+
+    own = dict(opening.own)
+    if "ca_file" in own:
+        own["ca_file"] = Path(own["ca_file"])
+    # In a pod the token is elsewhere; the provider knows where.
+    token = None if opening.token_file is None else Path(opening.token_file)
+    try:
+        settings = KubernetesSettings(
+            opening.place.pool_id, opening.name, opening.agent, token_file=token, **own
+        )
+    except KubernetesSettingsError as error:
+        raise SettingsError(f"provider {opening.name}: {error}") from None
+    return KubernetesProvider(settings)
+
+
+_POOL: Final = {"pool": "what the nodes dial to reach this pool, such as tls:HOST:PORT"}
+KINDS: Final[Mapping[str, Kind]] = {
+    "local": Kind(
+        keys={"gpus": list, "time_limit": str},
+        open=_local,
+        times=frozenset({"time_limit"}),
+        command=(sys.executable, "-m", "gpupool.cli.main"),
+    ),
+    "slurm": Kind(
+        keys={
+            "partition": str, "account": str, "qos": str, "constraint": str, "gres": str, "time_limit": str,
+            "options": list, "prolog": list, "output": str, "advertise_host": str, "programs": str,
+        },
+        open=_slurm,
+        times=frozenset({"time_limit"}),
+        required=_POOL,
+    ),
+    "kubernetes": Kind(
+        keys={
+            "namespace": str, "kubeconfig": str, "context": str, "image": str, "resource": str, "device_class": str,
+            "device_selector": str, "cpu": str, "memory": str, "node_selector": dict, "tolerations": list,
+            "priority_class": str, "service_account": str, "runtime_class": str, "image_pull_secrets": list,
+            "environment": dict, "time_limit": str, "grace": str, "keep_ended": str, "secret": str, "ca_file": str,
+            "owner": str,
+        },
+        open=_kubernetes,
+        times=frozenset({"time_limit", "grace", "keep_ended"}),
+        required={**_POOL, "image": "the image of the node agent"},
+    ),
+}  # fmt: skip
