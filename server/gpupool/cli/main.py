@@ -7,6 +7,8 @@ from typing import Annotated, Final
 
 import typer
 
+from gpupool.cli.common import first_process  # noqa: F401 (acts when imported, before the imports that take a second)
+
 # gRPC writes each failed handshake to standard error in a form of its own; what failed is said by those who connect.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
