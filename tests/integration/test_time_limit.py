@@ -18,18 +18,20 @@ pytestmark = [
     pytest.mark.slow,
 ]
 
-#: Seconds of true time. Notices are of 6 s (`_SCALE`), so a session has left its node long before the job ends.
+#: Seconds of true time. Notices are of 15 s (`_SCALE`), so a session has left its node long before the job ends, and long
+#: before its second node is emptied in its turn.
 _PROVIDER = """[box]
 kind = "local"
 maximum = 2
 idle = "5s"
 time_limit = "90s"
-drain_before = "60s"
-replace_before = "15s"
+drain_before = "52s"
+replace_before = "8s"
 device_memory_mib = 512
 node_options = ["--driver", "software", "--software-gpus", "1", "--memory-mib", "512", "--heartbeat-seconds", "1"]
 """
-_SCALE = 0.2
+#: Those who are silent for 12.5 s lose their lease, which is more than a busy machine keeps anybody waiting.
+_SCALE = 0.5
 
 #: Trains half, works on until the file in argv[1] is there, trains the other half, prints what it has learnt.
 _PROGRAM = """
