@@ -100,7 +100,7 @@ node_options = ["--driver", "software", "--memory-mib", "1024"]
             "--providers",
             str(home / "providers.toml"),
             "--notice",
-            "2s",
+            "6s",
         )
         self._log = (home / "log").open("ab")
         self.process = subprocess.Popen(

@@ -248,6 +248,7 @@ def _notice_json(notice: Notice, clock: Clock) -> Row:
         "said": notice.said.as_json(),
         "for_request": notice.for_request,
         "target": _shares_json(notice.target),
+        "heard": notice.heard,
     }
 
 
@@ -258,6 +259,7 @@ def _notice(row: Mapping[str, Any], clock: Clock) -> Notice:
         said=Sentence.from_json(row["said"]),
         for_request=str(row["for_request"]),
         target=_shares(row["target"]),
+        heard=bool(row["heard"]),
     )
 
 

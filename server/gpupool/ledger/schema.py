@@ -26,7 +26,7 @@ from gpupool.ledger.append_only import Protection
 from gpupool.model.history_amounts import AMOUNTS
 
 #: Grows by one with every change of the tables; there is no way from one version to another, see `version.py`.
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 
 #: Counts up by itself; SQLite does so for this type only, which has 64 bits there.
 _COUNT = BigInteger().with_variant(Integer(), "sqlite")

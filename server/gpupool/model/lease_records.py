@@ -25,6 +25,7 @@ class Notice:
         said: one sentence for its holder: for whom, and what becomes of it.
         for_request: the request that needs the room; empty: none.
         target: where its session will go on at once; empty: it waits its turn.
+        heard: its holder has been told, with the answer to a renewal.
     """
 
     reason: str
@@ -32,6 +33,7 @@ class Notice:
     said: Sentence
     for_request: str = ""
     target: tuple[PlacedShare, ...] = ()
+    heard: bool = False
 
     @property
     def explanation(self) -> str:

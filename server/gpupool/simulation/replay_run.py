@@ -236,6 +236,8 @@ class Replay:
                 match item:
                     case instructions.Journal():
                         self.happened[item.kind] += 1
+                        if item.kind == "notice":
+                            todo.append(events.Renewed(self._time(), (item.lease_id,)))
                     case instructions.TellGranted():
                         self._granted(item)
                     case instructions.TellRefused():

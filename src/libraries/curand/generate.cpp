@@ -1,6 +1,6 @@
 // Numbers: one operation, or computed here where they are for host memory.
 #include "libraries/curand/generator.h"
-#include "libraries/operations/random.h"
+#include "libraries/operations/random_numbers.h"
 #include "libraries/shared/launch.h"
 
 using namespace gpupool::curand;
@@ -22,7 +22,9 @@ int fill(void* generator, Distribution distribution, bool doubles, void* output,
     operation.output = reinterpret_cast<std::uintptr_t>(output);
     operation.count = count;
     operation.seed = found->seed;
+    operation.generator = found->kind;
     operation.position = found->position;
+    operation.begun_rows = found->begun_rows;
     operation.mean = mean;
     operation.deviation = deviation;
     operation.distribution = distribution;
@@ -34,7 +36,9 @@ int fill(void* generator, Distribution distribution, bool doubles, void* output,
                bad != success) {
       return bad;
     }
-    found->position += count;
+    gpupool::operations::RandomCourse(operation).advance(operation);
+    found->position = operation.position;
+    found->begun_rows = operation.begun_rows;
     return success;
   });
 }

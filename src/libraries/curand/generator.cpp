@@ -1,6 +1,8 @@
 // Generators: made, ended and set. No message.
 #include "libraries/curand/generator.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 
 #include "libraries/shared/launch.h"
@@ -13,9 +15,18 @@ namespace {
 
 constexpr gpupool::libraries::Version version{10, 4, 0};
 
-/// Of curandRngType: the one whose sequence and order NVIDIA documents completely.
-constexpr int philox = 161;
+using gpupool::operations::RandomGenerator;
 
+/// A curandRngType that is carried.
+struct Known {
+  int type;
+  RandomGenerator kind;
+};
+constexpr Known known[] = {
+    {100, RandomGenerator::xorwow},  // the default one
+    {101, RandomGenerator::xorwow},
+    {161, RandomGenerator::philox},
+};
 struct Unknown {
   int type;
   const char *name, *reason;
@@ -23,8 +34,6 @@ struct Unknown {
 constexpr const char* seeded = "how a seed becomes its first state is not documented";
 constexpr const char* table = "its direction numbers are a table that is not carried";
 constexpr Unknown unknown[] = {
-    {100, "the default generator, XORWOW,", seeded},
-    {101, "XORWOW", seeded},
     {121, "MRG32k3a", seeded},
     {141, "MTGP32", seeded},
     {142, "MT19937", "in which order its numbers lie is not documented"},
@@ -40,16 +49,18 @@ int create(void** generator, int type, bool on_host) {
     if (generator == nullptr) return out_of_range;
     for (const Unknown& other : unknown) {
       if (other.type != type) continue;
-      const std::string text =
-          std::string("is not carried: ") + other.reason + "; CURAND_RNG_PSEUDO_PHILOX4_32_10 is carried";
+      const std::string text = std::string("is not carried: ") + other.reason +
+                               "; CURAND_RNG_PSEUDO_DEFAULT and CURAND_RNG_PSEUDO_PHILOX4_32_10 are carried";
       gpupool::libraries::say_once(other.name, text.c_str());
     }
-    if (type != philox) return type_error;
+    const auto* const carried = std::ranges::find(known, type, &Known::type);
+    if (carried == std::end(known)) return type_error;
     if (!on_host) {
       if (const Status bad = status_of(gpupool::libraries::prepare()); bad != success) return bad;
     }
     auto* const made = new Generator;
     made->on_host = on_host;
+    made->kind = carried->kind;
     *generator = made;
     return success;
   });
@@ -85,31 +96,33 @@ GPUPOOL_LIBRARY_EXPORT int curandSetStream(void* generator, CUstream stream) {
 GPUPOOL_LIBRARY_EXPORT int curandSetPseudoRandomGeneratorSeed(void* generator, unsigned long long seed) {
   return with_generator(generator, [&](Generator& found) {
     found.seed = seed;
-    found.position = found.offset;
+    found.restart();
     return success;
   });
 }
 GPUPOOL_LIBRARY_EXPORT int curandSetGeneratorOffset(void* generator, unsigned long long offset) {
   return with_generator(generator, [&](Generator& found) {
-    found.offset = found.position = offset;
+    found.offset = offset;
+    found.restart();
     return success;
   });
 }
-/// Philox has the same order in all of them but the one that is XORWOW's.
+/// The best order and the one by default are those of NVIDIA's host generators, which are the one of old.
+/// What subsequences that are seeded one by one begin with is documented nowhere.
 GPUPOOL_LIBRARY_EXPORT int curandSetGeneratorOrdering(void* generator, int ordering) {
   return with_generator(generator, [&](Generator& found) {
     constexpr int best = 100, by_default = 101, legacy = 103, dynamic = 104;
     if (ordering != best && ordering != by_default && ordering != legacy &&
         (ordering != dynamic || found.on_host))
       return out_of_range;
-    found.position = found.offset;
+    found.restart();
     return success;
   });
 }
 GPUPOOL_LIBRARY_EXPORT int curandSetQuasiRandomGeneratorDimensions(void* generator, unsigned) {
   return with_generator(generator, [](Generator&) { return type_error; });
 }
-/// The state of Philox is a number: there is nothing to be prepared.
+/// A state is a position: there is nothing to be prepared.
 GPUPOOL_LIBRARY_EXPORT int curandGenerateSeeds(void* generator) {
   return with_generator(generator, [](Generator&) { return success; });
 }

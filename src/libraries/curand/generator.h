@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "libraries/curand/status.h"
+#include "libraries/operations/random.h"
 
 namespace gpupool::curand {
 
@@ -14,10 +15,18 @@ struct Generator {
 
   std::uint32_t alive = mark;
   bool on_host = false;  // fills host memory
+  operations::RandomGenerator kind = operations::RandomGenerator::philox;
   CUstream stream = nullptr;
   std::uint64_t seed = 0;
   std::uint64_t offset = 0;
   std::uint64_t position = 0;  // of the next number: what was generated is counted
+  std::uint8_t begun_rows = 0;
+
+  /// To the first number after the offset.
+  void restart() {
+    position = offset;
+    begun_rows = 0;
+  }
 };
 
 /// The generator, or null: then the call answers NOT_INITIALIZED, as for one that was destroyed.

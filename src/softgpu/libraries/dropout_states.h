@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "libraries/operations/dropout.h"
-#include "libraries/operations/random.h"
+#include "libraries/operations/philox.h"
 #include "softgpu/libraries/memory.h"
 
 namespace softgpu::libraries {

@@ -55,7 +55,7 @@ struct LibraryState {
   struct Generator {
     void* handle = nullptr;
     bool placed = false;
-    std::uint64_t seed = 0, position = 0;
+    operations::Random next;  // what would go on with it
   };
   std::map<CUstream, Generator> random;
   /// cuSOLVER's handle, and settings as it makes them.

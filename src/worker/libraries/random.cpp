@@ -1,5 +1,5 @@
 // Random numbers by cuRAND: a generator for each stream, set to where each operation's numbers begin.
-#include "libraries/operations/random.h"
+#include "libraries/operations/random_course.h"
 
 #include "worker/libraries/execution.h"
 
@@ -8,6 +8,7 @@ namespace {
 
 using operations::Distribution;
 using operations::Random;
+using operations::RandomGenerator;
 
 /// curandStatus_t as a result of the driver.
 CUresult result_of_curand(int status) {
@@ -51,27 +52,47 @@ int generate(Library& library, void* generator, const Random& of) {
   return 104;  // no such distribution
 }
 
+/// curandRngType_t.
+int type_of(RandomGenerator kind) {
+  return kind == RandomGenerator::xorwow ? 101 : 161;
+}
+
+/// In cuRAND's count all subsequences that had their turn are ahead by one row. If they are by more, the
+/// others leave some out, so that no word is used twice.
+unsigned long long offset_of(const Random& of) {
+  const std::uint64_t more = of.begun_rows > 1 ? of.begun_rows - 1 : 0;
+  return of.position + more * operations::RandomCourse(of).turns_of_cycle();
+}
+
+bool goes_on(const Random& last, const Random& next) {
+  return last.seed == next.seed && last.position == next.position && last.begun_rows == next.begun_rows;
+}
+
 }  // namespace
 
 CUresult run(const Execution& x, const Random& of) {
-  constexpr int philox = 161;
   Library& library = x.libraries.curand;
   auto& own = x.state.random[x.stream];
-  int status = own.handle != nullptr ? 0 : library.call("curandCreateGenerator", &own.handle, philox);
+  int status = 0;
+  if (own.handle != nullptr && own.next.generator != of.generator) {
+    status = library.call("curandDestroyGenerator", own.handle);
+    own = {};
+  }
+  if (status == 0 && own.handle == nullptr) {
+    status = library.call("curandCreateGenerator", &own.handle, type_of(of.generator));
+  }
   if (status == 0) status = library.call("curandSetStream", own.handle, x.stream);
   // Numbers that follow the last ones need nothing: setting makes the library prepare its generator anew.
-  if (status == 0 && (!own.placed || own.seed != of.seed || own.position != of.position)) {
+  if (status == 0 && !(own.placed && goes_on(own.next, of))) {
     own.placed = false;
     status = library.call("curandSetPseudoRandomGeneratorSeed", own.handle,
                           static_cast<unsigned long long>(of.seed));
-    if (status == 0)
-      status =
-          library.call("curandSetGeneratorOffset", own.handle, static_cast<unsigned long long>(of.position));
+    if (status == 0) status = library.call("curandSetGeneratorOffset", own.handle, offset_of(of));
   }
   if (status == 0) status = generate(library, own.handle, of);
   own.placed = status == 0;
-  own.seed = of.seed;
-  own.position = of.position + of.count;
+  own.next = of;
+  operations::RandomCourse(of).advance(own.next);
   return result_of_curand(status);
 }
 

@@ -7,6 +7,8 @@ rules as when it was given: it is withdrawn when the request has left, has found
 more, and when one of the leases is not needed because another has ended by itself. So what is taken back in the end is
 taken back rightly, and never in vain. The room stays kept for the request from the notice until it has it.
 
+A notice counts when its holder has heard of it, at its next renewal. Then it stops in time to use what it will lose.
+
 A session whose lease ended keeps its memory; its holder asks again and waits its turn.
 """
 
@@ -23,6 +25,9 @@ from gpupool.pool.projects import standing_view
 from gpupool.scheduler.fairshare.position import Standing
 from gpupool.scheduler.model import PlacedShare
 from gpupool.sentences import Sentence, clauses, param, say
+
+#: Who hears of an end late has this part of the time of a notice: as much as holders rest before it.
+_MOMENT = 3
 
 
 def owed(step: Step) -> dict[str, frozenset[str]]:
@@ -122,6 +127,20 @@ def any_for_requests(step: Step) -> bool:
     return any(lease.live and lease.notice and lease.notice.for_request for lease in noticed)
 
 
+def heard(step: Step, lease: LeaseRecord) -> None:
+    """The holder is told of the notice with the answer to its renewal; `lease` is the first part of what it holds.
+
+    It needs a moment from then on: what it sends to a worker without a lease is lost.
+    """
+    if lease.notice is None or lease.notice.heard:
+        return
+    until = max(lease.notice.until, step.now + step.timers.notice / _MOMENT)
+    for part in step.state.lease_parts(lease):
+        if part.notice is not None:
+            told = replace(part.notice, heard=True, until=until)
+            step.state.leases[part.id] = replace(part, notice=told)
+
+
 def any_due(step: Step) -> bool:
     """Whether the time of some notice is over."""
     return any(_is_due(step, lease) for lease in step.state.index.noticed.records())
@@ -202,4 +221,8 @@ def _is_of_drain(lease: LeaseRecord) -> bool:
 
 
 def _is_due(step: Step, lease: LeaseRecord) -> bool:
-    return lease.live and lease.notice is not None and step.now >= lease.notice.until
+    if not lease.live or lease.notice is None or step.now < lease.notice.until:
+        return False
+    # Nothing is taken unheard. A holder that is silent for too long loses the lease all the same (`timer_rules`).
+    first = step.state.lease_parts(lease)[0]
+    return lease.notice.heard or first.renew_by is None or first.state != "attached"

@@ -184,6 +184,7 @@ class Machine:
             if lease is not None and lease.state == "attached" and lease.part == 0:
                 renew_by = None if lease.reservation else step.now + self.timers.holder
                 self.state.leases[lease_id] = replace(lease, renew_by=renew_by)
+                notice_rules.heard(step, lease)
 
     def _released(self, step: Step, event: events.Released) -> None:
         lease = self.state.leases.get(event.lease_id)

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "libraries/operations/attention.h"
-#include "libraries/operations/random.h"
+#include "libraries/operations/philox.h"
 #include "softgpu/libraries/blas.h"
 #include "softgpu/libraries/elements.h"
 #include "softgpu/libraries/memory.h"
