@@ -15,6 +15,8 @@ JOBS ?= $(shell nproc)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD := 1
 export YARN_ENABLE_TELEMETRY := 0
+# Otherwise each of thousands of processes compiles the project's Python anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 
