@@ -278,7 +278,7 @@ crash-points: build-tests ## the pool server killed at 100 random points of its 
 	GPUPOOL_CRASH_POINTS=80 GPUPOOL_CRASH_POINTS_POSTGRESQL=20 $(BIN)/python -m pytest -s tests/integration/test_crash_points.py $(PYTEST_ARGS)
 
 .PHONY: standby-check
-standby-check: build-tests ## a standby takes over in the middle of 1000 attaches, and after 200 random deaths (half an hour)
+standby-check: build-tests ## a standby takes over in the middle of 1000 attaches, and after 200 random deaths (a quarter of an hour)
 	GPUPOOL_STANDBY_ATTACHES=1000 $(BIN)/python -m pytest -s tests/integration/test_standby.py -k ManyAttaches $(PYTEST_ARGS)
 	GPUPOOL_STANDBY_KILLS=200 $(BIN)/python -m pytest -s tests/integration/test_standby_kills.py $(PYTEST_ARGS)
 

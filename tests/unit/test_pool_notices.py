@@ -1,4 +1,4 @@
-"""A notice counts when its holder has heard of it: who uses a share must stop before it is gone."""
+"""A notice counts only when its holder has heard of it: a program must stop to use a share before the share is gone."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_it_waits_for_the_next_renewal() -> None:
     assert (lease(world, name).live, lease(world, name).reason) == (False, "drain")
 
 
-def test_it_is_no_longer_for_who_hears_of_it_in_time() -> None:
+def test_a_holder_that_hears_of_it_in_time_has_no_more_time() -> None:
     timers = Timers()
     world, name = emptied(timers)
     began = world.now

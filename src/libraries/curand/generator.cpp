@@ -31,11 +31,11 @@ struct Unknown {
   int type;
   const char *name, *reason;
 };
-constexpr const char* seeded = "how a seed becomes its first state is not documented";
+constexpr const char* later = "it is not written yet";
 constexpr const char* table = "its direction numbers are a table that is not carried";
 constexpr Unknown unknown[] = {
-    {121, "MRG32k3a", seeded},
-    {141, "MTGP32", seeded},
+    {121, "MRG32k3a", later},
+    {141, "MTGP32", later},
     {142, "MT19937", "in which order its numbers lie is not documented"},
     {200, "the default quasi-random generator, SOBOL32,", table},
     {201, "SOBOL32", table},
@@ -107,8 +107,8 @@ GPUPOOL_LIBRARY_EXPORT int curandSetGeneratorOffset(void* generator, unsigned lo
     return success;
   });
 }
-/// The best order and the one by default are those of NVIDIA's host generators, which are the one of old.
-/// What subsequences that are seeded one by one begin with is documented nowhere.
+/// The best order and the default one are those of NVIDIA's host generators: the order of old. Subsequences
+/// that are seeded one by one begin with states that are documented nowhere.
 GPUPOOL_LIBRARY_EXPORT int curandSetGeneratorOrdering(void* generator, int ordering) {
   return with_generator(generator, [&](Generator& found) {
     constexpr int best = 100, by_default = 101, legacy = 103, dynamic = 104;

@@ -37,7 +37,7 @@ inline Block block(std::uint64_t seed, std::uint64_t sequence, std::uint64_t ste
 }
 
 /// There are so many sequences; four numbers of one are followed by four of the next.
-inline constexpr std::uint64_t sequences = 65536;
+inline constexpr std::uint64_t sequences = philox_subsequences;
 
 /// Four numbers of a sequence, before mean and deviation.
 inline void four(const Random& random, std::uint64_t sequence, std::uint64_t step, float* into) {

@@ -19,10 +19,14 @@
 
 namespace gpupool::operations {
 
+/// Subsequences of each generator; a block of Philox has four words.
+inline constexpr std::uint64_t xorwow_subsequences = 4096, philox_subsequences = 65536, philox_words = 4;
+
 class RandomCourse {
  public:
   explicit RandomCourse(const Random& random)
-      : turns_(random.generator == RandomGenerator::xorwow ? 4096 : 4 * 65536),
+      : turns_(random.generator == RandomGenerator::xorwow ? xorwow_subsequences
+                                                           : philox_subsequences * philox_words),
         numbers_(random.generator == RandomGenerator::xorwow && random.pairs() ? 2 : 1),
         rows_(numbers_ * (random.doubles != 0 ? 2 : 1)),
         row_(random.position / turns_),

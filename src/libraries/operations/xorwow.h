@@ -16,7 +16,7 @@
 
 namespace gpupool::operations::xorwow {
 
-inline constexpr std::uint64_t subsequences = 4096;
+inline constexpr std::uint64_t subsequences = xorwow_subsequences;
 
 /// 160 bits in which a step is linear over GF(2), beside a counter.
 using Bits = std::array<std::uint32_t, 5>;

@@ -18,7 +18,7 @@ def _end(number: int, _: Any) -> None:
     os._exit(128 + number)
 
 
-# When this is imported, and nothing else of the program is yet. Any other process keeps the handlers that it has.
+# At import, so that it counts before the rest of the program is imported. Other processes keep their handlers.
 if os.getpid() == _FIRST:
     for _number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(_number, _end)

@@ -7,7 +7,7 @@ rules as when it was given: it is withdrawn when the request has left, has found
 more, and when one of the leases is not needed because another has ended by itself. So what is taken back in the end is
 taken back rightly, and never in vain. The room stays kept for the request from the notice until it has it.
 
-A notice counts when its holder has heard of it, at its next renewal. Then it stops in time to use what it will lose.
+A notice counts only when its holder has heard of it, with the answer to a renewal: the holder must stop in time.
 
 A session whose lease ended keeps its memory; its holder asks again and waits its turn.
 """
@@ -26,8 +26,9 @@ from gpupool.scheduler.fairshare.position import Standing
 from gpupool.scheduler.model import PlacedShare
 from gpupool.sentences import Sentence, clauses, param, say
 
-#: Who hears of an end late has this part of the time of a notice: as much as holders rest before it.
-_MOMENT = 3
+#: A holder that hears of an end late still has this part of a notice. Holders rest for as large a part before an end
+#: (`client/returning.py`).
+_LATE_PART = 1 / 3
 
 
 def owed(step: Step) -> dict[str, frozenset[str]]:
@@ -128,13 +129,13 @@ def any_for_requests(step: Step) -> bool:
 
 
 def heard(step: Step, lease: LeaseRecord) -> None:
-    """The holder is told of the notice with the answer to its renewal; `lease` is the first part of what it holds.
+    """Its holder renews `lease`, the first part of what it holds, and is told of the notice with the answer.
 
-    It needs a moment from then on: what it sends to a worker without a lease is lost.
+    From then on it needs a moment: what it sends to a worker without a lease is lost.
     """
     if lease.notice is None or lease.notice.heard:
         return
-    until = max(lease.notice.until, step.now + step.timers.notice / _MOMENT)
+    until = max(lease.notice.until, step.now + step.timers.notice * _LATE_PART)
     for part in step.state.lease_parts(lease):
         if part.notice is not None:
             told = replace(part.notice, heard=True, until=until)
