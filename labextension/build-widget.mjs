@@ -15,7 +15,13 @@ const compiler = rspack({
   target: ['web', 'es2020'],
   context: HERE,
   devtool: false,
-  entry: { usage: ['./style/widget.css', './lib/widget/usage.js'] },
+  entry: {
+    usage: [
+      './style/stateColors.css',
+      './style/widget.css',
+      './lib/widget/usage.js'
+    ]
+  },
   output: {
     path: resolve(HERE, '../jupyter_gpupool/widget/static'),
     filename: '[name].js',

@@ -24,7 +24,7 @@ import jupyterlab  # noqa: E402
 
 from tests.support.stack import Stack, wait_until  # noqa: E402
 
-__all__ = ["ROOT", "LabStack", "write_notebook"]
+__all__ = ["ROOT", "LabStack", "wait_until", "write_notebook"]
 
 
 def write_notebook(path: Path, *cells: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import programs
 from lab_page import KERNEL_MS, LabPage
 from playwright.sync_api import Locator, Page, Request, expect
-from stack import LabStack, write_notebook
+from stack import LabStack, wait_until, write_notebook
 
 Open = Callable[..., LabPage]
 
@@ -122,11 +122,53 @@ def test_a_kernel_that_ended_is_not_asked_about_any_more(lab: LabStack, open_pag
     page.run_cell(0)
     expect(widget(page).get_by_role("status")).to_have_text("no GPU attached", timeout=KERNEL_MS)
     lab.shut_kernels_down()
-    expect(widget(page)).to_contain_text("There is no kernel")
+    expect(widget(page)).to_contain_text("no kernel")
     expect(widget(page)).to_contain_text("state: no GPU")
     asked = polls(page.page)
     page.page.wait_for_timeout(4000)
     assert asked == []
+
+
+def test_a_notebook_that_is_opened_again_is_live_for_its_new_kernel(lab: LabStack, open_page: Open) -> None:
+    write_notebook(lab.folder / "again.ipynb", SHOW, programs.ADD)
+    page = open_page(lab)
+    page.open("again.ipynb")
+    page.run_cell(0)
+    press(widget(page), "Attach")
+    expect(widget(page).get_by_role("status")).to_have_text("attached")
+    page.page.keyboard.press("Control+s")
+    saved = lab.folder / "again.ipynb"
+    wait_until(
+        lambda: "application/vnd.gpupool.usage+json" in saved.read_text(), 20, "the notebook to be saved"
+    )
+    page.page.close()
+    lab.shut_kernels_down()
+
+    page = open_page(lab)
+    page.open("again.ipynb")
+    view = widget(page)
+    expect(view.get_by_role("status")).to_have_text("no GPU attached")
+    press(view, "Attach")
+    expect(view.get_by_role("status")).to_have_text("attached")
+    page.run_and_wait(1, "sum 768.0")
+    expect(page.page.get_by_text("model not found")).to_have_count(0)
+
+    page.menu("Kernel", "Shut Down Kernel")
+    expect(view).to_contain_text("This notebook has no kernel. The figures are of")
+    expect(view).to_contain_text("state: no GPU")
+
+
+def test_in_a_layout_of_ipywidgets_it_is_a_widget(lab: LabStack, open_page: Open) -> None:
+    write_notebook(
+        lab.folder / "layout.ipynb",
+        SHOW.replace("GpuUsage()", "import ipywidgets; ipywidgets.VBox([GpuUsage()])"),
+    )
+    page = open_page(lab)
+    page.open("layout.ipynb")
+    page.run_cell(0)
+    expect(widget(page).get_by_role("status")).to_have_text("no GPU attached", timeout=KERNEL_MS)
+    press(widget(page), "Attach")
+    expect(widget(page).get_by_role("status")).to_have_text("attached")
 
 
 def test_notebook_7(lab: LabStack, open_page: Open) -> None:

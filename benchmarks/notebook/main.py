@@ -23,7 +23,7 @@ TARGETS: Final[tuple[Target, ...]] = (
     ("cell_overhead_ms", "%%gpu adds to a warm cell, ms", "<=", 30.0),
     ("server_percent", "server: a page polls ten kernels, % of a core", "<=", 2.0),
     ("browser_hidden_percent", "browser: that page while hidden, % of a core", "<=", 2.0),
-    ("bundle_kb", "front end without the chart library, kB", "<=", 165.0),
+    ("bundle_kb", "front end without the chart library, kB", "<=", 180.0),
     ("scroll_ratio", "frame time with twenty widgets / without, median", "<=", 1.1),
 )
 KERNELS: Final = 10

@@ -23,6 +23,9 @@ from jupyter_gpupool.kernel.tables import kernel_lines
 #: What `jlpm build` makes of labextension/src/widget.
 STATIC: Final = Path(__file__).parent / "static"
 
+#: Our JupyterLab extension shows this in place of the widget: a saved notebook has no widget any more.
+MIME_TYPE: Final = "application/vnd.gpupool.usage+json"
+
 
 def built(name: str) -> str:
     """Return the text of a file that the front end's build makes.
@@ -74,13 +77,14 @@ class GpuUsage(anywidget.AnyWidget):
             self.refresh()
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        """The widget, with text and HTML for whoever cannot run it."""
+        """The widget; its last text for pages that cannot run it, and for a notebook that is opened again."""
         bundle = super()._repr_mimebundle_(**kwargs)
         if bundle is None:
             return None
         data, *rest = bundle if isinstance(bundle, tuple) else (bundle,)
         data = {
             **data,
+            MIME_TYPE: {"summary": self.summary, "taken_at": self.taken_at},
             "text/plain": f"GPU of this kernel\n{self.summary}",
             "text/html": f"<pre>GPU of this kernel\n{escape(self.summary)}</pre>",
         }

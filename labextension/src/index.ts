@@ -9,6 +9,7 @@ import { runningPlugin } from './plugins/running';
 import { sidebarPlugin } from './plugins/sidebar';
 import { statusPlugin } from './plugins/status';
 import { toolbarPlugin } from './plugins/toolbar';
+import { usageOutputPlugin } from './plugins/usageOutput';
 
 export * from './api/reasons';
 export * from './api/types';
@@ -25,7 +26,8 @@ const plugins: JupyterFrontEndPlugin<unknown>[] = [
   notificationsPlugin,
   closedNotebookPlugin,
   restartPlugin,
-  cellResultPlugin
+  cellResultPlugin,
+  usageOutputPlugin
 ];
 
 export default plugins;

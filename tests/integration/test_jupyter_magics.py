@@ -7,6 +7,7 @@ over the real pool, node, worker and runtime are in test_main_job.py and test_ba
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -240,6 +241,9 @@ async def test_the_widget_needs_no_kernel_for_its_numbers(kernel: Cells) -> None
     assert "application/vnd.jupyter.widget-view+json" in data
     assert "state: no GPU" in data["text/plain"]
     assert "state: no GPU" in data["text/html"]
+    saved = data["application/vnd.gpupool.usage+json"]
+    assert "state: no GPU" in saved["summary"]
+    assert saved["taken_at"] == pytest.approx(time.time(), abs=60)
     assert (await kernel.run("%gpu widget")).status == "ok"
 
 

@@ -73,8 +73,8 @@ class HubStack:
     """`with HubStack() as hub:`; nothing that it started is left afterwards."""
 
     def __init__(self, *serve_arguments: str) -> None:
-        self.port, self.pool_port = free_port(0), free_port(0)
-        self._hub_port, self._proxy_port = free_port(0), free_port(0)
+        self.port, self.pool_port = free_port(), free_port()
+        self._hub_port, self._proxy_port = free_port(), free_port()
         self.token, self._culler_token = secrets.token_hex(16), secrets.token_hex(16)
         self.pool = PoolAndNode(
             "--listen", f"127.0.0.1:{self.pool_port}", "--hub-api-url", f"http://127.0.0.1:{self._hub_port}/hub/api",

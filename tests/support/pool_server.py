@@ -103,6 +103,8 @@ class ScriptedNode:
         self._devices = devices
         self._number = 0
         self._call: Any = None
+        # gRPC refuses a write while another one is under way.
+        self._writing = asyncio.Lock()
         self._reader: asyncio.Task[None] | None = None
 
     async def connect(self, **more: Any) -> Self:
@@ -139,7 +141,8 @@ class ScriptedNode:
         self._call.cancel()
 
     async def send(self, **message: Any) -> None:
-        await self._call.write(pool_pb2.FromNode(**message))
+        async with self._writing:
+            await self._call.write(pool_pb2.FromNode(**message))
 
     async def heartbeat(self, **usage: Any) -> Any:
         """Sends a heartbeat and returns the pool's answer to it."""

@@ -1,5 +1,6 @@
 /** What stands where no live figures can come from: the last ones, and a way to ask the kernel for others. */
-import { button, element, setText } from './elements';
+import { button } from './elements';
+import { savedText } from './savedText';
 import type { IWidgetModel } from './widgetModel';
 
 /** A kernel that has not answered for so long is computing, or is not there. */
@@ -12,33 +13,29 @@ const ALONE =
 export function savedView(
   model: IWidgetModel,
   el: HTMLElement,
-  why = ''
+  why = ALONE
 ): () => void {
-  const root = element('section', 'jp-GpuUsage');
-  root.setAttribute('aria-label', 'GPU use of this kernel');
-  const text = element('pre', 'jp-GpuUsage-fallback');
-  const note = element('div', 'jp-GpuUsage-message');
-  note.setAttribute('role', 'status');
+  const { root, draw, say } = savedText();
   let timer: number | undefined;
 
-  function draw(): void {
+  function redraw(): void {
     clearTimeout(timer);
-    const taken = Number(model.get('taken_at'));
-    const when = taken
-      ? new Date(1000 * taken).toLocaleString()
-      : 'an unknown time';
-    setText(text, String(model.get('summary') ?? ''));
-    setText(note, `${why || ALONE} ${when}.`);
+    draw(
+      {
+        summary: String(model.get('summary') ?? ''),
+        taken_at: Number(model.get('taken_at'))
+      },
+      why
+    );
     refresh.disabled = false;
   }
 
   const refresh = button('Refresh', () => {
     refresh.disabled = true;
-    setText(note, 'The kernel is asked; it answers when it is free.');
+    say('The kernel is asked; it answers when it is free.');
     timer = window.setTimeout(() => {
       refresh.disabled = false;
-      setText(
-        note,
+      say(
         'The kernel has not answered yet: it is computing, or it does not run any more.'
       );
     }, PATIENCE_MS);
@@ -48,21 +45,20 @@ export function savedView(
     } catch (error) {
       clearTimeout(timer);
       refresh.disabled = false;
-      setText(
-        note,
+      say(
         `The kernel cannot be asked (${error instanceof Error ? error.message : String(error)}).`
       );
     }
   });
   refresh.hidden = false;
 
-  root.append(text, note, refresh);
+  root.append(refresh);
   el.append(root);
-  model.on('change:taken_at', draw);
-  draw();
+  model.on('change:taken_at', redraw);
+  redraw();
   return () => {
     clearTimeout(timer);
-    model.off('change:taken_at', draw);
+    model.off('change:taken_at', redraw);
     root.remove();
   };
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import json
 import os
@@ -38,13 +39,15 @@ class Lab:
 
     Attributes:
         process: it.
-        port: of 127.0.0.1.
         log: what it writes.
+        began: when it was started, Unix time in seconds.
+        port: of 127.0.0.1; 0 until it is ready.
     """
 
     process: subprocess.Popen[bytes]
-    port: int
     log: Path
+    began: float
+    port: int = 0
 
     def wait_ready(self) -> None:
         """Raises SystemExit with the end of the log when it ends or does not answer in time."""
@@ -52,7 +55,7 @@ class Lab:
         from gpupool.embedded.service import log_end
 
         deadline = time.monotonic() + _START_SECONDS
-        while not answers(f"http://127.0.0.1:{self.port}/api"):
+        while not (self._has_port() and answers(f"http://127.0.0.1:{self.port}/api")):
             ended = self.process.poll() is not None
             if ended or time.monotonic() > deadline:
                 how = "ended while starting" if ended else f"did not answer within {_START_SECONDS:g} s"
@@ -60,6 +63,20 @@ class Lab:
                 print(log_end(self.log), file=sys.stderr)
                 raise typer.Exit(exits.FAILED)
             time.sleep(_LOOK_SECONDS)
+
+    def _has_port(self) -> bool:
+        """Whether it has written which port it took.
+
+        It tries others if one is taken, and another program may take one between our look and its start.
+        """
+        from jupyter_core.paths import jupyter_runtime_dir
+
+        written = Path(jupyter_runtime_dir()) / f"jpserver-{self.process.pid}.json"
+        with contextlib.suppress(OSError, ValueError):
+            # An older file was left behind by another server that had the same process id.
+            if written.stat().st_mtime >= self.began:
+                self.port = int(json.loads(written.read_bytes())["port"])
+        return self.port != 0
 
     def stop(self) -> None:
         if self.process.poll() is None:
@@ -150,7 +167,7 @@ def lab(
             else:
                 lifeline = up.joined(directory, options)
             tell("Starting JupyterLab …")
-            started = _start(folder, directory, free_port(port), token, settings)
+            started = _start(folder, directory, port or free_port(), token, settings)
             started.wait_ready()
             _record(directory, started, lifeline)
             path = f"/tree/{urllib.parse.quote(opens)}" if opens else ""
@@ -194,13 +211,15 @@ def _start(
     # -P: a file of the user's folder must not stand for a module of Python.
     command = [
         *(sys.executable, "-P", "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}"),
-        *("--ServerApp.port_retries=0", f"--ServerApp.root_dir={folder}"),
+        *("--ServerApp.port_retries=50", f"--ServerApp.root_dir={folder}"),
         *(f"--GpuPoolExtension.{name}={value}" for name, value in settings.items() if value is not None),
     ]
     if os.geteuid() == 0:
         command.append("--allow-root")
     paths.logs(directory).mkdir(mode=0o700, exist_ok=True)
     log = paths.logs(directory) / "jupyter.log"
+    # A second less: clocks of file systems are coarse.
+    began = time.time() - 1
     with log.open("ab") as output:
         process = subprocess.Popen(
             bound_to_us(command),
@@ -213,7 +232,7 @@ def _start(
             start_new_session=True,
             cwd=folder,
         )
-    return Lab(process, port, log)
+    return Lab(process, log, began)
 
 
 def _supervise(started: Lab, lifeline: Lifeline | None, directory: Path) -> int:
