@@ -14,7 +14,7 @@ from gpupool.providers.contract import (
     ProviderRefusedError,
     State,
 )
-from gpupool.providers.elasticity import Ask
+from gpupool.providers.elasticity import Ask, Scale
 from gpupool.providers.grower import NodeStands
 from gpupool.providers.jobs import Job
 from gpupool.sentences import Sentence
@@ -86,9 +86,13 @@ class ScriptedPool:
     nodes: dict[str, NodeStands] = field(default_factory=dict)
     drains: list[tuple[str, str, bool]] = field(default_factory=list)
     said: dict[str, Sentence] = field(default_factory=dict)
+    promised: dict[str, Scale] = field(default_factory=dict)
 
     def now(self) -> float:
         return self.clock
+
+    def promise(self, scales: Mapping[str, Scale]) -> None:
+        self.promised = dict(scales)
 
     def asks(self) -> list[Ask]:
         return self.waiting

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from gpupool.providers.contract import JobReport
@@ -66,6 +66,7 @@ class TestGrowing:
             Ask("big", None, 10**6),
             Ask("many", 500, None, count=2),
             Ask("else", 500, None, pools=("x",)),
+            Ask("other", 500, None, unlike=frozenset({"lab"})),
         ]
         await world.look(times=2)
         assert world.provider.orders == {} and world.pool.said == {}
@@ -309,6 +310,47 @@ class TestTimeLimits:
         world.pool.waiting = []
         await world.look(times=3)
         assert len(world.provider.living()) == 3
+
+
+class TestTwoProviders:
+    async def two(self) -> tuple[World, ScriptedProvider, str, str]:
+        """Two providers with a job each, of which each serves somebody, and both of which end soon."""
+        world, other = World(), ScriptedProvider()
+        world.grower = Grower(
+            world.book,
+            world.pool,
+            {"lab": (world.provider, world.scale), "kube": (other, replace(world.scale, node_pool="k"))},
+        )
+        world.pool.waiting = [Ask("ann", 600, None, pools=("default",)), Ask("bob", 600, None, pools=("k",))]
+        await world.look()
+        world.pool.waiting = []
+        found = []
+        for provider, user in ((world.provider, "ann"), (other, "bob")):
+            (job,) = provider.living()
+            world.pool.connect(provider.node_of(job))
+            world.pool.serve(provider.node_of(job), Ask(user, 400, None))
+            provider.jobs[job] = JobReport("running", seconds_left=399.0)
+            found.append(job)
+        return world, other, found[0], found[1]
+
+    async def test_whose_jobs_end_together_do_not_count_on_each_other(self) -> None:
+        world, other, _, _ = await self.two()
+        await world.look(times=2)  # the first hears of the other's time limit at its second look
+        assert (len(world.provider.living()), len(other.living())) == (2, 2)
+
+    async def test_the_same_room_is_not_counted_on_twice(self) -> None:
+        world, other, _, _ = await self.two()
+        world.pool.connect("by-hand")
+        world.pool.serve("by-hand", Ask("eve", 500, None))
+        await world.look(times=2)
+        assert (len(world.provider.living()), len(other.living())) == (1, 2)
+
+    async def test_a_job_that_the_leases_of_the_other_need_is_not_given_back_as_idle(self) -> None:
+        world, other, mine, its = await self.two()
+        world.provider.jobs[mine] = JobReport("running", seconds_left=None)
+        world.pool.serve(world.provider.node_of(mine))
+        await world.look(after=61.0, times=3)
+        assert world.pool.drains == [] and other.living() == [its]
 
 
 class TestRestarts:

@@ -52,7 +52,7 @@ class Ledger:
 
     Attributes:
         derived: who writes further rows with each step, see `statements.DerivedWriter`.
-        context: what the machine is run with; recorded with each checkpoint.
+        context: what the machine is run with; recorded with each checkpoint, and when it has changed.
         checkpoint_steps: the least number of steps between two checkpoints.
         transactions: how long each took, from its beginning until it was on disk.
     """
@@ -98,6 +98,7 @@ class Ledger:
             self.database.close()
             raise
         self._since_checkpoint: list[int] | None = None
+        self._recorded_context: Mapping[str, Any] | None = None
         self._checkpoint_bytes = 0
         self._group: _Group | None = None
 
@@ -186,7 +187,7 @@ class Ledger:
         Raises:
             LedgerError: nothing was written.
         """
-        before = (self.last_step, self._since_checkpoint, self._checkpoint_bytes)
+        before = (self.last_step, self._since_checkpoint, self._checkpoint_bytes, self._recorded_context)
         if self._since_checkpoint is not None:
             self._since_checkpoint = list(self._since_checkpoint)
         group = self._group = _Group(self._recorder.copy())
@@ -194,7 +195,7 @@ class Ledger:
             with group.stack:
                 yield
         except BaseException as error:
-            self.last_step, self._since_checkpoint, self._checkpoint_bytes = before
+            self.last_step, self._since_checkpoint, self._checkpoint_bytes, self._recorded_context = before
             self._recorder = group.recorder
             self._texts.known -= group.texts
             if isinstance(error, SQLAlchemyError):
@@ -269,6 +270,7 @@ class Ledger:
             before = recorder.everything_before(state, changes)
         else:
             before = self._recorder.since_last(state, changes)
+        context = {**self.context, "clock_offset": self._clock.offset}
         return steps.RecordedStep(
             number,
             at_unix,
@@ -277,7 +279,7 @@ class Ledger:
             {} if event is None else steps.event_fields(event, intern),
             recorder.written(before, intern),
             recorder.written(changes, intern),
-            {**self.context, "clock_offset": self._clock.offset} if checkpoint else None,
+            context if checkpoint or context != self._recorded_context else None,
             {**(memory or {}), "lesson": intern(lesson)} if lesson else memory,
         )
 
@@ -293,6 +295,8 @@ class Ledger:
             self._group.texts.update(self._texts.new)
         self._texts.written()
         self._recorder.recorded()
+        if step.context is not None:
+            self._recorded_context = step.context
         if step.checkpoint:
             self._since_checkpoint, self._checkpoint_bytes = [0, 0], size
         else:

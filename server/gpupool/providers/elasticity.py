@@ -8,11 +8,12 @@ successor, unless what it serves fits elsewhere: its leases are counted like req
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
+from gpupool.providers.offer import Offer
 from gpupool.sentences import Sentence, param, say
 from gpupool.shares import WHOLE_DEVICE_MILLI
 
@@ -36,6 +37,7 @@ class Scale:
         drain_before: a node is drained so many seconds before its time limit.
         replace_before: its successor is asked for so many seconds before that.
         start: seconds that an agent may take to connect once the engine says that its job runs.
+        offer: what its devices are like.
     """
 
     minimum: int = 0
@@ -47,13 +49,14 @@ class Scale:
     drain_before: float = 600.0
     replace_before: float = 300.0
     start: float = 300.0
+    offer: Offer = field(default_factory=Offer)
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
     """A request that waits because there is no room, or a lease that has to leave its node.
 
-    `milli` or `mib`, as in `scheduler.model.Request`.
+    `milli` or `mib`, as in `scheduler.model.Request`. `unlike`: providers whose devices are not what it asks for.
     """
 
     id: str
@@ -61,6 +64,7 @@ class Ask:
     mib: int | None
     count: int = 1
     pools: tuple[str, ...] = ()
+    unlike: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +144,9 @@ class Plan:
         submit: so many jobs.
         drain: nodes that are to take no new leases.
         cancel: jobs that the engine is to end.
-        needed: jobs that somebody waits for, or will go on in.
+        needed: jobs that somebody waits for, or will go on in; also the nodes of `elsewhere` of which that is true.
         said: to whom of those that wait what is said.
+        left: of `elsewhere`, and of jobs by their ids, the room that nobody counts on now.
     """
 
     submit: int = 0
@@ -149,6 +154,7 @@ class Plan:
     cancel: tuple[Ending, ...] = ()
     needed: frozenset[str] = frozenset()
     said: dict[str, Sentence] = field(default_factory=dict)
+    left: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def plan(
@@ -158,7 +164,8 @@ def plan(
     asks: Sequence[Ask],
     trouble: Trouble,
     now: float,
-    elsewhere: Sequence[Sequence[int]] = (),
+    elsewhere: Mapping[str, Sequence[int]] | None = None,
+    counted_on: Collection[str] = (),
 ) -> Plan:
     """What provider `name` is to do about these jobs and asks.
 
@@ -169,12 +176,15 @@ def plan(
         asks: in the order in which they are served.
         trouble: how its engine answers.
         now: seconds of the pool's clock.
-        elsewhere: nodes that are none of its jobs: milli-GPU of each device that nobody has.
+        elsewhere: nodes that are none of its jobs and stay: milli-GPU of each device that nobody has or counts on.
+        counted_on: jobs in which leases of other providers' jobs are to go on.
     """
-    mine = [ask for ask in asks if can_serve(scale, ask)]
+    mine = [ask for ask in asks if name not in ask.unlike and can_serve(scale, ask)]
     coming = [job for job in jobs if job.coming]
-    packed = _pack(scale, coming, mine, *_leaving(scale, jobs, elsewhere))
-    drain, cancel = _endings(scale, jobs, packed.needed, now)
+    leaving, there = _leaving(scale, jobs, elsewhere or {})
+    packed = _pack(scale, coming, mine, leaving, there)
+    needed = packed.needed.union(counted_on)
+    drain, cancel = _endings(scale, jobs, needed, now)
     going = {ending.job for ending in cancel}
     alive = [job for job in jobs if job.phase != "over" and job.id not in going]
     stuck = next(
@@ -191,11 +201,11 @@ def plan(
         said[ask.id] = _say(
             name, scale, next((j for j in coming if j.id == begun), None), stuck, trouble, room, now
         )
-    return Plan(submit, drain, cancel, packed.needed, said)
+    return Plan(submit, drain, cancel, needed, said, {name: tuple(free) for name, free in there})
 
 
 def can_serve(scale: Scale, ask: Ask) -> bool:
-    """Whether a job's devices could serve it at all."""
+    """Whether a job's devices are large enough for it, as many as it asks for, and in its node pool."""
     fits = ask.mib is None or ask.mib <= scale.device_mib
     return fits and ask.count <= scale.devices and (not ask.pools or scale.node_pool in ask.pools)
 
@@ -208,15 +218,19 @@ class _Packed:
 
 
 def _leaving(
-    scale: Scale, jobs: Sequence[Standing], elsewhere: Sequence[Sequence[int]]
+    scale: Scale, jobs: Sequence[Standing], elsewhere: Mapping[str, Sequence[int]]
 ) -> tuple[list[Ask], list[tuple[str, list[int]]]]:
     """Leases that soon have to go on elsewhere, and the room that there is for them already."""
-    ending = {job.id for job in jobs if job.phase != "submitted" or _ends_soon(scale, job)}
     leases = [
         lease for job in jobs if _ends_soon(scale, job) for lease in job.leases if can_serve(scale, lease)
     ]
-    room = [("", list(free)) for free in elsewhere]
-    return leases, room + [(job.id, list(job.free)) for job in jobs if job.id not in ending and job.free]
+    room = [(node, list(free)) for node, free in elsewhere.items()]
+    return leases, room + [(job.id, list(job.free)) for job in jobs if job.free and stays(scale, job)]
+
+
+def stays(scale: Scale, job: Standing) -> bool:
+    """Whether sessions that have to leave another node may go on in it."""
+    return job.phase == "submitted" and not _ends_soon(scale, job)
 
 
 def _ends_soon(scale: Scale, job: Standing) -> bool:

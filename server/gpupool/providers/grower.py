@@ -22,7 +22,7 @@ from gpupool.providers.contract import (
     ProviderDownError,
     ProviderRefusedError,
 )
-from gpupool.providers.elasticity import Ask, Ending, Plan, Scale, Standing, Trouble, plan
+from gpupool.providers.elasticity import Ask, Ending, Plan, Scale, Standing, Trouble, plan, stays
 from gpupool.providers.jobs import Job, JobBook
 from gpupool.sentences import Sentence
 
@@ -57,6 +57,9 @@ class PoolSide(Protocol):
 
     def now(self) -> float:
         """Seconds of a clock that never goes back."""
+
+    def promise(self, scales: Mapping[str, Scale]) -> None:
+        """What providers can bring, by name: from now on requests count on it."""
 
     def asks(self) -> Sequence[Ask]:
         """What waits because there is no room, in the order in which it is served."""
@@ -147,6 +150,11 @@ class Grower:
         self._seen: dict[str, _Seen] = {}
         self._said: dict[str, Sentence] = {}
         self._look_soon = asyncio.Event()
+        #: Within one look at all providers: by node, the room that those before have left.
+        self._left: dict[str, tuple[int, ...]] = {}
+        #: By provider, nodes that are none of its jobs, in which leases of its jobs are to go on.
+        self._counted_on: dict[str, frozenset[str]] = {}
+        self._promise()
 
     async def run(self) -> None:
         """Goes on until cancelled; then providers are closed, and their jobs go on."""
@@ -169,6 +177,7 @@ class Grower:
     async def step(self) -> None:
         """One look at every provider. If one does not answer, the others go on."""
         said: dict[str, Sentence] = {}
+        self._left = {}
         for provided in self._provided:
             for name, sentence in (await self._look(provided)).items():
                 said.setdefault(name, sentence)
@@ -202,7 +211,11 @@ class Grower:
         provided = self._of(name)
         self._book.set_limits(name, {"minimum": scale.minimum, "maximum": scale.maximum, "idle": scale.idle})
         provided.scale = scale
+        self._promise()
         self._look_soon.set()
+
+    def _promise(self) -> None:
+        self._pool.promise({one.name: one.scale for one in self._provided if one.scale.maximum})
 
     def _of(self, name: str) -> _Provided:
         found = next((provided for provided in self._provided if provided.name == name), None)
@@ -234,22 +247,37 @@ class Grower:
         return decided.said
 
     def _plan(self, provided: _Provided, now: float) -> Plan:
-        standings = [self._standing(job) for job in self._of_provider(provided.name)]
-        return plan(
+        mine = {job.id: job.node for job in self._of_provider(provided.name)}
+        others = {node for name, nodes in self._counted_on.items() if name != provided.name for node in nodes}
+        decided = plan(
             provided.name,
             provided.scale,
-            standings,
+            [self._standing(job) for job in self._of_provider(provided.name)],
             self._pool.asks(),
             provided.trouble,
             now,
             self._elsewhere(provided.name),
+            [job for job, node in mine.items() if node in others],
         )
+        self._left.update({mine.get(name, name): free for name, free in decided.left.items()})
+        self._counted_on[provided.name] = decided.needed.difference(mine)
+        return decided
 
-    def _elsewhere(self, name: str) -> list[tuple[int, ...]]:
-        """Room on nodes that are none of this provider's jobs."""
-        mine = {job.node for job in self._of_provider(name)}
-        found = (self._pool.node(node) for node in self._pool.node_names() if node not in mine)
-        return [node.free for node in found if node is not None and node.free]
+    def _elsewhere(self, provider: str) -> dict[str, tuple[int, ...]]:
+        """Room on nodes that are none of this provider's jobs, and that stay."""
+        jobs = {job.node: job for job in self._jobs.values()}
+        room = {}
+        for name in self._pool.node_names():
+            node, job = self._pool.node(name), jobs.get(name)
+            if node is None or not node.free:
+                continue
+            if job is None or (job.provider != provider and self._stays(job)):
+                room[name] = self._left.get(name, node.free)
+        return room
+
+    def _stays(self, job: Job) -> bool:
+        provided = next((one for one in self._provided if one.name == job.provider), None)
+        return provided is not None and stays(provided.scale, self._standing(job))
 
     async def _find(self, provided: _Provided, jobs: Sequence[Job], now: float) -> None:
         """Jobs whose submit was never answered, and jobs that nobody here knows."""
@@ -388,7 +416,7 @@ class Grower:
             seconds_left=seen.seconds_left,
             evicting=seen.evicting,
             leases=node.leases if node is not None else (),
-            free=node.free if node is not None and node.connected else (),
+            free=self._left.get(job.node, node.free) if node is not None and node.connected else (),
         )
 
     def _see(self, job: Job) -> _Seen:

@@ -23,12 +23,14 @@ from gpupool.durations import DurationError, parse_duration
 from gpupool.providers.contract import Provider
 from gpupool.providers.elasticity import Scale
 from gpupool.providers.kinds import KINDS, Opening, Place, SettingsError
+from gpupool.providers.offer import offer_of
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]{0,15}", re.ASCII)
 _MOST_BYTES: Final = 256 * 1024
 _MOST_JOBS: Final = 1000
 #: Keys of every provider, and what they must be.
 _SCALE: Final = {"minimum": int, "maximum": int, "devices": int, "device_memory_mib": int, "node_pool": str}
+_OFFER: Final = {"device_type": str}
 _TIMES: Final = ("idle", "drain_before", "replace_before", "start")
 _AGENT: Final = {"command": list, "node_options": list, "pool": str, "token_file": str}
 _WORDS: Final = {int: "a whole number", str: "a text", list: "a list of texts", dict: "a table of texts"}
@@ -91,7 +93,7 @@ def _provider(path: Path, name: str, table: Any) -> ProviderSettings:
         raise SettingsError(f"{where}: kind is {str(named)[:40]!r}; it must be one of {', '.join(KINDS)}")
     kind = KINDS[named]
     times = {key: _time(where, key, values.pop(key)) for key in _TIMES if key in values}
-    known = {**_SCALE, **_AGENT, **kind.keys}
+    known = {**_SCALE, **_OFFER, **_AGENT, **kind.keys}
     for key, value in values.items():
         if key not in known:
             raise SettingsError(
@@ -106,7 +108,8 @@ def _provider(path: Path, name: str, table: Any) -> ProviderSettings:
     sizes: dict[str, Any] = {key: value for key, value in values.items() if key in _SCALE}
     if "device_memory_mib" in sizes:
         sizes["device_mib"] = sizes.pop("device_memory_mib")
-    scale = Scale(**{**sizes, **times})
+    offer = offer_of(values.get("device_type", ""), values.get("node_options", ()))
+    scale = Scale(**{**sizes, **times}, offer=offer)
     check_scale(where, scale)
     agent = {key: value for key, value in values.items() if key in _AGENT}
     return ProviderSettings(name, named, scale, agent, own)

@@ -7,6 +7,8 @@ nothing fits, but would if memory of parked sessions left its device, the reques
 Several shares go to one node. They go to several (`scheduler/gang.py`) only when no single one has room, not even after
 parked memory has left, and the request allows it: it says so, or leaves it to the pool and no node could ever serve it alone.
 
+What no device could ever serve is refused, unless a provider can bring one that does (`scheduler/promised.py`).
+
 Of the node pools that a request names the first that has room is taken, then the first where room can be made; a gang lies
 in one.
 """
@@ -25,6 +27,7 @@ from gpupool.scheduler.gang import decide_gang, may_span, of_one_kind, spread, s
 from gpupool.scheduler.helps import advised
 from gpupool.scheduler.model import Decision, DeviceView, Outcome, PoolView, Request
 from gpupool.scheduler.placement.cluster import Integers
+from gpupool.scheduler.promised import providers_for
 from gpupool.scheduler.resume import decide_resume
 from gpupool.sentences import clauses
 from gpupool.shares import MAXIMUM_DEVICES, Share
@@ -56,10 +59,19 @@ def decide(pool: PoolView, request: Request, *, helps: bool = True) -> Decision:
     elif request.parked is not None:
         decision = decide_resume(pool, request, request.parked, share)
     elif not pool.devices:
-        decision = Decision(Outcome.QUEUE, "no-node", explain.no_devices())
+        decision = _from_nothing(pool, request, share)
     else:
         decision = _decide_new(pool, request, share)
     return advise(pool, request, decision) if helps else decision
+
+
+def _from_nothing(pool: PoolView, request: Request, share: Share) -> Decision:
+    """What a pool without a device says."""
+    if not pool.promised:
+        return Decision(Outcome.QUEUE, "no-node", explain.no_devices())
+    if providers := providers_for(pool.promised, request):
+        return Decision(Outcome.QUEUE, "no-node", explain.to_come(share, request.count, providers))
+    return Decision(Outcome.REFUSE, "bad-share", explain.nobody_brings(share, request.count, pool.promised))
 
 
 def advise(pool: PoolView, request: Request, decision: Decision) -> Decision:
@@ -117,6 +129,8 @@ def _ways(
 
 def _never(pool: PoolView, request: Request, share: Share, *, span: bool) -> Decision:
     """Refuses what no device could ever serve: because of what it is to be like, or because of its size."""
+    if providers := providers_for(pool.promised, request):
+        return Decision(Outcome.QUEUE, "no-node", explain.to_come(share, request.count, providers))
     excluded = count_excluded(pool.devices, request)
     if excluded.total() == len(pool.devices):
         return Decision(Outcome.REFUSE, "bad-share", explain.none_like_that(request, pool.devices, excluded))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from gpupool.scheduler.eligible import NODE_POOL, SHARING
-from gpupool.scheduler.model import DeviceView, Held, Parked, PlacedShare, PoolView, Request
+from gpupool.scheduler.model import DeviceView, Held, Parked, PlacedShare, PoolView, Promise, Request
 from gpupool.sentences import Param, Sentence, clauses, param, say
 from gpupool.shares import Share, milli_of_mib, offered_milli
 
@@ -73,6 +73,15 @@ def granted(shares: Sequence[PlacedShare]) -> Sentence:
 
 def no_devices() -> Sentence:
     return say("no-devices")
+
+
+def to_come(share: Share, number: int, providers: Sequence[str]) -> Sentence:
+    return say("to-come", asked=asked(share, number), providers=[param.text(name) for name in providers])
+
+
+def nobody_brings(share: Share, number: int, promised: Sequence[Promise]) -> Sentence:
+    names = [param.text(promise.provider) for promise in promised]
+    return say("nobody-brings", asked=asked(share, number), providers=names)
 
 
 def unhealthy(devices: Sequence[DeviceView]) -> Sentence:

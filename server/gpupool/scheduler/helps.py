@@ -16,6 +16,7 @@ from gpupool.scheduler import explain
 from gpupool.scheduler.gang import may_span
 from gpupool.scheduler.model import Decision, Help, Outcome, PlacedShare, PoolView, Request
 from gpupool.scheduler.placement.cluster import Integers
+from gpupool.scheduler.promised import providers_for
 from gpupool.sentences import Sentence, clauses, param, say
 from gpupool.shares import WHOLE_DEVICE_MILLI, Share, offered_milli
 
@@ -51,6 +52,7 @@ def _helps(pool: PoolView, request: Request, decision: Decision, decide: Decide)
         yield from _several_nodes(pool, request, decide)
     yield from _other_devices(pool, request, decide)
     yield from _release(pool, request, decision, decide)
+    yield from _grow(pool, request, decision)
     yield from _administrator(pool, request, decision)
 
 
@@ -217,6 +219,13 @@ def _own_leases(pool: PoolView, request: Request, decision: Decision) -> dict[st
             if name in own or len(own) < _MOST_LEASES:
                 own[name] = own.get(name, 0) + found[name]
     return own
+
+
+def _grow(pool: PoolView, request: Request, decision: Decision) -> Iterator[Help]:
+    if decision.reason not in ("full", "no-node"):
+        return
+    if providers := providers_for(pool.promised, request):
+        yield Help("grow", say("help.grow", providers=[param.text(name) for name in providers]))
 
 
 def _administrator(pool: PoolView, request: Request, decision: Decision) -> Iterator[Help]:

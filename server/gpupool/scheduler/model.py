@@ -189,7 +189,7 @@ class Help:
     """Something that would help a request that waits or was refused.
 
     Attributes:
-        action: ``smaller``, ``fewer``, ``nodes``, ``other-device``, ``release``, ``wait``, ``ask-admin``, …
+        action: ``smaller``, ``fewer``, ``nodes``, ``other-device``, ``release``, ``wait``, ``grow``, ``ask-admin``, …
         said: for people, with numbers.
         request: the request that would be granted now; None: it is not a matter of asking otherwise.
         release_milli: milli-GPU of the asking user's own (or project's) leases that would have to end.
@@ -220,6 +220,45 @@ class PlacedShare:
 
 
 @dataclass(frozen=True, slots=True)
+class Promise:
+    """What a provider can bring, as its administrator says: a node with ``count`` devices like :attr:`device`.
+
+    Attributes:
+        provider: its name.
+        count: devices of one node.
+        mib: physical memory of each.
+        pool: their node pool.
+        type: their name; empty: nobody has said it, so no request for a type counts on them.
+        labels: of the node.
+        sharing: what may be placed on them, one of `SHARING`.
+        software: whether they are software GPUs.
+    """
+
+    provider: str
+    count: int
+    mib: int
+    pool: str = DEFAULT_NODE_POOL
+    type: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    sharing: str = "isolated"
+    software: bool = False
+
+    @property
+    def device(self) -> DeviceView:
+        """One of them, before there is any."""
+        return DeviceView(
+            f"{self.provider}/0",
+            self.provider,
+            self.mib,
+            kind=self.type,
+            pool=self.pool,
+            labels=self.labels,
+            software=self.software,
+            sharing=self.sharing,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class PoolView:
     """Everything a decision depends on, as it is at one moment. It stays as it is; what-ifs are views of their own.
 
@@ -228,12 +267,14 @@ class PoolView:
         quotas: per user; ``"*"`` is for users without a row of their own.
         reserved: devices kept free for requests that wait ahead of this one.
         host_room: MiB that a node still has for memory of parked sessions.
+        promised: what providers can bring besides.
     """
 
     devices: Sequence[DeviceView]
     quotas: Mapping[str, Quota] = field(default_factory=dict)
     reserved: frozenset[str] = frozenset()
     host_room: Mapping[str, int] = field(default_factory=dict)
+    promised: tuple[Promise, ...] = ()
 
     def quota_of(self, user: str) -> Quota:
         return self.quotas.get(user) or self.quotas.get("*") or Quota()

@@ -47,6 +47,9 @@ _CODE_OF_REASON: Final = {
 #: What to do when no pool answers.
 _NO_POOL: Final = "Start one there (gpupool pool serve), or say where it is: --pool, or GPUPOOL_ENDPOINT in the environment."
 
+#: Behind the advice to wait.
+_SO: Final = ", for example with --wait 10m"
+
 Value = TypeVar("Value")
 
 
@@ -68,13 +71,15 @@ def say(text: str) -> None:
     print(f"gpupool: {printable(text)}", file=sys.stderr, flush=True)
 
 
-def _say_what_would_be_granted(error: Exception) -> None:
-    """The best advice that is a request of its own."""
+def _advise(error: Exception) -> None:
+    """The best advice that is a request of its own, and whether to wait for a node."""
     details = error.details if isinstance(error, PoolRefusedError) else None
-    for help_ in details.helps if details is not None else ():
-        if help_.arguments:
-            say(f"this would be granted now: {help_.arguments}")
-            return
+    helps = details.helps if details is not None else ()
+    for help_ in [help_ for help_ in helps if help_.arguments][:1]:
+        say(f"this would be granted now: {help_.arguments}")
+    for help_ in helps:
+        if help_.action == "grow":
+            say(f"{help_.sentence}{_SO}")
 
 
 @contextmanager
@@ -87,7 +92,7 @@ def clear_errors() -> Iterator[None]:
         raise typer.Exit(UNAVAILABLE) from None
     except (GpupoolError, ShareError) as error:
         say(str(error))
-        _say_what_would_be_granted(error)
+        _advise(error)
         raise typer.Exit(code_of(error)) from None
     except BrokenPipeError:
         raise  # whoever read the output has enough of it; typer ends quietly

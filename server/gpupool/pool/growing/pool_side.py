@@ -9,9 +9,12 @@ from typing import Final
 from gpupool.ledger.ledger import LedgerError
 from gpupool.model import events
 from gpupool.model.node_records import NodeRecord
+from gpupool.model.state import RequestRecord
 from gpupool.pool.lifecycle.shell import PoolShell
-from gpupool.providers.elasticity import Ask
+from gpupool.providers.elasticity import Ask, Scale
 from gpupool.providers.grower import NodeStands
+from gpupool.scheduler.model import Promise, Request
+from gpupool.scheduler.promised import could_serve
 from gpupool.sentences import Sentence
 
 #: Why a request waits that more devices would end. One that is held up by a limit, or for which room is being made, needs none.
@@ -25,6 +28,7 @@ class PoolSide:
 
     def __init__(self, pool: PoolShell) -> None:
         self._pool = pool
+        self._promised: tuple[Promise, ...] = ()
 
     def now(self) -> float:
         return self._pool.clock.now()
@@ -39,9 +43,28 @@ class PoolSide:
             and not request.decision.evict
         ]
         return [
-            Ask(request.id, request.milli, request.mib, request.count, request.pools)
+            self._ask(request)
             for request in sorted(waiting, key=lambda request: (request.place, request.number))
         ]
+
+    def promise(self, scales: Mapping[str, Scale]) -> None:
+        self._promised = tuple(_promise(name, scale) for name, scale in scales.items())
+        self._pool.promise(self._promised)
+
+    def _ask(self, request: RequestRecord) -> Ask:
+        unlike: frozenset[str] = frozenset()
+        if not request.session_id:
+            wish = Request(
+                request.user,
+                request.milli,
+                request.mib,
+                request.count,
+                filters=request.filters,
+                pools=request.pools,
+                isolated=request.isolated,
+            )
+            unlike = frozenset(one.provider for one in self._promised if not could_serve(one, wish))
+        return Ask(request.id, request.milli, request.mib, request.count, request.pools, unlike)
 
     def node(self, name: str) -> NodeStands | None:
         state = self._pool.state
@@ -92,3 +115,17 @@ class PoolSide:
     def _apply(self, event: events.Event) -> None:
         with contextlib.suppress(LedgerError):  # said in the log and in /health
             self._pool.apply(event)
+
+
+def _promise(name: str, scale: Scale) -> Promise:
+    offer = scale.offer
+    return Promise(
+        name,
+        scale.devices,
+        scale.device_mib,
+        scale.node_pool,
+        offer.type,
+        offer.labels,
+        offer.sharing,
+        offer.software,
+    )

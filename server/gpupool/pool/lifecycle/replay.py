@@ -22,7 +22,7 @@ from gpupool.pool.model import live_view
 from gpupool.pool.model.consolidation import Consolidation
 from gpupool.pool.model.step import Ids
 from gpupool.pool.model.timers import Timers
-from gpupool.scheduler.model import Quota
+from gpupool.scheduler.model import Promise, Quota
 from gpupool.scheduler.placement import DEFAULT_POLICY
 from gpupool.sentences import Sentence
 
@@ -122,6 +122,7 @@ def replay(
         event = _event(step, text)
         timers = Timers(**moment.context["timers"])
         consolidate = Consolidation(moment.context["consolidate"])
+        promised = tuple(Promise(**one) for one in moment.context.get("promised", ()))
     except (TypeError, ValueError) as error:
         raise StepsMissingError(f"step {number} cannot be made again: {error}") from None
     quotas = {user: Quota(**quota) for user, quota in moment.context["quotas"].items()}
@@ -135,6 +136,7 @@ def replay(
         policy or moment.context["policy"],
         consolidate,
     )
+    machine.view.promised = promised
     memory = dict(step.memory or {})
     lesson = text(memory.pop("lesson")) if "lesson" in memory else ""
     remind(machine, memory, lesson, event.now)

@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import structlog
 
@@ -31,7 +31,7 @@ from gpupool.pool.nodes.checks import NodeChecks
 from gpupool.pool.nodes.questions import NodeQuestions
 from gpupool.pool.projects.alerts import AlertBook
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
-from gpupool.scheduler.model import Quota
+from gpupool.scheduler.model import Promise, Quota
 from gpupool.scheduler.placement import DEFAULT_POLICY
 
 logger = structlog.get_logger(__name__)
@@ -113,6 +113,12 @@ class PoolShell:
     @property
     def state(self) -> State:
         return self.machine.state
+
+    def promise(self, promised: Sequence[Promise]) -> None:
+        """What providers can bring: from now on requests count on it."""
+        self.machine.view.promised = tuple(promised)
+        self.machine.queue.changed()
+        self.ledger.context = {**self.ledger.context, "promised": [asdict(one) for one in promised]}
 
     def apply(self, event: events.Event) -> None:
         """Handles one event: state, then ledger, then messages.

@@ -27,7 +27,7 @@ from gpupool.pool.model.holds import (
 )
 from gpupool.pool.model.timers import Timers
 from gpupool.scheduler.fleet import Fleet, same_device
-from gpupool.scheduler.model import DEFAULT_NODE_POOL, DeviceView, Held, PoolView, Quota
+from gpupool.scheduler.model import DEFAULT_NODE_POOL, DeviceView, Held, PoolView, Promise, Quota
 from gpupool.scheduler.placement import DEFAULT_POLICY, Demand, Policy, policy_named
 from gpupool.scheduler.snapshot import Present, Snapshot
 
@@ -47,6 +47,9 @@ class LiveView:
 
     Args:
         policy: name of the placement policy; what the leases of the state tell it learns at once.
+
+    Attributes:
+        promised: what providers can bring.
 
     Raises:
         ValueError: there is no such policy.
@@ -71,6 +74,7 @@ class LiveView:
         self._due: list[tuple[float, str, str]] = []
         self._due_of: dict[tuple[str, str], float] = {}
         self.policy = _taught(policy, state)
+        self.promised: tuple[Promise, ...] = ()
         self._snapshot: Snapshot | None = None
         self._begin()
 
@@ -101,7 +105,7 @@ class LiveView:
         if stale or self._snapshot is None:
             serial = self._fleet.advance(stale)
             self._snapshot = Snapshot(self._present, self._fleet, serial)
-        return PoolView(self._snapshot, quotas or {}, host_room=self._host_room)
+        return PoolView(self._snapshot, quotas or {}, host_room=self._host_room, promised=self.promised)
 
     # ---- what changed
 
