@@ -25,7 +25,8 @@ from gpupool.client.child_environment import environment as child_environment
 from gpupool.client.child_environment import software_gpu_environment
 from gpupool.node.math_libraries import MathLibraries, find
 
-from tests.gpu_check import parking
+from tests.gpu_check import frameworks_check, parking
+from tests.gpu_check.programs_run import run, same
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NATIVE = ROOT / "server" / "gpupool" / "_native"
@@ -134,32 +135,13 @@ def through_worker(driver: str, home: Path, share: str, libraries: MathLibraries
             process.wait(20)
 
 
-def run(program: Path, prefix: list[str], environment: dict[str, str]) -> dict[str, object]:
-    """The JSON object that the program prints last, with its wall time."""
-    started = time.monotonic()
-    done = subprocess.run(
-        [*prefix, sys.executable, str(program)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    if done.returncode != 0:
-        return {
-            "error": (done.stderr or done.stdout)[-1500:],
-            "seconds": round(time.monotonic() - started, 2),
-        }
-    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
-    found["seconds"] = round(time.monotonic() - started, 2)
-    return found
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--driver", default="nvidia", choices=["nvidia", "software"])
     parser.add_argument("--share", default="0.5")
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", help="parts whose names hold this")
+    parser.add_argument("--frameworks", action="store_true", help="frameworks on the software GPU, too")
+    parser.add_argument("--minutes", type=float, default=5.0, help="after which no framework begins")
     options = parser.parse_args()
 
     missing = [name for name in POOL_PACKAGES if importlib.util.find_spec(name) is None]
@@ -194,13 +176,13 @@ def main() -> int:
             local = run(program, [], local_environment)
             with way(options.driver, home, options.share, libraries) as (prefix, environment):
                 remote = run(program, prefix, environment)
-            same = "error" not in local and local.get("result") == remote.get("result")
-            failures += not same
-            report["programs"][program.stem] = {"same": same, "local": local, "remote": remote}  # type: ignore[index]
+            equal = "error" not in local and same(local.get("result"), remote.get("result"))
+            failures += not equal
+            report["programs"][program.stem] = {"same": equal, "local": local, "remote": remote}  # type: ignore[index]
             print(
-                f"  {'ok    ' if same else 'FAILED'} {program.stem}: local {local['seconds']} s, remote {remote['seconds']} s"
+                f"  {'ok    ' if equal else 'FAILED'} {program.stem}: local {local['seconds']} s, remote {remote['seconds']} s"
             )
-            if not same:
+            if not equal:
                 print(f"    local:  {json.dumps(local)[:800]}\n    remote: {json.dumps(remote)[:800]}")
                 for log in sorted(home.glob("*.log")):
                     print(f"    {log.name}: {log.read_text()[-1500:]}")
@@ -214,6 +196,27 @@ def main() -> int:
             print(f"  {said} parking, {name}: {json.dumps(found)[:1200]}")
     out = ROOT / "build" / "gpu-check" / "report.json"
     out.parent.mkdir(parents=True, exist_ok=True)
+    if options.driver == "nvidia" or options.frameworks:
+
+        @contextlib.contextmanager
+        def on_share(share: str) -> Iterator[Command]:
+            with (
+                tempfile.TemporaryDirectory(prefix="gpucheck-") as home,
+                way(options.driver, Path(home), share, libraries) as (prefix, environment),
+            ):
+                yield prefix, frameworks_check.environment_of_programs(environment)
+
+        found = frameworks_check.check(
+            on_share,
+            frameworks_check.environment_of_programs(local_environment),
+            out.parent,
+            minutes=options.minutes,
+            only=options.only,
+            pool=level == "pool",
+        )
+        report["frameworks"] = found
+        failures += frameworks_check.failures(found)
+        print("\n".join(frameworks_check.lines(found)))
     out.write_text(json.dumps(report, indent=1) + "\n")
     print(f"gpu-check: {failures} failed; report in {out.relative_to(ROOT)}")
     return 1 if failures else 0

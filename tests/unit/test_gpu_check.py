@@ -1,0 +1,84 @@
+"""The check for machines with a GPU, as far as it can be tried without one: what counts as equal, and what failures say."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.gpu_check import frameworks_check
+from tests.gpu_check.frameworks_check import ALL, PROGRAMS, Program
+from tests.gpu_check.programs_run import ratios, run, same
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "tolerance", "equal"),
+    [
+        ({"a": [1.0, 2.0]}, {"a": [1.0, 2.0]}, 0.0, True),
+        ({"a": [1.0, 2.0]}, {"a": [1.0, 2.0001]}, 1e-3, True),
+        ({"a": [1.0, 2.0]}, {"a": [1.0, 2.01]}, 1e-3, False),
+        ({"a": 1.0}, {"b": 1.0}, 1.0, False),
+        ([1.0], [1.0, 1.0], 1.0, False),
+        (float("nan"), 1.0, 1.0, False),
+        (True, 1, 1.0, False),
+        ("x", "x", 0.0, True),
+        (None, {"a": 1}, 1.0, False),
+    ],
+)
+def test_what_is_equal(one: object, other: object, tolerance: float, equal: bool) -> None:
+    assert same(one, other, tolerance) is equal
+
+
+def test_ratios_are_of_figures_that_both_have() -> None:
+    alone = {"figures": {"steps/s": 4.0, "only here": 1.0, "text": "x", "nothing": 0}}
+    assert ratios(alone, {"figures": {"steps/s": 3.0, "text": "y", "nothing": 1}}) == {"steps/s": 0.75}
+    assert ratios(alone, {"error": "it failed"}) == {}
+
+
+class TestAProgram:
+    def test_that_fails_says_why(self, tmp_path: Path) -> None:
+        program = tmp_path / "program.py"
+        program.write_text("raise SystemExit('no memory')\n")
+        assert "no memory" in run(program, [], os.environ, log=tmp_path / "log")["error"]
+        assert "no memory" in (tmp_path / "log").read_text()
+
+    def test_that_prints_no_result_has_an_error(self, tmp_path: Path) -> None:
+        program = tmp_path / "program.py"
+        program.write_text("print('hello')\n")
+        assert "status 0" in run(program, [], os.environ)["error"]
+
+    def test_that_does_not_end_is_ended(self, tmp_path: Path) -> None:
+        program = tmp_path / "program.py"
+        program.write_text("import time\ntime.sleep(600)\n")
+        assert "not done after 1 s" in run(program, [], os.environ, seconds=1.0)["error"]
+
+
+@contextlib.contextmanager
+def no_way(_share: str) -> Iterator[tuple[list[str], dict[str, str]]]:
+    raise RuntimeError("the worker did not start")
+    yield [], {}
+
+
+def test_every_part_has_its_program() -> None:
+    there = {path.stem for path in PROGRAMS.glob("*.py")} - {"models", "beside"}
+    assert there == {program.name for program in ALL}
+
+
+def test_a_part_that_cannot_begin_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "one.py").write_text("print('{\"result\": 1}')\n")
+    monkeypatch.setattr(frameworks_check, "PROGRAMS", tmp_path)
+    monkeypatch.setattr(frameworks_check, "ALL", (Program("one", ()), Program("none", ("no_such_package",))))
+    found = frameworks_check.check(no_way, dict(os.environ), tmp_path, minutes=1.0, only="", pool=False)
+    assert not found["one"]["ok"] and found["one"]["said"] == "the worker did not start"
+    assert found["none"]["left_out"] == "this Python has no no_such_package"
+    assert found["beside"]["left_out"] == "needs the pool"
+    assert frameworks_check.failures(found) == 1
+    assert len(list(frameworks_check.lines(found))) == 3
+
+
+def test_nothing_begins_after_the_time(tmp_path: Path) -> None:
+    found = frameworks_check.check(no_way, {}, tmp_path, minutes=-1.0, only="", pool=True)
+    assert {part["left_out"] for part in found.values()} == {"no time is left"}
