@@ -97,8 +97,8 @@ ROOMS: Mapping[str, str] = {
     ),
     # what would happen on another pool, and the command line
     "gpupool.simulation": (
-        "gpupool gpupool.client gpupool.ledger gpupool.model gpupool.node gpupool.pool.lifecycle gpupool.pool.model"
-        " gpupool.request"
+        "gpupool gpupool.client gpupool.ledger gpupool.model gpupool.node gpupool.pool.growing gpupool.pool.lifecycle"
+        " gpupool.pool.model gpupool.providers gpupool.request"
         " gpupool.scheduler gpupool.scheduler.placement"
     ),
     "gpupool.kernel_packs": "gpupool.client",

@@ -92,7 +92,7 @@ def test_a_cell_that_waits_in_the_queue_says_so_and_can_be_interrupted(stack: St
     assert stack.free_milli() == 0
     try:
         running = kernel.start("%%gpu 0.2\nprint('the body ' + 'ran')")
-        wait_until(lambda: kernel.state()["state"] == "queued", 20, "the queue")
+        wait_until(lambda: kernel.state()["queue"], 20, "the place in the queue")
         place = kernel.state()["queue"]
         assert place["place"] == 1
         assert place["reason"]

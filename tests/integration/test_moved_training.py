@@ -14,7 +14,7 @@ from tests.integration.test_moved_program import SOFTWARE, Home, talk
 from tests.support.library_training import TRAINING, loader_path
 from tests.support.worker_client import Client
 
-#: Steps are still on their way when the session leaves.
+#: The device still has steps to compute when the session leaves. The worker has taken them: its counters are told behind them.
 PROGRAM = (
     TRAINING
     + """
@@ -24,6 +24,7 @@ print(digest(), flush=True)
 for _ in range(int(sys.stdin.readline())):
     for _ in range(4):
         step()
+    cuda.gpupool_counters(None, 0, 0)
     cuda.gpupool_detach()
     print("here", flush=True)
     assert sys.stdin.readline()

@@ -17,7 +17,7 @@ from gpupool.client.errors import PoolRefusedError
 from gpupool.shares import Share
 
 from tests.support.pattern_client import Holder, PatternClient, holding
-from tests.support.pool_node import PoolAndNode, native_worker_is_built
+from tests.support.pool_node import SCALE, PoolAndNode, native_worker_is_built
 
 pytestmark = [
     pytest.mark.skipif(not native_worker_is_built(), reason="needs the native build (`make build`)"),
@@ -29,7 +29,9 @@ OUT_OF_MEMORY = 2
 
 @pytest.fixture(scope="module")
 def started() -> Iterator[PoolAndNode]:
-    with PoolAndNode(real_worker=True, gpus=1, node_arguments=("--memory-mib", "1280")) as stack:
+    # Nothing here is about leases that end: a machine that stands still for some seconds must not end one.
+    arguments = ("--memory-mib", "1280")
+    with PoolAndNode(real_worker=True, gpus=1, scale=4 * SCALE, node_arguments=arguments) as stack:
         yield stack
 
 

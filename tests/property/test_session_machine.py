@@ -32,7 +32,7 @@ from tests.support.session_record import Record
 from tests.support.session_world import SessionWorld
 from tests.support.two_nodes import PoolAndTwoNodes
 
-STEPS = int(os.environ.get("GPUPOOL_MACHINE_STEPS", "1000"))
+STEPS = int(os.environ.get("GPUPOOL_MACHINE_STEPS", "500"))
 SEED = int(os.environ.get("GPUPOOL_MACHINE_SEED", "20261121"))
 #: All timers times this: heartbeats every 0.75 s, fenced after 3.75 s.
 SCALE = float(os.environ.get("GPUPOOL_MACHINE_SCALE", "0.15"))

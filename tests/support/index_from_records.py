@@ -56,6 +56,7 @@ def check_index(state: State) -> None:
     check(index.leases_of_session, leases, lambda x: x.session_id)
     check_moments(index.ended, leases, lambda x: x.ended_at)
     check(index.sessions_of_gang, [x for x in sessions if x.gang], lambda x: x.gang)
+    check(index.devices_of_node, list(state.devices.values()), lambda x: x.node)
     check(index.sessions_of_node, sessions, lambda x: x.node)
     check_some(index.unattached, [x for x in sessions if x.state == "parked" or x.state == "lost"])
     check_some(index.moving_memory, [x for x in sessions if x.parking or x.park_failure])

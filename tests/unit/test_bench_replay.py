@@ -39,6 +39,13 @@ def test_a_task_waits_until_the_one_before_it_is_done() -> None:
     assert waited == {"a": 0.0, "b": 90.0, "c": 80.0}
 
 
+def test_a_moment_that_rounding_puts_before_the_next_look_does_not_stop_the_time() -> None:
+    begun = 130851.83256443981
+    assert (begun + 600.0) - begun < 600.0
+    done = replayed([Task("a", begun, 5000, 1000), Task("b", begun, 5, 1000)], rules=Rules(tick=600.0))
+    assert [fate.waited for fate in done.fates] == [0.0, pytest.approx(5000.0)]
+
+
 def test_parts_of_a_device_run_beside_each_other_and_whole_devices_do_not() -> None:
     tasks = [Task("a", 0, 100, 500), Task("b", 0, 100, 500)]
     assert [fate.waited for fate in replayed(tasks).fates] == [0.0, 0.0]

@@ -11,6 +11,7 @@ from typing import Final
 import typer
 
 from gpupool.cli.common import exits
+from gpupool.cli.common.logs import only_warnings
 from gpupool.cli.common.options import Json
 from gpupool.cli.measurements import measurement
 from gpupool.pool.model.consolidation import Consolidation
@@ -236,6 +237,30 @@ def replay(
                 consolidate,
             )
         )
+
+
+@app.command()
+def elasticity(
+    gpus: int = typer.Option(
+        400, min=8, max=16384, help="Devices of the largest fixed pool; at most so many are borrowed."
+    ),
+    days: float = typer.Option(28.0, min=0.1, max=366.0, help="How long the month is."),
+    seed: int = typer.Option(1, min=0, help="Which month."),
+    plot: str = typer.Option("", metavar="FILE", help="Also draw the first week (SVG)."),
+    json: Json = False,
+) -> None:
+    """Measure what borrowing nodes saves: a made-up month, on fixed pools and on pools that borrow.
+
+    The pool and its loop of providers are the real ones; nodes, people and time are simulated.
+
+    \b
+    Examples:
+      gpupool bench elasticity
+      gpupool bench elasticity --gpus 1000 --days 7 --json
+    """
+    with exits.clear_errors():
+        only_warnings()
+        raise typer.Exit(measurement("elasticity").main(json, gpus, days, seed, plot))
 
 
 def _numbers(text: str) -> list[int]:

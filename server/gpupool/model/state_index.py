@@ -12,7 +12,14 @@ from gpupool.model.index import Index, Moments, Subset
 from gpupool.scheduler.model import Decision
 
 if TYPE_CHECKING:
-    from gpupool.model.state import AccountRecord, LeaseRecord, RequestRecord, SessionRecord, State
+    from gpupool.model.state import (
+        AccountRecord,
+        DeviceRecord,
+        LeaseRecord,
+        RequestRecord,
+        SessionRecord,
+        State,
+    )
 
 
 class StateIndex:
@@ -35,6 +42,7 @@ class StateIndex:
         asks_of_session: by the session that is to go on.
         give_up: asks, by when nobody waits any more.
         accounts: by what they are of, ``user`` or ``project``.
+        devices_of_node: those that its agent does not lend now, too.
     """
 
     def __init__(self, state: State) -> None:
@@ -61,6 +69,7 @@ class StateIndex:
         self.requests_of_session: Index[RequestRecord, str] = Index(requests, lambda x: x.session_id or None)
         self.give_up: Moments[RequestRecord] = Moments(requests, lambda x: x.give_up_at)
         self.accounts: Index[AccountRecord, str] = Index(state.accounts, lambda x: x.id.partition("/")[0])
+        self.devices_of_node: Index[DeviceRecord, str] = Index(state.devices, lambda x: x.node)
         self.all: tuple[Index[Any, Any] | Subset[Any] | Moments[Any], ...] = tuple(vars(self).values())
 
     def follow(self) -> None:

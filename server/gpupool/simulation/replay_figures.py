@@ -61,13 +61,14 @@ def quantiles(fates: Iterable[Fate]) -> list[list[float]]:
 
 
 def series(meter: Meter) -> dict[str, Any]:
-    """Means of every bin: GPUs allocated, devices in use, asks waiting."""
+    """Means of every bin: GPUs allocated, devices in use, asks waiting, devices borrowed."""
     return {
         "begin_s": meter.begin,
         "bin_s": meter.bin_seconds,
         "allocated_gpus": [round(held[0] / meter.bin_seconds / 1000, 3) for held in meter.bins],
         "devices_in_use": [round(held[1] / meter.bin_seconds, 3) for held in meter.bins],
         "waiting": [round(held[2] / meter.bin_seconds, 3) for held in meter.bins],
+        "borrowed_gpus": [round(held[3] / meter.bin_seconds, 3) for held in meter.bins],
     }
 
 

@@ -15,7 +15,8 @@ class Meter:
 
     Attributes:
         bin_seconds: width of the bins of `bins`.
-        bins: (milli-GPU-seconds held, device-seconds with anything on them, ask-seconds waiting) of each bin.
+        bins: (milli-GPU-seconds held, device-seconds with anything on them, ask-seconds waiting, device-seconds borrowed)
+            of each bin.
     """
 
     begin: float
@@ -39,18 +40,19 @@ class Meter:
             self.milli += share.milli
             self._devices[share.device_id] += share.milli
 
-    def advance(self, since: float, now: float, waiting: int) -> None:
+    def advance(self, since: float, now: float, waiting: int, borrowed: int = 0) -> None:
         """Everything was as it is from `since` to `now`."""
         at, until = max(since, self.begin), min(now, self.end)
         while at < until:
             number = int((at - self.begin) // self.bin_seconds)
             upto = min(until, self.begin + (number + 1) * self.bin_seconds)
             while len(self.bins) <= number:
-                self.bins.append([0.0, 0.0, 0.0])
+                self.bins.append([0.0, 0.0, 0.0, 0.0])
             held = self.bins[number]
             held[0] += (upto - at) * self.milli
             held[1] += (upto - at) * len(self._devices)
             held[2] += (upto - at) * waiting
+            held[3] += (upto - at) * borrowed
             at = upto
 
     @property
@@ -64,3 +66,7 @@ class Meter:
     def mean_devices(self) -> float:
         """Devices with anything on them, on average."""
         return sum(held[1] for held in self.bins) / self.seconds if self.seconds else 0.0
+
+    def borrowed_hours(self) -> float:
+        """Device hours that were borrowed."""
+        return sum(held[3] for held in self.bins) / 3600.0

@@ -5,6 +5,7 @@ What a node of a replay does is what an agent does when all goes well. Failures 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -65,15 +66,29 @@ class ReplayNodes:
     used: float = 0.5
     _workers: dict[tuple[str, str], _Worker] = field(default_factory=dict)
     _images: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
+    _connections: dict[str, int] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def hellos(self, now: float) -> Iterator[events.NodeHello]:
         """What the agents say when they connect."""
-        for connection, shape in enumerate(self.shapes, 1):
-            devices = tuple(_offered(shape.kind, ordinal, mib) for ordinal, mib in enumerate(shape.devices))
-            yield events.NodeHello(
-                now, shape.name, connection, shape.name, devices,
-                park_memory_mib=_PARK_MEMORY_MIB, pool=shape.pool, labels=shape.labels,
-            )  # fmt: skip
+        for shape in self.shapes:
+            yield self.add(shape, now)
+
+    def add(self, shape: NodeShape, now: float) -> events.NodeHello:
+        """What its agent says when it connects."""
+        connection = next(self._numbers)
+        self._connections[shape.name] = connection
+        devices = tuple(_offered(shape.kind, ordinal, mib) for ordinal, mib in enumerate(shape.devices))
+        return events.NodeHello(
+            now, shape.name, connection, shape.name, devices,
+            park_memory_mib=_PARK_MEMORY_MIB, pool=shape.pool, labels=shape.labels,
+        )  # fmt: skip
+
+    def remove(self, node: str) -> int:
+        """Its agent ends; the number of its connection."""
+        for name in [name for name in self._workers if name[0] == node]:
+            del self._workers[name]
+        return self._connections.pop(node)
 
     def obey(self, item: Instruction, now: float) -> events.Event | None:
         """The answer to an instruction for a node; None: it is for nobody here, or has no answer."""

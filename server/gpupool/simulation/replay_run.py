@@ -11,7 +11,7 @@ import heapq
 import itertools
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpupool.model import events, instructions
 from gpupool.model.state import LimitRecord, ProjectRecord, State, key_of
@@ -19,8 +19,9 @@ from gpupool.pool.lifecycle.machine import Machine
 from gpupool.pool.model.consolidation import Consolidation
 from gpupool.pool.model.step import Ids
 from gpupool.pool.model.timers import Timers
-from gpupool.scheduler.model import Quota
+from gpupool.scheduler.model import Promise, Quota
 from gpupool.scheduler.placement import DEFAULT_POLICY
+from gpupool.simulation.replay_growth import Elastic, Growth
 from gpupool.simulation.replay_meter import Meter
 from gpupool.simulation.replay_nodes import NodeShape, ReplayNodes
 from gpupool.simulation.replay_trace import Task
@@ -52,6 +53,7 @@ class Rules:
         hints: every holder says how long it will take, as with ``--for``.
         patience: seconds after which a waiting holder gives up; None: never.
         tick: seconds of virtual time between two looks at the timers while somebody waits.
+        elastic: nodes that may be borrowed; None: none.
     """
 
     policy: str = DEFAULT_POLICY
@@ -63,6 +65,7 @@ class Rules:
     hints: bool = False
     patience: float | None = None
     tick: float = 30.0
+    elastic: Elastic | None = None
 
 
 @dataclass(slots=True)
@@ -117,6 +120,7 @@ class Replay:
         self._now = 0.0
         self._ticked = 0.0
         self._asking_again: deque[Fate] = deque()
+        self.growth = None if rules.elastic is None else Growth(rules.elastic, self)
 
     def run(self) -> None:
         """Until every task has had its shares or was refused; those that still run then are left running."""
@@ -128,6 +132,7 @@ class Replay:
                 self._finishes[0][0] if self._finishes else _NEVER,
                 self._wakes[0] if self._wakes else _NEVER,
                 self._ticked + self._rules.tick if self._waiting else _NEVER,
+                self._look_at(),
             )
             if at >= _NEVER:
                 raise RuntimeError(f"{len(self._waiting)} tasks wait, and nothing will ever happen")
@@ -137,6 +142,15 @@ class Replay:
             while arrivals and arrivals[0].task.at <= self._now:
                 self._ask(arrivals.popleft())
             self._settle()
+            if self.growth is not None and self._look_at() <= self._now:
+                self.growth.look()
+                self._settle()
+
+    def _look_at(self) -> float:
+        """When borrowed nodes are looked after next: while somebody waits for some, or has them."""
+        if self.growth is None or not (self._waiting or self.growth.living):
+            return _NEVER
+        return self.growth.next_at - _START
 
     def _start(self) -> None:
         self._handle(events.Restarted(self._time()))
@@ -151,15 +165,42 @@ class Replay:
         return _START + self._now
 
     def _advance(self, at: float) -> None:
-        self.meter.advance(self._now, at, len(self._waiting))
+        borrowed = 0 if self.growth is None else self.growth.devices
+        self.meter.advance(self._now, at, len(self._waiting), borrowed)
         self._now = at
         woken = False
         while self._wakes and self._wakes[0] <= at:
             heapq.heappop(self._wakes)
             woken = True
-        if woken or at - self._ticked >= self._rules.tick:
+        # As `run` works it out: the difference may be less than the tick by a rounding, and then nothing would ever happen.
+        if woken or at >= self._ticked + self._rules.tick:
             self._ticked = at
             self._handle(events.Tick(self._time()))
+
+    # ---- what borrowed nodes need: `replay_growth.GrowingReplay`
+
+    @property
+    def state(self) -> State:
+        return self.machine.state
+
+    def now(self) -> float:
+        return self._time()
+
+    def apply(self, event: events.Event) -> None:
+        self._handle(event)
+
+    def promise(self, promised: Sequence[Promise]) -> None:
+        self.machine.view.promised = tuple(promised)
+        self.machine.queue.changed()
+
+    def comes(self, shape: NodeShape) -> None:
+        self._handle(self._nodes.add(shape, self._time()))
+
+    def goes(self, node: str) -> None:
+        self._handle(events.NodeDisconnected(self._time(), node, self._nodes.remove(node)))
+        # It has nothing left, and the engine's word is true here: nobody need wait until it is lost.
+        self.machine.state.nodes[node] = replace(self.machine.state.nodes[node], lost=True)
+        self.machine.state.commit()
 
     # ---- holders
 

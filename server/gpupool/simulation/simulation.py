@@ -25,8 +25,11 @@ def simulate(
         Waits, refusals and what was taken back, of all and of each project (of each user, where nobody names a project),
         and how full the pool was between the first and the last arrival.
     """
-    devices = sum(len(shape.devices) for shape in shapes)
-    kept = fitting(trace, max(len(shape.devices) for shape in shapes), devices)
+    own = sum(len(shape.devices) for shape in shapes)
+    elastic = rules.elastic
+    devices = own + (0 if elastic is None else elastic.maximum * elastic.devices)
+    per_node = [len(shape.devices) for shape in shapes] + ([] if elastic is None else [elastic.devices])
+    kept = fitting(trace, max(per_node), devices)
     tasks = [task.as_whole() if whole else task for task in kept.tasks]
     known = {project.path for project in rules.projects}
     named = {task.project for task in tasks if task.project and task.project != DEFAULT_PROJECT}
@@ -50,9 +53,22 @@ def simulate(
         "seconds": end - begin,
         **replay_figures.waits(replay.fates),
         **replay_figures.occupancy(meter, devices),
+        **_borrowed(replay, meter, own),
         "groups": replay_figures.by_group(replay),
         "projects_made": made,
         "explanations": _explanations(replay),
+    }
+
+
+def _borrowed(replay: Replay, meter: Meter, own: int) -> dict[str, Any]:
+    """Device hours that a pool with borrowed nodes took, and those that all its devices would have taken all the time."""
+    if replay.growth is None:
+        return {}
+    hours = meter.seconds / 3600.0
+    return {
+        "own_device_hours": own * hours,
+        "borrowed_device_hours": meter.borrowed_hours(),
+        "borrowed_nodes": replay.growth.asked,
     }
 
 
@@ -74,6 +90,12 @@ def report(figures: dict[str, Any]) -> str:
         f"allocated {figures['allocated_percent']:.1f} % of the devices on average, in use "
         f"{figures['devices_in_use_percent']:.1f} %",
     ]
+    if "borrowed_nodes" in figures:
+        lines.append(
+            f"borrowed {figures['borrowed_device_hours']:,.0f} device hours on {figures['borrowed_nodes']} nodes, beside "
+            f"{figures['own_device_hours']:,.0f} of its own; all {figures['devices']} devices all the time would be "
+            f"{figures['devices'] * figures['seconds'] / 3600:,.0f}"
+        )
     if figures["projects_made"]:
         lines.append(f"projects made for this: {', '.join(figures['projects_made'])}")
     lines += [

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from gpupool.cli.common import exits, quantities, show
+from gpupool.cli.common.logs import only_warnings
 from gpupool.cli.common.options import Json, duration
 from gpupool.names import is_project
 from gpupool.pool.model.consolidation import Consolidation
@@ -32,11 +33,30 @@ def simulate(
     devices: Annotated[
         int | None,
         typer.Option(
-            min=1, max=4096, help="Devices of the pool [default: the ledger's, else 8].", show_default=False
+            min=0,
+            max=16384,
+            help="Devices of the pool [default: the ledger's, else 8; with --borrow 0].",
+            show_default=False,
         ),
     ] = None,
     per_node: Annotated[int, typer.Option(min=1, max=64, help="Devices of a node.")] = _PER_NODE,
     device_memory: Annotated[int, typer.Option(min=1, max=4096, help="GiB of a device.")] = _GIB,
+    borrow: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=4096,
+            metavar="NODES",
+            help="Nodes at most that the pool borrows while somebody needs them, of --per-node devices each.",
+            show_default=False,
+        ),
+    ] = None,
+    borrow_idle: Annotated[
+        str, typer.Option(metavar="TIME", help="A borrowed node goes back after this time without use.")
+    ] = "10m",
+    borrow_start: Annotated[
+        str, typer.Option(metavar="TIME", help="From asking for a node until it serves.")
+    ] = "2m",
     policy: Annotated[
         str | None,
         typer.Option(help="Placement policy, see `gpupool bench openb --help`.", show_default=False),
@@ -81,21 +101,27 @@ def simulate(
     Examples:
       gpupool pool simulate requests.csv --devices 16
       gpupool pool simulate requests.csv --project research=6,weight=3 --project teaching=2,limit=4
+      gpupool pool simulate requests.csv --devices 8 --borrow 4 --borrow-idle 20m
       gpupool pool simulate ~/.local/state/gpupool/pool.sqlite --devices 12 --quota '*=2'
     """
     projects = tuple(_project(text) for text in project or ())
     limits = tuple(_limit(text) for text in quota or ())
     seconds = None if patience is None else duration(patience)
+    if devices == 0 and borrow is None:
+        raise typer.BadParameter("a pool without devices needs --borrow", param_hint="--devices")
+    idle, start = duration(borrow_idle), duration(borrow_start)
     with exits.clear_errors():
         from gpupool.scheduler.placement import DEFAULT_POLICY, POLICIES
         from gpupool.simulation import replay_trace, simulation
+        from gpupool.simulation.replay_growth import Elastic
         from gpupool.simulation.replay_history import is_ledger, read_history
         from gpupool.simulation.replay_nodes import nodes_of
         from gpupool.simulation.replay_run import Rules
 
         if policy is not None and policy not in POLICIES:
             raise typer.BadParameter(f"{policy!r} is not one of {', '.join(POLICIES)}")
-        shapes = nodes_of(devices or _DEVICES, per_node, device_memory * 1024)
+        own = devices if devices is not None else 0 if borrow else _DEVICES
+        shapes = nodes_of(own, per_node, device_memory * 1024)
         if is_ledger(trace):
             past = read_history(trace)
             requests = past.trace
@@ -112,7 +138,9 @@ def simulate(
             limits=limits,
             hints=hints,
             patience=seconds,
+            elastic=Elastic(borrow, per_node, device_memory * 1024, idle, start) if borrow else None,
         )
+        only_warnings()
         figures = simulation.simulate(requests, shapes, rules, whole=whole)
     if json:
         show.as_json(figures)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from gpupool.ledger.ledger import LedgerError
 from gpupool.model import events
 from gpupool.model.node_records import NodeRecord
-from gpupool.model.state import RequestRecord
-from gpupool.pool.lifecycle.shell import PoolShell
+from gpupool.model.state import RequestRecord, State
 from gpupool.providers.elasticity import Ask, Scale
 from gpupool.providers.grower import NodeStands
 from gpupool.scheduler.model import Promise, Request
@@ -23,15 +22,31 @@ _ROOM: Final = frozenset({"full", "no-node"})
 _BY: Final = "gpupool"
 
 
+class GrowingPool(Protocol):
+    """What is needed of a pool; `PoolShell` is one, and a simulated pool another."""
+
+    @property
+    def state(self) -> State: ...
+
+    def now(self) -> float:
+        """Seconds of the pool's clock."""
+
+    def apply(self, event: events.Event) -> None:
+        """Raises LedgerError: it could not be stored; nothing happened."""
+
+    def promise(self, promised: Sequence[Promise]) -> None:
+        """What providers can bring: from now on requests count on it."""
+
+
 class PoolSide:
     """Over the pool's own events. What cannot be stored now is tried again at the next look."""
 
-    def __init__(self, pool: PoolShell) -> None:
+    def __init__(self, pool: GrowingPool) -> None:
         self._pool = pool
         self._promised: tuple[Promise, ...] = ()
 
     def now(self) -> float:
-        return self._pool.clock.now()
+        return self._pool.now()
 
     def asks(self) -> Sequence[Ask]:
         """Those that wait for room and have been told so."""
@@ -75,7 +90,7 @@ class PoolSide:
         leases = state.leases_of_node(name)
         return NodeStands(
             connected=node.connection is not None,
-            devices=sum(device.node == name and device.present for device in state.devices.values()),
+            devices=sum(device.present for device in state.index.devices_of_node.of(name)),
             busy=bool(leases) or any(session.state != "closed" for session in sessions),
             drained=node.drained,
             lost=node.lost,
@@ -93,8 +108,8 @@ class PoolSide:
             return ()
         free = {
             device.id: 1000
-            for device in self._pool.state.devices.values()
-            if device.node == node.name and device.present
+            for device in self._pool.state.index.devices_of_node.of(node.name)
+            if device.present
         }
         for lease in self._pool.state.leases_of_node(node.name):
             for share in lease.taken():

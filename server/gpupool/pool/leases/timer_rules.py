@@ -191,5 +191,5 @@ def _forget_node(step: Step, node: NodeRecord) -> None:
     if not node.lost or state.index.sessions_of_node.count(node.name):
         return
     del state.nodes[node.name]
-    for device in [d for d in state.devices.values() if d.node == node.name]:
+    for device in state.index.devices_of_node.of(node.name):
         del state.devices[device.id]

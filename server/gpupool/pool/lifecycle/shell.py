@@ -114,6 +114,9 @@ class PoolShell:
     def state(self) -> State:
         return self.machine.state
 
+    def now(self) -> float:
+        return self.clock.now()
+
     def promise(self, promised: Sequence[Promise]) -> None:
         """What providers can bring: from now on requests count on it."""
         self.machine.view.promised = tuple(promised)
