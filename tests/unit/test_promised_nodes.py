@@ -138,6 +138,15 @@ class TestThePool:
         side.promise({"small": SCALES["small"]})
         assert arrives(pool, "k2", "name=*H100*") == "refused"
 
+    def test_those_that_wait_for_it_wait_on_after_a_restart(self, pool: PoolShell) -> None:
+        pool.apply(events.NodeHello(pool.clock.now(), "n1", 1, "run", (offered(0),)))
+        PoolSide(pool).promise(SCALES)
+        assert arrives(pool, "k1", "name=*H100*") == "waits"
+        restarted = PoolShell(pool.ledger, Clock.start(), Timers())
+        PoolSide(restarted).promise(SCALES)
+        restarted.apply(events.Tick(restarted.clock.now() + restarted.timers.return_ + 1))
+        assert [request.key for request in restarted.state.requests.values()] == ["k1"]
+
     def test_a_decision_made_again_counts_on_what_was_promised_then(self, pool: PoolShell) -> None:
         pool.apply(events.NodeHello(pool.clock.now(), "n1", 1, "run", (offered(0),)))
         assert arrives(pool, "k0", "name=*H100*") == "refused"

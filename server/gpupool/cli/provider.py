@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -33,7 +34,7 @@ def list_(
     async def work() -> watch.Shown:
         async with client(pool, token_file) as connection:
             found = await GrowthClient(connection).providers()
-        notes = tuple(f"{one.name}: {one.problem}" for one in found if one.problem) if found else (_NONE,)
+        notes = tuple(_notes(found)) if found else (_NONE,)
         return watch.Shown(_tables(found), {"providers": found}, notes)
 
     watch.look(work, as_json=json, every=every)
@@ -101,6 +102,17 @@ def scale(
         print(
             f"{found.name}: {found.minimum} to {found.maximum} job(s), given back after {idle_for} that nobody needs them"
         )
+
+
+def _notes(found: list[Provider]) -> Iterator[str]:
+    for one in found:
+        if one.problem:
+            yield f"{one.name}: {one.problem}"
+        if one.borrowed_hours:
+            yield (
+                f"{one.name}: in 30 days {one.borrowed_hours:,.1f} device hours borrowed, {one.lent_hours:,.1f} of them lent; "
+                f"for {one.idle_hours:,.1f} nobody had anything of the device"
+            )
 
 
 def _tables(found: list[Provider]) -> RenderableType:

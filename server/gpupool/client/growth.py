@@ -26,7 +26,7 @@ class ProviderJob:
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """An engine that lends nodes, as proto `Provider` says."""
+    """An engine that lends nodes, as proto `Provider` says; the hours are those of the last 30 days."""
 
     name: str
     engine: str
@@ -40,6 +40,9 @@ class Provider:
     time_limit_known: bool
     holds_until_confirmed: bool
     jobs: tuple[ProviderJob, ...]
+    borrowed_hours: float = 0.0
+    lent_hours: float = 0.0
+    idle_hours: float = 0.0
 
 
 class GrowthClient:
@@ -73,6 +76,9 @@ def _provider(message: Any) -> Provider:
         "idle_seconds",
         "devices",
         "node_pool",
+        "borrowed_hours",
+        "lent_hours",
+        "idle_hours",
     )
     values = {name: getattr(message, name) for name in (*plain, "time_limit_known", "holds_until_confirmed")}
     return Provider(**values, jobs=tuple(map(_job, message.jobs)))

@@ -64,7 +64,7 @@ async def serve_pool(place: Place, pool: PoolShell, leadership: Leadership | Non
     pool_pb2_grpc.add_PoolServicer_to_server(PoolService(pool, servers), server)
     pool_pb2_grpc.add_ServersServicer_to_server(ServersService(leadership), server)
     growing = _grower(options, pool, directory, place.socket)
-    pool_pb2_grpc.add_GrowthServicer_to_server(GrowthService(growing), server)
+    pool_pb2_grpc.add_GrowthServicer_to_server(GrowthService(growing, pool), server)
     nodes = NodesService(pool) if growing is None else NodesService(pool, growing.lends)
     pool_pb2_grpc.add_NodesServicer_to_server(nodes, server)
     pool_pb2_grpc.add_ReportsServicer_to_server(ReportsService(pool), server)

@@ -29,6 +29,8 @@ from gpupool.sentences import Sentence
 logger = structlog.get_logger(__name__)
 
 _UNPRINTABLE: Final = re.compile(r"[^ -~]")
+#: Of a job's name that its node's has.
+_LETTERS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,7 +386,7 @@ class Grower:
 
     async def _submit(self, provided: _Provided, now: float) -> None:
         name = self._name()
-        job = Job(name, provided.name, f"{provided.name}-{name[:8]}", provided.scale.devices)
+        job = Job(name, provided.name, _node_name(provided.name, name), provided.scale.devices)
         self._store(job)
         self._see(job).since = now
         try:
@@ -430,6 +432,15 @@ class Grower:
         self._book.forget(job.id)
         self._jobs.pop(job.id, None)
         self._seen.pop(job.id, None)
+
+
+def node_pattern(provider: str) -> str:
+    """The names of all nodes of a provider, as `LIKE` of SQL has it."""
+    return _node_name(provider, "_" * _LETTERS)
+
+
+def _node_name(provider: str, job: str) -> str:
+    return f"{provider}-{job[:_LETTERS]}"
 
 
 def _is_asked_for(job: Job) -> bool:

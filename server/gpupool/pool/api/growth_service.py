@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import grpc
 from sqlalchemy.exc import SQLAlchemyError
 
+from gpupool.ledger.periods import milliseconds
+from gpupool.ledger.provider_hours import DeviceHours, device_hours
+from gpupool.ledger.snapshot import snapshot
 from gpupool.pool.access.auth import refuse
+from gpupool.pool.lifecycle.shell import PoolShell
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
 from gpupool.providers.contract import Description, ProviderDownError
-from gpupool.providers.grower import Grower
+from gpupool.providers.grower import Grower, node_pattern
 from gpupool.providers.kinds import SettingsError
 from gpupool.providers.settings import check_scale
 from gpupool.text import printable
+
+#: That hours are told of.
+_DAYS: Final = 30
 
 
 class GrowthService(pool_pb2_grpc.GrowthServicer):
     """Over the loop of providers; None: the pool has none."""
 
-    def __init__(self, grower: Grower | None) -> None:
+    def __init__(self, grower: Grower | None, pool: PoolShell) -> None:
         self._grower = grower
+        self._pool = pool
 
     async def ListProviders(self, request: pb.ListRequest, context: Any) -> pb.ProviderList:
         names = self._grower.names() if self._grower is not None else []
@@ -60,6 +69,7 @@ class GrowthService(pool_pb2_grpc.GrowthServicer):
             about = await provider.describe()
         except ProviderDownError as error:
             about, problem = Description(""), problem or str(error)
+        hours = await asyncio.to_thread(self._hours, name)
         return pb.Provider(
             name=name,
             engine=printable(about.engine[:80]),
@@ -72,6 +82,9 @@ class GrowthService(pool_pb2_grpc.GrowthServicer):
             node_pool=scale.node_pool,
             time_limit_known=provider.capabilities.time_limit_known,
             holds_until_confirmed=provider.capabilities.holds_until_confirmed,
+            borrowed_hours=hours.borrowed,
+            lent_hours=hours.lent,
+            idle_hours=hours.idle,
             jobs=[
                 pb.ProviderJob(
                     id=job.id,
@@ -87,3 +100,13 @@ class GrowthService(pool_pb2_grpc.GrowthServicer):
                 for job, stands in self._grower.standing(name)
             ],
         )
+
+    def _hours(self, name: str) -> DeviceHours:
+        """Of the last `_DAYS` days; nothing, if the ledger does not answer."""
+        ledger = self._pool.ledger
+        now_ms = milliseconds(self._pool.clock.to_unix(self._pool.now()))
+        try:
+            with snapshot(ledger.engine) as connection:
+                return device_hours(connection, node_pattern(name), now_ms - _DAYS * 86_400_000, now_ms)
+        except SQLAlchemyError:
+            return DeviceHours()
