@@ -76,6 +76,8 @@ def pool() -> Iterator[PoolAndNode]:
             "JUPYTER_CONFIG_DIR": str(running.home / "jc"),
             "JUPYTER_PLATFORM_DIRS": "1",
         }
+        # Pages speak of a pool with a past.
+        running.gpupool("run", "-p", "0.2", "--", "true")
         yield running
 
 

@@ -12,6 +12,8 @@ from gpupool.cli.common import exits, show, watch
 from gpupool.cli.common.options import Endpoint, Json, TokenFile, client, duration, whole
 from gpupool.client.growth import GrowthClient, Provider
 
+#: Fewer are not told.
+_LEAST_HOURS = 0.05
 _NONE = "no provider; name engines that lend nodes in a file for `gpupool pool serve --providers FILE`"
 
 app = typer.Typer(
@@ -108,10 +110,10 @@ def _notes(found: list[Provider]) -> Iterator[str]:
     for one in found:
         if one.problem:
             yield f"{one.name}: {one.problem}"
-        if one.borrowed_hours:
+        if one.borrowed_hours >= _LEAST_HOURS:
             yield (
-                f"{one.name}: in 30 days {one.borrowed_hours:,.1f} device hours borrowed, {one.lent_hours:,.1f} of them lent; "
-                f"for {one.idle_hours:,.1f} nobody had anything of the device"
+                f"{one.name}: in 30 days {one.borrowed_hours:,.1f} device hours borrowed, {one.lent_hours:,.1f} of them lent "
+                f"in shares, {one.idle_hours:,.1f} idle"
             )
 
 
