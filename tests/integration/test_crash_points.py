@@ -42,11 +42,11 @@ async def run(story: CrashStory, lot: list[Point]) -> None:
         print(f"killed at {point}", flush=True)
         await story.live_and_die(point)
     # A pool may die each time before a caller wants to give back. Such a story shows little, and goes on with lives
-    # that are long enough for some of it.
+    # that are long enough for some of it: ever longer ones, as a busy machine needs.
     more = 0
     while not tells_enough(story, len(lot)) and more < 10:
         more += 1
-        await story.live_and_die(Point(delay=0.6))
+        await story.live_and_die(Point(delay=0.6 * more))
     print(
         f"{len(lot)} + {more} deaths: {dict(story.known.counts)}, {len(story.known.told)} leases told to nodes"
     )

@@ -131,6 +131,8 @@ class LocalProvider:
         child = self._children.get(job)
         code = None if child is None else child.poll()
         if code is not None or not self._lives(state):
+            if code is None and child is not None:
+                code = child.poll()  # it ended between the two looks
             self._children.pop(job, None)
             self._asked_to_end.pop(job, None)
             self._remove_old_logs()
