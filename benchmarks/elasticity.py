@@ -144,7 +144,7 @@ def report(figures: dict[str, Any]) -> str:
         f"{figures['requests']} requests in {figures['days']:g} days, seed {figures['seed']}; a borrowed node serves "
         f"{figures['start_s']:g} s after it was asked for",
         "",
-        f"{'pool':26}{'device hours':>13}{'used':>7}{'waited':>8}{'p50':>8}{'p99':>8}{'mean':>8}{'nodes':>8}{'saves':>8}",
+        f"{'pool':26}{'device hours':>13}{'used':>7}{'waited':>8}{'p50':>10}{'p99':>10}{'mean':>10}{'nodes':>7}{'saves':>7}",
     ]
     for run in figures["runs"]:
         idle = run["idle_s"]
@@ -155,7 +155,7 @@ def report(figures: dict[str, Any]) -> str:
         saved = run.get("saved_percent")
         lines.append(
             f"{name:26}{run['device_hours']:13,.0f}{run['used_percent']:6.0f}%{run['waited_percent']:7.1f}%"
-            + "".join(f"{text:>8}" for text in waits)
-            + f"{run['nodes_borrowed'] or '-':>8}{'-' if saved is None else f'{saved:.0f}%':>8}"
+            + "".join(f"{text:>10}" for text in waits)
+            + f"{run['nodes_borrowed'] or '-':>7}{'-' if saved is None else f'{saved:.0f}%':>7}"
         )
     return "\n".join(lines) + "\n"

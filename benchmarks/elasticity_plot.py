@@ -42,7 +42,8 @@ def picture(figures: dict[str, Any]) -> str:
         parts.append(
             f'<line x1="{at:.1f}" y1="{_TOP}" x2="{at:.1f}" y2="{_TOP + _HEIGHT}" stroke="#dddddd"/>'
         )
-        parts.append(_text(at + 3, _TOP + _HEIGHT + 16, f"day {day + 1}"))
+        if 24 * day < hours:
+            parts.append(_text(at + 3, _TOP + _HEIGHT + 16, f"day {day + 1}"))
     for fraction in (0.0, 0.5, 1.0):
         y = _y(fraction * most, most)
         parts.append(_text(4, y + 4, f"{fraction * most:g}"))
