@@ -169,7 +169,7 @@ def _beside(way: Way, folder: Path) -> Found:
         started = [
             subprocess.Popen(
                 [
-                    *(share if word == "1.0" else word for word in prefix),
+                    *_with_share(prefix, share),
                     *(sys.executable, str(PROGRAMS / "beside.py"), str(begin), str(seconds)),
                 ],
                 env=environment,
@@ -194,6 +194,12 @@ def _beside(way: Way, folder: Path) -> Found:
         "made": made,
         "said": said if total else f"they ended with {codes}",
     }
+
+
+def _with_share(prefix: list[str], share: str) -> list[str]:
+    """The same command with another share, which stands behind ``-p``."""
+    at = prefix.index("-p") + 1
+    return [*prefix[:at], share, *prefix[at + 1 :]]
 
 
 def _steps(file: Path) -> int:

@@ -15,8 +15,8 @@ from gpupool.providers.contract import (
     State,
 )
 from gpupool.providers.elasticity import Ask, Scale
-from gpupool.providers.grower import NodeStands
 from gpupool.providers.jobs import Job
+from gpupool.providers.pool import NodeStands
 from gpupool.sentences import Sentence
 
 

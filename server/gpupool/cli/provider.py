@@ -110,10 +110,11 @@ def _notes(found: list[Provider]) -> Iterator[str]:
     for one in found:
         if one.problem:
             yield f"{one.name}: {one.problem}"
-        if one.borrowed_hours >= _LEAST_HOURS:
+        borrowed, lent, idle = one.borrowed_hours, one.lent_hours, one.idle_hours
+        if borrowed is not None and borrowed >= _LEAST_HOURS:
             yield (
-                f"{one.name}: in 30 days {one.borrowed_hours:,.1f} device hours borrowed, {one.lent_hours:,.1f} of them lent "
-                f"in shares, {one.idle_hours:,.1f} idle"
+                f"{one.name}: in 30 days {borrowed:,.1f} device hours borrowed, {lent or 0:,.1f} of them lent in shares, "
+                f"{idle or 0:,.1f} idle"
             )
 
 

@@ -26,7 +26,7 @@ class ProviderJob:
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """An engine that lends nodes, as proto `Provider` says; the hours are those of the last 30 days."""
+    """An engine that lends nodes, as proto `Provider` says; the hours are those of the last 30 days; None: not known."""
 
     name: str
     engine: str
@@ -40,9 +40,9 @@ class Provider:
     time_limit_known: bool
     holds_until_confirmed: bool
     jobs: tuple[ProviderJob, ...]
-    borrowed_hours: float = 0.0
-    lent_hours: float = 0.0
-    idle_hours: float = 0.0
+    borrowed_hours: float | None = None
+    lent_hours: float | None = None
+    idle_hours: float | None = None
 
 
 class GrowthClient:
@@ -76,11 +76,10 @@ def _provider(message: Any) -> Provider:
         "idle_seconds",
         "devices",
         "node_pool",
-        "borrowed_hours",
-        "lent_hours",
-        "idle_hours",
     )
     values = {name: getattr(message, name) for name in (*plain, "time_limit_known", "holds_until_confirmed")}
+    for name in ("borrowed_hours", "lent_hours", "idle_hours"):
+        values[name] = getattr(message, name) if message.HasField(name) else None
     return Provider(**values, jobs=tuple(map(_job, message.jobs)))
 
 

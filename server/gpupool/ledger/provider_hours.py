@@ -24,9 +24,9 @@ class DeviceHours:
         idle: hours in which nobody held anything of a device.
     """
 
-    borrowed: float = 0.0
-    lent: float = 0.0
-    idle: float = 0.0
+    borrowed: float
+    lent: float
+    idle: float
 
 
 def device_hours(connection: Connection, node_pattern: str, from_ms: int, to_ms: int) -> DeviceHours:

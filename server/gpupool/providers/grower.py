@@ -11,7 +11,7 @@ import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -22,8 +22,9 @@ from gpupool.providers.contract import (
     ProviderDownError,
     ProviderRefusedError,
 )
-from gpupool.providers.elasticity import Ask, Ending, Plan, Scale, Standing, Trouble, plan, stays
+from gpupool.providers.elasticity import Ending, Plan, Scale, Standing, Trouble, plan, stays
 from gpupool.providers.jobs import Job, JobBook
+from gpupool.providers.pool import PoolSide
 from gpupool.sentences import Sentence
 
 logger = structlog.get_logger(__name__)
@@ -31,55 +32,6 @@ logger = structlog.get_logger(__name__)
 _UNPRINTABLE: Final = re.compile(r"[^ -~]")
 #: Of a job's name that its node's has.
 _LETTERS: Final = 8
-
-
-@dataclass(frozen=True, slots=True)
-class NodeStands:
-    """A node as the pool knows it.
-
-    Attributes:
-        devices: that its agent has told.
-        busy: leases, or sessions that are not closed.
-        lost: silent for so long that its workers have fenced themselves.
-        leases: of those that it serves, what they hold on it.
-        free: milli-GPU of each device that nobody has; empty if it takes no new leases.
-    """
-
-    connected: bool
-    devices: int
-    busy: bool
-    drained: bool
-    lost: bool
-    leases: tuple[Ask, ...] = ()
-    free: tuple[int, ...] = ()
-
-
-class PoolSide(Protocol):
-    """The pool, as far as providers need it."""
-
-    def now(self) -> float:
-        """Seconds of a clock that never goes back."""
-
-    def promise(self, scales: Mapping[str, Scale]) -> None:
-        """What providers can bring, by name: from now on requests count on it."""
-
-    def asks(self) -> Sequence[Ask]:
-        """What waits because there is no room, in the order in which it is served."""
-
-    def node(self, name: str) -> NodeStands | None:
-        """None: it has never connected, or is forgotten."""
-
-    def node_names(self) -> Sequence[str]:
-        """All that are connected."""
-
-    def drain(self, node: str, why: str, *, evict: bool) -> None:
-        """It takes no new leases; `evict`: those that it has end with notice, and their sessions go on elsewhere."""
-
-    def forget(self, node: str) -> None:
-        """It will not come back; the pool drops it when nothing of it is left."""
-
-    def say(self, said: Mapping[str, Sentence]) -> None:
-        """What those that wait are told."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,9 +69,18 @@ def _from_nothing(pool: PoolView, request: Request, share: Share) -> Decision:
     """What a pool without a device says."""
     if not pool.promised:
         return Decision(Outcome.QUEUE, "no-node", explain.no_devices())
-    if providers := providers_for(pool.promised, request):
-        return Decision(Outcome.QUEUE, "no-node", explain.to_come(share, request.count, providers))
-    return Decision(Outcome.REFUSE, "bad-share", explain.nobody_brings(share, request.count, pool.promised))
+    if (waits := _waits_for_a_node(pool, request, share)) is not None:
+        return waits
+    said = explain.nobody_brings(share, request.count, pool.promised)
+    return Decision(Outcome.REFUSE, "bad-share", said)
+
+
+def _waits_for_a_node(pool: PoolView, request: Request, share: Share) -> Decision | None:
+    """None: no provider can bring one that serves it."""
+    providers = providers_for(pool.promised, request)
+    if not providers:
+        return None
+    return Decision(Outcome.QUEUE, "no-node", explain.to_come(share, request.count, providers))
 
 
 def advise(pool: PoolView, request: Request, decision: Decision) -> Decision:
@@ -129,8 +138,8 @@ def _ways(
 
 def _never(pool: PoolView, request: Request, share: Share, *, span: bool) -> Decision:
     """Refuses what no device could ever serve: because of what it is to be like, or because of its size."""
-    if providers := providers_for(pool.promised, request):
-        return Decision(Outcome.QUEUE, "no-node", explain.to_come(share, request.count, providers))
+    if (waits := _waits_for_a_node(pool, request, share)) is not None:
+        return waits
     excluded = count_excluded(pool.devices, request)
     if excluded.total() == len(pool.devices):
         return Decision(Outcome.REFUSE, "bad-share", explain.none_like_that(request, pool.devices, excluded))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from gpupool.pool.growing.pool_side import GrowingPool, PoolSide
@@ -164,21 +164,22 @@ class _Book:
 
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
+        self._limits: dict[str, dict[str, float]] = {}
 
     def jobs(self) -> dict[str, Job]:
         return dict(self._jobs)
 
     def store(self, job: Job) -> None:
-        self._jobs[job.id] = replace(job)
+        self._jobs[job.id] = job
 
     def forget(self, job_id: str) -> None:
         self._jobs.pop(job_id, None)
 
     def limits(self) -> dict[str, dict[str, float]]:
-        return {}
+        return dict(self._limits)
 
     def set_limits(self, provider: str, limits: Mapping[str, float]) -> None:
-        raise NotImplementedError
+        self._limits[provider] = dict(limits)
 
 
 def _done(coroutine: Coroutine[Any, Any, None]) -> None:

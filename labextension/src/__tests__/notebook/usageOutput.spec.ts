@@ -11,6 +11,7 @@ import {
 } from '../../notebook/usageOutput';
 import { usageOutputPlugin } from '../../plugins/usageOutput';
 import { aKernel } from '../samples';
+import { everythingIsSeen } from '../seen';
 
 // Of the package only the token is needed here; the rest wants a browser.
 jest.mock('@jupyterlab/notebook', () => ({ INotebookTracker: {} }));
@@ -45,17 +46,9 @@ beforeEach(() => {
         : new Response(
             JSON.stringify({ ...aKernel(), software: true, samples: [] })
           );
-    },
-    IntersectionObserver: class {
-      constructor(seen: (entries: { isIntersecting: boolean }[]) => void) {
-        seen([{ isIntersecting: true }]);
-      }
-      observe() {}
-      disconnect() {}
     }
   });
-  // jsdom draws nothing.
-  HTMLCanvasElement.prototype.getContext = () => null;
+  everythingIsSeen();
   session = new Session();
   output = new UsageOutput(SERVER, session as unknown as INotebookKernel);
 });

@@ -3,6 +3,7 @@ import type { GpuPool } from '../../api/types';
 import usage from '../../widget/usage';
 import type { IWidgetModel } from '../../widget/widgetModel';
 import { aKernel, anAttachedKernel, aSample } from '../samples';
+import { everythingIsSeen } from '../seen';
 
 const SERVER = JSON.stringify({ baseUrl: '/base', token: 't' });
 
@@ -42,17 +43,9 @@ beforeEach(() => {
       const { status, body } =
         answers.length > 1 ? answers.shift()! : answers[0];
       return new Response(JSON.stringify(body), { status });
-    },
-    IntersectionObserver: class {
-      constructor(seen: (entries: { isIntersecting: boolean }[]) => void) {
-        seen([{ isIntersecting: true }]);
-      }
-      observe() {}
-      disconnect() {}
     }
   });
-  // jsdom draws nothing.
-  HTMLCanvasElement.prototype.getContext = () => null;
+  everythingIsSeen();
 });
 
 afterEach(() => {

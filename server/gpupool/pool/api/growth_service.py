@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import grpc
+import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpupool.ledger.periods import milliseconds
@@ -21,6 +22,8 @@ from gpupool.providers.grower import Grower, node_pattern
 from gpupool.providers.kinds import SettingsError
 from gpupool.providers.settings import check_scale
 from gpupool.text import printable
+
+logger = structlog.get_logger(__name__)
 
 #: That hours are told of.
 _DAYS: Final = 30
@@ -82,9 +85,9 @@ class GrowthService(pool_pb2_grpc.GrowthServicer):
             node_pool=scale.node_pool,
             time_limit_known=provider.capabilities.time_limit_known,
             holds_until_confirmed=provider.capabilities.holds_until_confirmed,
-            borrowed_hours=hours.borrowed,
-            lent_hours=hours.lent,
-            idle_hours=hours.idle,
+            borrowed_hours=None if hours is None else hours.borrowed,
+            lent_hours=None if hours is None else hours.lent,
+            idle_hours=None if hours is None else hours.idle,
             jobs=[
                 pb.ProviderJob(
                     id=job.id,
@@ -101,12 +104,13 @@ class GrowthService(pool_pb2_grpc.GrowthServicer):
             ],
         )
 
-    def _hours(self, name: str) -> DeviceHours:
-        """Of the last `_DAYS` days; nothing, if the ledger does not answer."""
+    def _hours(self, name: str) -> DeviceHours | None:
+        """Of the last `_DAYS` days; None: the ledger does not answer. The rest is told all the same."""
         ledger = self._pool.ledger
         now_ms = milliseconds(self._pool.clock.to_unix(self._pool.now()))
         try:
             with snapshot(ledger.engine) as connection:
                 return device_hours(connection, node_pattern(name), now_ms - _DAYS * 86_400_000, now_ms)
-        except SQLAlchemyError:
-            return DeviceHours()
+        except SQLAlchemyError as error:
+            logger.warning("the device hours of a provider cannot be read", provider=name, problem=str(error))
+            return None

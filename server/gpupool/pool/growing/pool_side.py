@@ -1,4 +1,4 @@
-"""The pool as providers see it: `gpupool.providers.grower.PoolSide`."""
+"""The pool as providers see it: `gpupool.providers.pool.PoolSide`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from gpupool.ledger.ledger import LedgerError
 from gpupool.model import events
 from gpupool.model.node_records import NodeRecord
 from gpupool.model.state import RequestRecord, State
+from gpupool.pool.model.view import wish_for_new_session
 from gpupool.providers.elasticity import Ask, Scale
-from gpupool.providers.grower import NodeStands
-from gpupool.scheduler.model import Promise, Request
+from gpupool.providers.pool import NodeStands
+from gpupool.scheduler.model import Promise
 from gpupool.scheduler.promised import could_serve
 from gpupool.sentences import Sentence
 
@@ -69,15 +70,7 @@ class PoolSide:
     def _ask(self, request: RequestRecord) -> Ask:
         unlike: frozenset[str] = frozenset()
         if not request.session_id:
-            wish = Request(
-                request.user,
-                request.milli,
-                request.mib,
-                request.count,
-                filters=request.filters,
-                pools=request.pools,
-                isolated=request.isolated,
-            )
+            wish = wish_for_new_session(request)
             unlike = frozenset(one.provider for one in self._promised if not could_serve(one, wish))
         return Ask(request.id, request.milli, request.mib, request.count, request.pools, unlike)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from gpupool.model.state import SessionRecord, State
+from gpupool.model.state import RequestRecord, SessionRecord, State
 from gpupool.pool.model import live_view
 from gpupool.pool.model.holds import (
     health,
@@ -17,7 +17,7 @@ from gpupool.pool.model.holds import (
 )
 from gpupool.pool.model.live_view import LiveView
 from gpupool.pool.model.timers import Timers
-from gpupool.scheduler.model import Parked, PoolView, Quota
+from gpupool.scheduler.model import Parked, PoolView, Quota, Request
 from gpupool.sentences import NOTHING, obstacles, param, say
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "session_mib",
     "stays",
     "used_bytes",
+    "wish_for_new_session",
 ]
 
 _MIB = 1024 * 1024
@@ -60,6 +61,20 @@ def pool_view(
     if resumed:
         view = view.resuming(resumed)
     return view.without(without_leases) if without_leases else view
+
+
+def wish_for_new_session(request: RequestRecord) -> Request:
+    """A request as the scheduler reads it, without the sessions that it may resume."""
+    return Request(
+        request.user,
+        request.milli,
+        request.mib,
+        request.count,
+        nodes=request.nodes,
+        filters=request.filters,
+        pools=request.pools,
+        isolated=request.isolated,
+    )
 
 
 def host_rooms(state: State) -> dict[str, int]:

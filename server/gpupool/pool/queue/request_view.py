@@ -8,7 +8,7 @@ from gpupool.model.state import RequestRecord, SessionRecord
 from gpupool.pool.leases import parking_rules
 from gpupool.pool.model.holds import keeps_place
 from gpupool.pool.model.step import Step
-from gpupool.pool.model.view import parked_session, pool_view
+from gpupool.pool.model.view import parked_session, pool_view, wish_for_new_session
 from gpupool.pool.projects import limit_rules
 from gpupool.scheduler.model import Decision, Outcome, PoolView, Request
 from gpupool.sentences import param, say
@@ -21,16 +21,7 @@ def current_view(step: Step) -> PoolView:
 
 def wish_of(step: Step, request: RequestRecord) -> Request:
     """A request as the scheduler reads it."""
-    wish = Request(
-        request.user,
-        request.milli,
-        request.mib,
-        request.count,
-        nodes=request.nodes,
-        filters=request.filters,
-        pools=request.pools,
-        isolated=request.isolated,
-    )
+    wish = wish_for_new_session(request)
     sessions = _parts(step, request)
     if not sessions:
         return wish
