@@ -10,6 +10,7 @@
 #include "client/call/call.h"
 #include "generated/client_api.h"
 
+using namespace gpupool;
 using namespace gpupool::client;
 
 namespace {

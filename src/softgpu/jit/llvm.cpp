@@ -55,6 +55,7 @@ std::string_view wished_instructions() {
 
 struct Llvm::Interface {
   using Handle = void*;
+  // Named as the library exports them. NOLINTBEGIN(readability-identifier-naming)
   void (*InitializeX86TargetInfo)();
   void (*InitializeX86Target)();
   void (*InitializeX86TargetMC)();
@@ -84,6 +85,7 @@ struct Llvm::Interface {
   Handle (*RunPasses)(Handle, const char*, Handle, Handle);
   char* (*GetErrorMessage)(Handle);
   void (*DisposeErrorMessage)(char*);
+  // NOLINTEND(readability-identifier-naming)
 
   // The name of the first function that the library lacks; null: all are there.
   const char* resolve(void* library) {
