@@ -35,7 +35,7 @@ def notice(seconds: float, reason: str = "reclaim") -> Notice:
 
 
 def test_what_is_asked_for_again() -> None:
-    assert {*REASONS} & COMES_BACK == {"reclaim", "preempt", "consolidate", "drain"}
+    assert {*REASONS} & COMES_BACK == {"reclaim", "preempt", "consolidate", "drain", "lost"}
 
 
 @pytest.mark.parametrize(("longest", "pause"), [(30.0, PAUSE_SECONDS), (6.0, 2.0), (300.0, PAUSE_SECONDS)])

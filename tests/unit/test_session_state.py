@@ -276,7 +276,7 @@ def test_shortly_before_the_end_calls_rest_and_the_lease_is_handed_over() -> Non
     assert play(LastMoments("l1"), start=resting) == (resting, [])
 
 
-@pytest.mark.parametrize("reason", ["reclaim", "preempt", "consolidate"])
+@pytest.mark.parametrize("reason", ["reclaim", "preempt", "consolidate", "drain", "lost"])
 def test_what_is_taken_back_for_others_is_asked_for_again(reason: str) -> None:
     session, done = play(cell(), Granted(grant()), LeaseEnded("l1", reason))
     assert (session.state, session.reason, session.returning) == (State.QUEUED, reason, True)
@@ -379,6 +379,12 @@ def test_a_lost_node_takes_the_memory_with_it() -> None:
     _, asked = play(cell("c2"), start=session)
     assert isinstance(asked[0], RequestLease)
     assert asked[0].request.session_id == ""
+
+
+def test_a_pool_that_is_silent_is_not_asked_again() -> None:
+    """It may still know the lease: whether it has ended is not known."""
+    session, asked = play(cell(), Granted(grant()), LeaseEnded("l1", "lost", told=False))
+    assert (session.state, session.session_id, asked) == (State.PARKED, "5e", [Publish()])
 
 
 def test_the_end_of_an_earlier_lease_is_ignored() -> None:

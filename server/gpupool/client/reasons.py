@@ -6,5 +6,6 @@ from typing import Final
 
 #: Why a session ended with all its memory, where it is neither that it was lost nor that an administrator closed it.
 SESSION_ENDS: Final = frozenset({"reset", "stopped"})
-#: Why the pool takes a lease back for others, or for its node: its holder asks again, and its session goes on later.
-COMES_BACK: Final = frozenset({"reclaim", "preempt", "consolidate", "drain"})
+#: Why a lease ends that nobody wanted to end: the pool takes it back for others or for its node, or has not heard of its
+#: holder (a laptop slept). The holder asks again, and its session goes on later.
+COMES_BACK: Final = frozenset({"reclaim", "preempt", "consolidate", "drain", "lost"})

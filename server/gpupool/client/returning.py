@@ -1,8 +1,8 @@
 """A lease is taken back for another, with notice: what its holder does until then.
 
 Shortly before the end the holder says ``waiting`` in the session file. The client runtime then sends nothing more,
-has everything executed that it had sent, and says so beside the file (``src/client/session/lease_wait.cpp``): a worker without
-a lease drops what it is sent. Then the lease may end at once.
+has everything executed that it had sent, and says so beside the file (``src/client/session/lease_wait.cpp``). Then the
+lease may end at once. What a worker is sent without a lease it keeps for the next one, but only so much of it.
 """
 
 from __future__ import annotations

@@ -121,7 +121,8 @@ class LastMoments:
 class LeaseEnded:
     """The pool ended the lease.
 
-    ``session_alive`` False: its memory is gone as well. ``held_seconds``: for how long it was held.
+    ``session_alive`` False: its memory is gone as well. ``held_seconds``: for how long it was held. ``told`` False: the
+    pool has been silent for so long that it must have; whether it has is not known.
     """
 
     lease_id: str
@@ -129,6 +130,7 @@ class LeaseEnded:
     session_alive: bool = True
     detail: str = ""
     held_seconds: float = 0.0
+    told: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,7 +174,7 @@ class HolderSession(SessionShell):
         """Ends the lease because the pool has been silent for so long that it ends there too."""
         lease = self.record.lease
         if lease is not None:
-            self.observe(events.LeaseEnded(lease.lease_id, "lost", detail=detail))
+            self.observe(events.LeaseEnded(lease.lease_id, "lost", detail=detail, told=False))
             # In case the pool comes back sooner than it gives the share to somebody else.
             self._background.spawn(give_back(self._pool.release, lease.lease_id, "lost"))
 
