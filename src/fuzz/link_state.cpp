@@ -62,7 +62,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::MemoryStream nothing({});
   only.host.serve(nothing, fuzz::hello_of(++only.pid));  // another client: from nothing
   link.client = only.pid;
-  only.host.conversation().go_on_from(link);
+  if (!only.host.conversation().go_on_from(link)) return 0;
   fuzz::WorkerFrames fill;
   const auto frames = fuzz::frames_of(
       in.rest(),

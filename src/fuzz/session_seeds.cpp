@@ -13,6 +13,8 @@
 namespace gpupool::fuzz::seeds {
 namespace {
 
+constexpr std::uint64_t granule = 2 << 20;
+
 template <class M>
 worker::SessionImage::Call call_of(const M& message) {
   wire::Buffer body;
@@ -30,7 +32,6 @@ worker::SessionImage::Call call_of(const M& message) {
 /// A session with some of everything that moves. The fuzz target puts the digests right.
 void session_images() {
   using worker::SessionImage;
-  constexpr std::uint64_t granule = 2 << 20;
   SessionImage image;
   image.devices.push_back({"a device", 9, 0, fuzz::arena, granule});
   const auto with_digest_cut_off = [](const SessionImage& whole) {
@@ -46,7 +47,6 @@ void session_images() {
   image.memory.push_back({0, 0, granule, 0, 0, {granule, {0}}});
   image.mappings.push_back({0, fuzz::arena, granule, 0, 1, 3});
   image.mappings.push_back({0, fuzz::arena + 4 * granule, granule, granule, 0, 1});
-  image.refused_maps.push_back({0, fuzz::arena + 8 * granule, granule});
   const auto handle = [](wire::Kind kind) { return wire::Handle{kind, 0, 3}.value(); };
   messages::CreateContext context;
   context.context = handle(wire::Kind::context);
@@ -123,6 +123,22 @@ void link_states() {
   link.replies.push_back({2, 8, false, 0, 0, 0, std::vector<std::byte>(40)});
   link.pushes.push_back({2, std::vector<std::byte>(40)});
   link.pushes.push_back({3, std::vector<std::byte>(40)});
+  messages::MapMemory map;
+  map.address = fuzz::arena;
+  map.size = granule;
+  wire::Buffer mapping;
+  wire::Writer encode_map(mapping);
+  map.encode(encode_map);
+  link.kept.push_back({static_cast<std::uint16_t>(messages::MapMemory::id), 1,
+                       {mapping.bytes().begin(), mapping.bytes().end()}, {}});
+  messages::CopyFromHost copy;
+  copy.address = fuzz::arena;
+  copy.payload_size = 40;
+  wire::Buffer copying;
+  wire::Writer encode_copy(copying);
+  copy.encode(encode_copy);
+  link.kept.push_back({static_cast<std::uint16_t>(messages::CopyFromHost::id), 1,
+                       {copying.bytes().begin(), copying.bytes().end()}, std::vector<std::byte>(40)});
   for (const bool empty : {true, false}) {
     wire::Buffer encoded;
     wire::Writer encode(encoded);

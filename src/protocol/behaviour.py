@@ -23,14 +23,7 @@ EVENTS = {
     "followed": "it does not record the event, or the client follows what it does",
     "handed_out": "somebody may record the event at times that the client does not know",
 }
-#: What happens when no lease admits it, beside the error that the next answer tells.
-REFUSED = {
-    "mapped_later": "the client counts on the mapping: it is made up for when the session has a lease again",
-    "told": "the client waits for a push: it hears that there is none",
-}
-#: Fields that the worker needs for that.
-_REFUSED_FIELDS = {"mapped_later": {"device", "address", "size"}, "told": {"ticket"}}
-KEYS = {"stream", "event", "holds_up", "again", "shown_as", "own_accord", "refused"}
+KEYS = {"stream", "event", "holds_up", "again", "shown_as", "own_accord", "refused_by_push"}
 
 
 @dataclass(frozen=True)
@@ -43,7 +36,7 @@ class Behaviour:
     again: str = "never"
     shown_as: str = ""  # the export that a program knows it by
     own_accord: bool = False
-    refused: str = ""
+    refused_by_push: bool = False  # without a lease it is not kept: the client waits for a push
 
 
 def _stream(name: str, entry: dict[str, Any], fields: tuple[Field, ...], waits: bool, work: str) -> str:
@@ -92,11 +85,9 @@ def parse(
     shown_as = entry.get("shown_as", "")
     if shown_as and shown_as not in header.functions:
         raise TableError(f"{name}: {shown_as} is not an export of cuda.h")
-    refused = entry.get("refused", "")
-    if refused and (refused not in REFUSED or _REFUSED_FIELDS[refused] - {f.name for f in fields}):
-        raise TableError(f"{name}: unknown refused {refused!r}, or not the fields that it needs")
-    if refused and entry["class"] != "post":
-        raise TableError(f"{name}: an answer tells that it is refused")
+    refused_by_push = bool(entry.get("refused_by_push"))
+    if refused_by_push and (entry["class"] != "post" or "ticket" not in {f.name for f in fields}):
+        raise TableError(f"{name}: a push refuses a post, by its ticket")
     return Behaviour(
         _stream(name, entry, fields, waits, work),
         _event(name, entry, fields),
@@ -104,13 +95,12 @@ def parse(
         again,
         shown_as,
         bool(entry.get("own_accord")),
-        refused,
+        refused_by_push,
     )
 
 
-def check_refused(rows: dict[str, Behaviour]) -> None:
-    """Raises TableError unless each special refusal is one row's: the worker decodes that row's fields for it."""
-    for refused in REFUSED:
-        names = [name for name, row in rows.items() if row.refused == refused]
-        if len(names) > 1:
-            raise TableError(f"{refused}: of which of {names}? The worker knows the fields of one")
+def check_pushes(rows: dict[str, Behaviour]) -> None:
+    """Raises TableError unless one row at most is refused by a push: the worker decodes that row's ticket to refuse it."""
+    names = [name for name, row in rows.items() if row.refused_by_push]
+    if len(names) > 1:
+        raise TableError(f"refused_by_push: which of {names}? The worker knows the ticket of one")

@@ -59,7 +59,7 @@ def dispatch(table: Table) -> str:
             str(m.bulk == "request").lower(),
             str(m.waits).lower(),
             f"Again::{m.behaviour.again}",
-            f"Refused::{m.behaviour.refused or 'error'}",
+            str(m.behaviour.refused_by_push).lower(),
         ]
         lines.append(f'    {{"{m.name}", &handle<messages::{m.name}, &run_{m.name}>, {", ".join(flags)}}},')
     lines += ["};\n", "}  // namespace gpupool::worker"]

@@ -203,7 +203,7 @@ def load(directory: Path, header: CudaHeader) -> Table:
     table.messages.sort(key=lambda m: m.name)
     if len({m.name for m in table.messages}) != len(table.messages):
         raise TableError("two messages have the same name")
-    behaviour.check_refused({m.name: m.behaviour for m in table.messages})
+    behaviour.check_pushes({m.name: m.behaviour for m in table.messages})
     for name in table.needs:
         if name not in header.functions:
             raise TableError(f"needs: {name} is not an export of cuda.h")

@@ -28,7 +28,7 @@ def test_the_control_socket_grants_renews_and_revokes(start: Start) -> None:
         assert worker.ask("revoke epoch=7") == "ok epoch=7"
         assert worker.ask("revoke epoch=7") == "ok epoch=7"
         assert worker.stats()["state"] == "parked"
-        assert lease_status(client, 7) == wire_client.NOT_ATTACHED
+        assert lease_status(client, 7) == wire_client.PAST_EPOCH
         assert worker.ask(f"lease epoch=7 deadline_ns={soon}") == "refused epoch=7 reason=past-epoch"
 
         assert worker.ask(f"lease epoch=8 deadline_ns={soon} share=0:1000:1024") == "ok epoch=8"

@@ -223,10 +223,10 @@ again = "reads"
 own_accord = true
 bulk = "reply"
 fields = { device = "device", address = "address", size = "u64" }
-[message.MapMemory]
+[message.CopyToHostAsync]
 class = "post"
-refused = "mapped_later"
-fields = { device = "device", address = "address", size = "u64" }
+refused_by_push = true
+fields = { address = "address", size = "u64", ticket = "u64" }
 [cuCtxRecordEvent]
 class = "post"
 event = "handed_out"
@@ -245,10 +245,10 @@ params = { hCtx = "in:context", hEvent = "in:event" }
     assert "holds_up = true;" in section(text, "ReadPages")
     assert "event_given() const { return hEvent; }" in section(text, "cuCtxRecordEvent")
     dispatch = emit_worker.dispatch(resolved)
-    assert "&run_ReadPages>, true, true, false, true, Again::reads, Refused::error}" in dispatch
-    assert "&run_MapMemory>, true, false, false, false, Again::never, Refused::mapped_later}" in dispatch
+    assert "&run_ReadPages>, true, true, false, true, Again::reads, false}" in dispatch
+    assert "&run_CopyToHostAsync>, true, false, false, false, Again::never, true}" in dispatch
     assert '{"Launch", "cuLaunchKernel"},' in emit_messages.names(resolved)
-    assert '{"MapMemory", "MapMemory"},' in emit_messages.names(resolved)
+    assert '{"CopyToHostAsync", "CopyToHostAsync"},' in emit_messages.names(resolved)
 
 
 @pytest.mark.parametrize(
@@ -272,9 +272,8 @@ params = { hCtx = "in:context", hEvent = "in:event" }
         ('class="ask"\nwaits=true\nagain="often"', "Say `again`"),
         ('class="post"\nagain="waits"', "Say `again`"),
         ('class="post"\nshown_as="cuNothing"', "cuNothing is not an export"),
-        ('class="post"\nrefused="somehow"', "unknown refused 'somehow'"),
-        ('class="post"\nrefused="told"', "not the fields that it needs"),
-        ('class="ask"\nrefused="told"\nfields={ticket="u64"}', "an answer tells"),
+        ('class="post"\nrefused_by_push=true', "a push refuses a post"),
+        ('class="ask"\nrefused_by_push=true\nfields={ticket="u64"}', "a push refuses a post"),
         ('class="post"\nholds_up="no"', "holds_up is true or false"),
         ('class="post"\nhold_up=false', r"unknown keys \['hold_up'\]"),
     ],
@@ -286,9 +285,9 @@ def test_undecided_behaviour_is_a_build_error(
         load(header, tmp_path, f"[message.Odd]\n{text}\n")
 
 
-def test_a_special_refusal_is_one_rows(header: cuda_header.CudaHeader, tmp_path: Path) -> None:
-    row = 'class = "post"\nrefused = "told"\nfields = { ticket = "u64" }\n'
-    with pytest.raises(kinds.TableError, match=r"of which of \['One', 'Two'\]"):
+def test_a_refusal_by_push_is_one_rows(header: cuda_header.CudaHeader, tmp_path: Path) -> None:
+    row = 'class = "post"\nrefused_by_push = true\nfields = { ticket = "u64" }\n'
+    with pytest.raises(kinds.TableError, match=r"which of \['One', 'Two'\]"):
         load(header, tmp_path, f"[message.One]\n{row}[message.Two]\n{row}")
 
 

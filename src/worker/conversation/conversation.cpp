@@ -48,7 +48,7 @@ ServeEnd Conversation::serve(wire::Stream& stream, std::span<const std::byte> he
       greet(stream, header, body)) {
     bool goes_on = false;
     try {
-      goes_on = converse(receiver);
+      goes_on = converse(receiver, stream);
     } catch (const std::exception& failure) {
       std::fprintf(stderr, "gpupool-worker: connection ended by an error: %s\n", failure.what());
     }
@@ -69,28 +69,34 @@ ServeEnd Conversation::serve(wire::Stream& stream, std::span<const std::byte> he
 }
 
 /// Until the connection breaks: then true, and another one may go on where this one ended.
-bool Conversation::converse(wire::Receiver& receiver) {
+bool Conversation::converse(wire::Receiver& receiver, wire::Stream& stream) {
   wire::FrameHeader header{};
   std::span<const std::byte> frame;
+  const auto execute_now = [&] {
+    Hold lock = hold();
+    if (!may_go_on(lock)) return Frame::cut;
+    const Frame end = execute(header, frame);
+    if (end == Frame::executed && header.sequence != 0)
+      executed_.store(received_, std::memory_order_release);
+    return end;
+  };
   while (true) {
     if (!receiver.has_frame()) {  // nothing left to do: a burst of device work ends here
       work_.waits();
       publish_obstacle(false);
+      await_frame_or_lease(stream);
     } else if (work_.keeps_others_waiting()) {
       work_.waits();
     }
     if (!receiver.receive(header, frame)) return receiver.ended();
-    Hold lock = hold();
-    if (!may_go_on(lock)) return true;
-    switch (execute(header, frame)) {
-      case Frame::executed:
-        if (header.sequence != 0) executed_.store(received_, std::memory_order_release);
-        break;
-      case Frame::cut:
-        return !goodbye_;
-      case Frame::senseless:
-        return false;
+    Frame end = execute_now();
+    while (end == Frame::later) {
+      if (stream.hung_up()) return true;  // it will be sent again
+      std::this_thread::sleep_for(10 * look_again);
+      end = execute_now();
     }
+    if (end == Frame::cut) return !goodbye_;
+    if (end == Frame::senseless) return false;
   }
 }
 
@@ -340,12 +346,17 @@ std::optional<LinkState> Conversation::link_state() {
   }
   completions.deliver();  // what is complete is said, that is kept
   outlet_.save(state);
+  const auto& kept = equipment_.parking.kept.all();
+  state.kept.assign(kept.begin(), kept.end());
   return state;
 }
 
-void Conversation::go_on_from(const LinkState& state) {
-  if (state.client == 0) return;
+bool Conversation::go_on_from(const LinkState& state) {
+  if (state.client == 0) return true;
   end();
+  for (const KeptFrame& frame : state.kept) {
+    if (!keep(frame)) return false;
+  }
   client_pid_ = state.client;
   client_connection_ = state.connection;
   received_ = state.received;
@@ -362,6 +373,7 @@ void Conversation::go_on_from(const LinkState& state) {
   charges_.doubt();
   shares_.doubt();
   conversing_ = true;
+  return true;
 }
 
 }  // namespace gpupool::worker

@@ -20,6 +20,7 @@
 #include "wire/hello.h"
 #include "wire/receiver.h"
 #include "wire/transport/stream.h"
+#include "worker/conversation/call_fate.h"
 #include "worker/conversation/charge_teller.h"
 #include "worker/conversation/completions.h"
 #include "worker/conversation/copy_out.h"
@@ -38,7 +39,7 @@
 
 namespace gpupool::worker {
 
-enum class Refused : std::uint8_t;  // dispatch.h
+struct Dispatch;  // dispatch.h
 
 /// The session belongs to the process that the conversation is with: when another one comes, both begin anew.
 class Conversation {
@@ -89,8 +90,8 @@ class Conversation {
   [[nodiscard]] Hold hold() { return Hold(executing_); }
   /// The same at a moment when nothing is under way. Not owned: that did not come in time.
   [[nodiscard]] Hold stand_still();
-  /// Executes what was kept while memory was away, on another thread than the one that serves. Precondition:
-  /// held.
+  /// Executes what was kept and needs no lease, on another thread than the one that serves. Precondition:
+  /// held, and memory is here.
   void catch_up_elsewhere();
   /// What keeps the session from going, after a thorough look. Precondition: held.
   MoveObstacle look_for_obstacle();
@@ -101,7 +102,8 @@ class Conversation {
   /// way. Precondition: held.
   [[nodiscard]] std::optional<LinkState> link_state();
   /// The session was taken over from another worker: its objects are in place already. Nobody is served yet.
-  void go_on_from(const LinkState& state);
+  /// False: no worker would have kept what it brings.
+  [[nodiscard]] bool go_on_from(const LinkState& state);
   /// The process that the session belongs to; 0: nobody has come yet.
   [[nodiscard]] std::uint64_t client() const { return client_pid_; }
   void belongs_to(std::uint64_t client) { client_pid_ = client; }
@@ -123,13 +125,14 @@ class Conversation {
   /// What became of a frame.
   enum class Frame {
     executed,
+    later,     ///< nothing has happened yet, and nothing behind it may: to be executed once more in a moment
     cut,       ///< the connection broke in it: it will be sent again, and nothing has happened
     senseless  ///< no client says such a thing: the conversation ends
   };
   struct WaitingCall;
 
   // conversation.cpp: from one connection to the next.
-  bool converse(wire::Receiver& receiver);
+  bool converse(wire::Receiver& receiver, wire::Stream& stream);
   bool greet(wire::Stream& stream, const wire::FrameHeader& header, const wire::HelloBody& hello);
   void begin(const wire::HelloBody& hello);
   void end();
@@ -150,9 +153,7 @@ class Conversation {
 
   // conversation_calls.cpp: calls and their answers.
   Frame call(const wire::FrameHeader& header, std::span<const std::byte> body);
-  [[nodiscard]] bool refuse_post(Refused refused, std::span<const std::byte> body);
-  void execute_kept();
-  void retry_refused_maps();
+  [[nodiscard]] bool refuse_post(const wire::FrameHeader& header, std::span<const std::byte> body);
   void wait_for_devices(const wire::FrameHeader& header);
   void begin_wait(const wire::FrameHeader& header, const ReplyKeeping& keeping, std::uint64_t start_ns,
                   Wait wait);
@@ -165,6 +166,16 @@ class Conversation {
   void send_driver_log();
   void defer(CUresult error, std::uint16_t message);
   Deferred take_deferred();
+
+  // conversation_kept.cpp: posts that must wait, for memory or for a lease.
+  [[nodiscard]] bool attached() const;
+  CallFate decide(const wire::FrameHeader& header, const Residence::Visit& visit, Admission& admission);
+  Frame keep(const wire::FrameHeader& header, std::span<const std::byte> body);
+  [[nodiscard]] bool keep(const KeptFrame& frame);
+  void execute_kept();
+  [[nodiscard]] bool execute(const KeptFrame& frame);
+  [[nodiscard]] bool had_no_turn(CUresult result, const Dispatch& entry) const;
+  void await_frame_or_lease(wire::Stream& stream);
 
   Equipment& equipment_;
   DeviceWork& work_;
@@ -192,6 +203,7 @@ class Conversation {
   bool repeating_ = false;  // the call being executed has been executed before
   bool goodbye_ = false;
   std::uint64_t payload_left_ = 0;
+  std::span<const std::byte> kept_payload_;  // where the payload comes from, if not from the receiver
   Answer answer_;  // of the call being executed
 
   std::mutex deferring_;  // protects the next member

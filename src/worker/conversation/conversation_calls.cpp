@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <exception>
 #include <thread>
@@ -60,28 +61,23 @@ Conversation::Frame Conversation::call(const wire::FrameHeader& header, std::spa
   if (ask != entry.is_ask || ((header.flags & wire::flag_bulk) != 0) != entry.has_payload) {
     return Frame::senseless;
   }
-  work_.executes_under(entry.needs_lease ? header.epoch : 0);
   const std::uint64_t start = ask ? monotonic_ns() : 0;
-  const auto asked = [&] {
-    return entry.needs_lease ? state_.gate.admits(header.epoch, boottime_ns()) : Admission::ok;
-  };
   Residence::Visit visit(&equipment_.parking.residence);
-  Admission admission = asked();
-  if (!visit) {
-    const Away away = while_away(admission, entry.needs_lease, ask, payload_left_ > 0,
-                                 entry.refused == Refused::mapped_later);
-    if (away == Away::keep && equipment_.parking.kept.add(header, body)) {
-      received(header);
-      state_.usage.post();
-      return Frame::executed;
-    }
-    if (away != Away::refuse && !visit.wait([this] { return client_left(); })) return Frame::cut;
-    admission = asked();
+  Admission admission = Admission::ok;
+  CallFate fate = decide(header, visit, admission);
+  while (fate == CallFate::wait && !visit) {
+    if (!visit.wait([this] { return client_left(); })) return Frame::cut;
+    fate = decide(header, visit, admission);
   }
-  if (visit) execute_kept();
+  if (fate == CallFate::wait) return Frame::later;
+  if (fate == CallFate::keep) return keep(header, body);
   CUresult result = CUDA_ERROR_DEVICE_UNAVAILABLE;
   Call call(*this, answer_, header.lane);  // to the end: payload may be read through it while it is sent
-  if (admission == Admission::ok) {
+  if (fate == CallFate::run) {
+    const bool earlier = admission != Admission::ok;  // a post of an earlier lease, executed under this one
+    const std::uint32_t epoch = earlier ? state_.gate.view(boottime_ns()).epoch : header.epoch;
+    work_.executes_under(entry.needs_lease ? epoch : 0);
+    const std::uint64_t payload = payload_left_;
     wire::Reader in(body);
     wire::Writer out(answer_.fields);
     result = entry.run(call, in, out);
@@ -90,7 +86,11 @@ Conversation::Frame Conversation::call(const wire::FrameHeader& header, std::spa
       session_->journal.note(header.message, header.lane, session_->name_of_current(), body,
                              session_->handles);
     }
-  } else if (!refuse_post(entry.refused, body)) {
+    if (payload_left_ == payload && had_no_turn(result, entry) &&
+        equipment_.parking.kept.has_room(header.length + payload)) {
+      return keep(header, body);
+    }
+  } else if (!ask && !refuse_post(header, body)) {
     return Frame::senseless;
   }
   if (payload_left_ > 0 && !receiver_->skip(payload_left_)) return Frame::cut;
@@ -117,25 +117,14 @@ Conversation::Frame Conversation::call(const wire::FrameHeader& header, std::spa
   return Frame::executed;
 }
 
-/// A client counts on some calls even when they are refused for want of a lease. False: no client says such a
+/// The client hears of it by the push that it waits for, or by the next answer. False: no client says such a
 /// thing.
-bool Conversation::refuse_post(Refused refused, std::span<const std::byte> body) {
+bool Conversation::refuse_post(const wire::FrameHeader& header, std::span<const std::byte> body) {
+  if (!dispatch_table[header.message - wire::first_call].refused_by_push) return true;
   wire::Reader in(body);
-  switch (refused) {
-    case Refused::mapped_later: {  // it is made up for when the session has a lease again
-      messages::MapMemory wanted;
-      return messages::MapMemory::decode(in, wanted) &&
-             session_->refuse_map({wanted.device, wanted.address, wanted.size});
-    }
-    case Refused::told: {  // the client waits for its bytes, or to hear that there are none
-      messages::CopyToHostAsync wanted;
-      if (!messages::CopyToHostAsync::decode(in, wanted)) return false;
-      completions.refuse_copy(wanted.ticket, CUDA_ERROR_DEVICE_UNAVAILABLE);
-      return true;
-    }
-    case Refused::error:
-      return true;
-  }
+  messages::CopyToHostAsync wanted;
+  if (!messages::CopyToHostAsync::decode(in, wanted)) return false;
+  completions.refuse_copy(wanted.ticket, CUDA_ERROR_DEVICE_UNAVAILABLE);
   return true;
 }
 
@@ -276,44 +265,15 @@ void Conversation::send_driver_log() {
 }
 
 bool Conversation::take_payload(void* into, std::size_t size) {
-  if (size > payload_left_ || !receiver_->take(into, size)) return false;
+  if (size == 0) return true;
+  if (size > payload_left_) return false;
+  if (!kept_payload_.empty()) {
+    std::memcpy(into, kept_payload_.data() + kept_payload_.size() - payload_left_, size);
+  } else if (!receiver_->take(into, size)) {
+    return false;
+  }
   payload_left_ -= size;
   return true;
-}
-
-/// Memory is back: what the client freed meanwhile is freed now, before anything else.
-void Conversation::execute_kept() {
-  if (equipment_.parking.kept.empty()) return;
-  Answer unanswered;
-  for (const KeptFrames::Frame& frame : equipment_.parking.kept.take()) {
-    const auto id = static_cast<MessageId>(frame.header.message);
-    wire::Reader in(frame.body);
-    if (id == MessageId::MapMemory) {  // had been refused, and waits for the next lease
-      messages::MapMemory wanted;
-      if (!messages::MapMemory::decode(in, wanted) ||
-          !session_->refuse_map({wanted.device, wanted.address, wanted.size})) {
-        defer(CUDA_ERROR_OUT_OF_MEMORY, frame.header.message);
-      }
-      continue;
-    }
-    wire::Writer out(unanswered.fields);
-    Call call(*this, unanswered, frame.header.lane);
-    const CUresult result = dispatch_table[frame.header.message - wire::first_call].run(call, in, out);
-    if (result == CUDA_SUCCESS) {
-      session_->journal.note(frame.header.message, frame.header.lane, session_->name_of_current(), frame.body,
-                             session_->handles);
-    } else {
-      defer(result == malformed ? CUDA_ERROR_INVALID_VALUE : result, frame.header.message);
-    }
-  }
-}
-
-void Conversation::retry_refused_maps() {
-  for (const auto& map : session_->take_refused_maps()) {
-    DeviceArena* const place = equipment_.arena(map.device);
-    const CUresult result = place == nullptr ? CUDA_ERROR_INVALID_DEVICE : place->map(map.address, map.size);
-    if (result != CUDA_SUCCESS) defer(result, static_cast<std::uint16_t>(MessageId::MapMemory));
-  }
 }
 
 void Conversation::defer(CUresult error, std::uint16_t message) {

@@ -30,8 +30,8 @@ Conversation::Frame Conversation::execute(const wire::FrameHeader& header, std::
   }
   if (received_ != 0 && header.sequence != received_ + 1) return Frame::senseless;
   const std::uint64_t bytes = body.size() + payload_left_;
-  state_.usage.received(bytes);
   const Frame end = header.message < wire::first_call ? control(header, body) : call(header, body);
+  if (end != Frame::later) state_.usage.received(bytes);
   if (end != Frame::executed) return end;
   if ((header.flags & wire::flag_ask) != 0) {
     unacknowledged_bytes_ = unacknowledged_frames_ = 0;
@@ -118,10 +118,7 @@ Conversation::Frame Conversation::control(const wire::FrameHeader& header, std::
       const bool admitted = admission == Admission::ok;  // memory is back, or is about to be
       if (admitted && !visit.wait([this] { return client_left(); })) return Frame::cut;
       received(header);
-      if (admitted) {
-        execute_kept();
-        retry_refused_maps();
-      }
+      if (admitted) execute_kept();
       const CUresult result = admitted ? CUDA_SUCCESS : CUDA_ERROR_DEVICE_UNAVAILABLE;
       reply(header, result, static_cast<wire::Status>(admission), answer_);
       return Frame::executed;

@@ -341,7 +341,7 @@ TEST_CASE("a session that moved to another worker goes on where it was") {
       wire::Reader in(packed.bytes());
       worker::LinkState read;
       REQUIRE(worker::LinkState::decode(in, read));
-      second.conversation().go_on_from(read);
+      REQUIRE(second.conversation().go_on_from(read));
     }
     return for_ever;
   };

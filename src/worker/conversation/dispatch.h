@@ -21,13 +21,6 @@ enum class Again : std::uint8_t {
   reads   ///< it reads device memory, whose bytes are too many to be kept: it is executed again
 };
 
-/// What happens to a post that no lease admits.
-enum class Refused : std::uint8_t {
-  error,         ///< the next answer tells
-  mapped_later,  ///< the client counts on the mapping: it is made up for when the session has a lease again
-  told           ///< the client waits for a push: it hears that there is none
-};
-
 /// One row per message. `run` decodes the body, executes, and appends the packed reply fields.
 /// A body that does not decode makes `run` return `malformed`: the connection is then closed.
 struct Dispatch {
@@ -38,7 +31,7 @@ struct Dispatch {
   bool has_payload;
   bool waits;
   Again again;
-  Refused refused;
+  bool refused_by_push;  ///< a post that is not kept for the next lease: its client waits for a push
 };
 
 inline constexpr auto malformed = static_cast<CUresult>(1023);  // no error, and the enumeration can hold it

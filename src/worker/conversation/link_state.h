@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "wire/bytes.h"
+#include "worker/residence/kept_frames.h"
 
 namespace gpupool::worker {
 
 /// Plain data. A worker that takes a session over fills it in before its client comes.
 struct LinkState {
-  static constexpr std::uint32_t version = 1;
+  static constexpr std::uint32_t version = 2;
   static constexpr std::size_t max_replies = 65'536;
   static constexpr std::size_t max_pushes = 65'536;
   static constexpr std::size_t max_bytes = std::size_t{512} << 20;  ///< of all that is kept, together
@@ -47,7 +48,8 @@ struct LinkState {
   std::int32_t deferred_error = 0;  ///< the first failure of a post that the client has not been told of
   std::uint32_t deferred_message = 0;
   std::vector<Reply> replies;
-  std::vector<Push> pushes;  ///< in the order of their numbers
+  std::vector<Push> pushes;     ///< in the order of their numbers
+  std::vector<KeptFrame> kept;  ///< received, and to be executed under the next lease, in this order
 
   bool operator==(const LinkState&) const = default;
 
@@ -70,6 +72,13 @@ struct LinkState {
     for (const Push& push : pushes) {
       out.put(push.number);
       out.put_bytes(push.bytes);
+    }
+    out.put(static_cast<std::uint32_t>(kept.size()));
+    for (const KeptFrame& frame : kept) {
+      out.put(frame.message);
+      out.put(frame.lane);
+      out.put_bytes(frame.body);
+      out.put_bytes(frame.payload);
     }
   }
 
@@ -107,6 +116,19 @@ struct LinkState {
       if (!in.ok() || push.number != out.pushed - pushes + 1 + n) return false;
       push.bytes.assign(bytes.begin(), bytes.end());
       out.pushes.push_back(std::move(push));
+    }
+    const auto kept = in.get<std::uint32_t>();
+    if (!in.ok() || kept > KeptFrames::most_frames) return false;
+    for (std::uint32_t n = 0; n < kept; ++n) {
+      KeptFrame frame;
+      frame.message = in.get<std::uint16_t>();
+      frame.lane = in.get<std::uint32_t>();
+      for (std::vector<std::byte>* const part : {&frame.body, &frame.payload}) {
+        const auto bytes = in.get_bytes();
+        part->assign(bytes.begin(), bytes.end());
+      }
+      if (!in.ok()) return false;
+      out.kept.push_back(std::move(frame));
     }
     return in.finished();
   }

@@ -26,6 +26,7 @@ LinkState some() {
   state.deferred_message = 99;
   state.replies = {{1, 899, false, 0, 0, 0, bytes("a reply")}, {2, 900, true, 77, 3, 5, bytes("a read")}};
   state.pushes = {{11, bytes("eleven")}, {12, {}}};
+  state.kept = {{300, 1, bytes("a launch"), {}}, {301, 0, bytes("a copy"), bytes("its payload")}};
   return state;
 }
 

@@ -58,7 +58,6 @@ CUresult run_MapMemory(Call& x, const messages::MapMemory& m, replies::MapMemory
 CUresult run_UnmapMemory(Call& x, const messages::UnmapMemory& m, replies::UnmapMemory&) {
   DeviceArena* const arena = x.equipment.arena(m.device);
   if (arena == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  if (x.session.forget_refused_map(m.device, m.address)) return CUDA_SUCCESS;
   x.session.in_use.wait_unused(x.equipment.device_memory());
   x.session.synchronize_device(
       arena->device());  // an error of earlier work is reported where that work is waited for

@@ -88,11 +88,6 @@ std::vector<std::byte> SessionImage::encode() const {
     out.put(device.arena);
     out.put(device.granularity);
   });
-  put_all(out, refused_maps, [&](const RefusedMap& map) {
-    out.put(map.device);
-    out.put(map.address);
-    out.put(map.size);
-  });
   put_all(out, memory, [&](const Memory& one) {
     out.put(one.handle);
     out.put(one.device);
@@ -170,13 +165,6 @@ std::optional<SessionImage> SessionImage::decode(std::span<const std::byte> byte
     device.arena = in.get<std::uint64_t>();
     device.granularity = in.get<std::uint64_t>();
     return device;
-  });
-  get_all(in, image.refused_maps, [&] {
-    RefusedMap map;
-    map.device = in.get<std::int32_t>();
-    map.address = in.get<std::uint64_t>();
-    map.size = in.get<std::uint64_t>();
-    return map;
   });
   get_all(in, image.memory, [&] {
     Memory one;

@@ -20,7 +20,7 @@ namespace gpupool::worker {
 /// Plain data. Written by one worker, read by another one, which trusts nothing in it.
 struct SessionImage {
   static constexpr std::uint32_t magic = 0x4d495047;  // "GPIM"
-  static constexpr std::uint32_t version = 1;
+  static constexpr std::uint32_t version = 2;
   /// A granule of device memory: what was never written to is left out, and equal pieces are kept once.
   static constexpr std::uint32_t chunk_bytes = 2u << 20;
   static constexpr std::uint32_t zeros = 0xffffffff;  ///< in place of a chunk's number
@@ -40,10 +40,6 @@ struct SessionImage {
     std::string name;
     std::int32_t major = 0, minor = 0;  ///< compute capability
     std::uint64_t arena = 0, granularity = 0;
-  };
-  struct RefusedMap {
-    std::int32_t device = 0;
-    std::uint64_t address = 0, size = 0;
   };
   struct Memory {
     std::uint64_t handle = 0;  ///< the client's; 0: it has none
@@ -81,7 +77,6 @@ struct SessionImage {
   std::uint64_t client = 0;  ///< the process that the objects belong to; 0: none has come yet
   std::array<std::uint64_t, 7> usage{};
   std::vector<Device> devices;
-  std::vector<RefusedMap> refused_maps;
   std::vector<Memory> memory;
   std::vector<Mapping> mappings;
   std::vector<Call> calls;

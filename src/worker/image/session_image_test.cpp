@@ -18,7 +18,6 @@ SessionImage sample() {
   image.epoch = 3;
   image.client = 11;
   image.devices.push_back({"a device", 9, 0, 1u << 30, 2u << 20});
-  image.refused_maps.push_back({0, 1, 2});
   image.chunks.push_back({{}, SessionImage::chunk_bytes, 0});
   image.chunks.push_back({{}, 100, SessionImage::chunk_bytes});
   image.memory.push_back({5, 0, 4u << 20, 1, 0, {4u << 20, {0, SessionImage::zeros}}});

@@ -50,8 +50,8 @@ LeaseAnswer LeaseGate::revoke(std::uint32_t epoch) {
 
 Admission LeaseGate::admits(std::uint32_t epoch, std::int64_t now_ns) const noexcept {
   const Record current = read();
-  if (epoch < current.epoch) return Admission::past_epoch;
-  if (epoch > current.epoch || !current.attached) return Admission::not_attached;
+  if (epoch > current.epoch || epoch == 0) return Admission::not_attached;
+  if (epoch < current.epoch || !current.attached) return Admission::past_epoch;
   return now_ns < current.deadline_ns ? Admission::ok : Admission::fenced;
 }
 

@@ -14,8 +14,8 @@ namespace gpupool::worker {
 /// Why a call may or may not run. The numbers are those of the reply status on the wire.
 enum class Admission : std::uint32_t {
   ok = 0,
-  not_attached = 1,  ///< no lease, or one newer than the worker has been told of
-  past_epoch = 2,    ///< the call belongs to a lease that has been replaced
+  not_attached = 1,  ///< a lease that the worker has not been told of yet: it may be good a moment later
+  past_epoch = 2,    ///< the call belongs to a lease that has ended
   fenced = 3,        ///< the deadline went by without a renewal; only a higher epoch opens the gate again
 };
 

@@ -58,9 +58,6 @@ void SessionResume::run() {
   need(session_.synchronize_all(), "cuCtxSynchronize");
   allow_access();
   windows_.clear();
-  for (const auto& map : image_.refused_maps) {
-    if (!session_.refuse_map({map.device, map.address, map.size})) cannot("the image contradicts itself");
-  }
   Usage& usage = equipment_.state.usage;
   std::atomic<std::uint64_t>* const counters[] = {&usage.device_ns, &usage.kernels, &usage.posts,
                                                   &usage.asks,      &usage.ask_ns,  &usage.bytes_in,
@@ -78,7 +75,6 @@ void SessionResume::check_origin() const {
            std::to_string(epoch));
   }
   if (image_.devices.empty()) return;  // nobody has come yet
-  if (image_.refused_maps.size() > Session::max_refused_maps) cannot("the image contradicts itself");
   if (image_.devices.size() != equipment_.devices.size()) {
     cannot("it has " + std::to_string(image_.devices.size()) + " devices, and this worker " +
            std::to_string(equipment_.devices.size()));
@@ -324,7 +320,7 @@ void SessionResume::take_up_link(std::span<const std::byte> bytes) {
     cannot("the image contradicts itself");
   }
   need(session_.select(context), "cuCtxSetCurrent");
-  conversation_.go_on_from(link);
+  if (!conversation_.go_on_from(link)) cannot("the image contradicts itself");
   conversation_.belongs_to(image_.client);  // also where the conversation has ended
 }
 

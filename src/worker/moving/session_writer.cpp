@@ -55,8 +55,6 @@ void SessionWriter::collect_devices() {
     device.granularity = arena.granularity();
     image_.devices.push_back(std::move(device));
   }
-  for (const auto& map : session_.refused_maps())
-    image_.refused_maps.push_back({map.device, map.address, map.size});
 }
 
 void SessionWriter::collect_memory() {

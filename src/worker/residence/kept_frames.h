@@ -1,45 +1,53 @@
-// What a client asked for while the session's memory was away and must not be lost: memory and objects that
-// it freed.
+// Posts that have come and can't be executed yet: the session's memory is away, or there is no lease.
 #pragma once
 
 #include <cstddef>
-#include <span>
+#include <cstdint>
+#include <deque>
 #include <utility>
 #include <vector>
 
-#include "wire/frame.h"
-
 namespace gpupool::worker {
 
-/// The executing thread alone uses it. Bounded by what a client can have to free; a client that frees more
-/// waits.
+/// A post as it came, with what it carried. Plain data.
+struct KeptFrame {
+  std::uint16_t message = 0;
+  std::uint32_t lane = 0;
+  std::vector<std::byte> body, payload;
+  bool operator==(const KeptFrame&) const = default;
+
+  [[nodiscard]] std::size_t bytes() const { return body.size() + payload.size(); }
+};
+
+/// In the order in which they came. Only the executing thread uses it. A client sends little before it hears
+/// that it has no lease, so the bounds are for a client that doesn't listen.
 class KeptFrames {
  public:
   static constexpr std::size_t most_frames = 1u << 17;
-  static constexpr std::size_t most_bytes = std::size_t{32} << 20;
+  static constexpr std::size_t most_bytes = std::size_t{256} << 20;
 
-  struct Frame {
-    wire::FrameHeader header;
-    std::vector<std::byte> body;
-  };
-
-  /// False: no room.
-  [[nodiscard]] bool add(const wire::FrameHeader& header, std::span<const std::byte> body) {
-    if (frames_.size() >= most_frames || body.size() > most_bytes - bytes_) return false;
-    frames_.push_back({header, {body.begin(), body.end()}});
-    bytes_ += body.size();
-    return true;
+  [[nodiscard]] bool has_room(std::uint64_t bytes) const {
+    return frames_.size() < most_frames && bytes <= most_bytes - bytes_;
+  }
+  /// Precondition: there is room.
+  void add(KeptFrame frame) {
+    bytes_ += frame.bytes();
+    frames_.push_back(std::move(frame));
   }
   [[nodiscard]] bool empty() const { return frames_.empty(); }
-  /// In the order in which they came.
-  [[nodiscard]] std::vector<Frame> take() {
-    bytes_ = 0;
-    return std::exchange(frames_, {});
+  [[nodiscard]] const KeptFrame& first() const { return frames_.front(); }
+  void drop_first() {
+    bytes_ -= frames_.front().bytes();
+    frames_.pop_front();
   }
-  void clear() { static_cast<void>(take()); }
+  [[nodiscard]] const std::deque<KeptFrame>& all() const { return frames_; }
+  void clear() {
+    frames_.clear();
+    bytes_ = 0;
+  }
 
  private:
-  std::vector<Frame> frames_;
+  std::deque<KeptFrame> frames_;
   std::size_t bytes_ = 0;
 };
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "profile/device_profile.h"
-#include "worker/lease/lease_gate.h"
 #include "worker/residence/kept_frames.h"
 #include "worker/residence/memory_mover.h"
 #include "worker/residence/park_obstacles.h"
@@ -32,19 +31,5 @@ struct Parking {
   DeviceProfile machine;           ///< all devices of the driver
   std::vector<std::string> cards;  ///< UUIDs by the driver's ordinal, as they are now
 };
-
-/// What becomes of a call while memory is away.
-enum class Away : std::uint8_t {
-  refuse,  ///< as it would be anyway: it needs a lease and has none
-  keep,    ///< until memory is back
-  wait,
-};
-
-/// `mapping`: a call that is made up for when there is a lease again, in its place among those that are kept.
-[[nodiscard]] constexpr Away while_away(Admission admission, bool needs_lease, bool answered, bool bulk,
-                                        bool mapping) {
-  if (admission != Admission::ok) return mapping ? Away::keep : Away::refuse;
-  return needs_lease || answered || bulk ? Away::wait : Away::keep;
-}
 
 }  // namespace gpupool::worker

@@ -6,35 +6,21 @@
 
 using namespace gpupool::worker;
 
-TEST_CASE(
-    "while memory is away: what needs a lease is refused, what is freed is kept, what must be answered "
-    "waits") {
-  constexpr bool lease = true, answered = true, bulk = true, mapping = true;
-  CHECK(while_away(Admission::not_attached, lease, !answered, !bulk, !mapping) == Away::refuse);
-  CHECK(while_away(Admission::past_epoch, lease, answered, bulk, !mapping) == Away::refuse);
-  CHECK(while_away(Admission::fenced, lease, answered, !bulk, !mapping) == Away::refuse);
-  CHECK(while_away(Admission::not_attached, lease, !answered, !bulk, mapping) == Away::keep);
-  CHECK(while_away(Admission::ok, !lease, !answered, !bulk, !mapping) == Away::keep);
-  CHECK(while_away(Admission::ok, !lease, answered, !bulk, !mapping) == Away::wait);
-  CHECK(while_away(Admission::ok, !lease, !answered, bulk, !mapping) == Away::wait);
-  // A lease was granted while this was being decided: memory is on its way.
-  CHECK(while_away(Admission::ok, lease, !answered, !bulk, !mapping) == Away::wait);
-}
-
 TEST_CASE("kept frames come back in their order, and only so many are kept") {
   KeptFrames kept;
-  gpupool::wire::FrameHeader header{};
-  const std::vector<std::byte> body(1 << 20);
-  for (std::size_t n = 0; n < KeptFrames::most_bytes / body.size(); ++n) {
-    header.sequence = n;
-    REQUIRE(kept.add(header, body));
+  constexpr std::size_t size = std::size_t{8} << 20;
+  for (std::uint32_t n = 0; n < KeptFrames::most_bytes / size; ++n) {
+    REQUIRE(kept.has_room(size));
+    kept.add({1, n, std::vector<std::byte>(size / 2), std::vector<std::byte>(size / 2)});
   }
-  CHECK_FALSE(kept.add(header, body));
-  const auto frames = kept.take();
-  REQUIRE(frames.size() == KeptFrames::most_bytes / body.size());
-  for (std::size_t n = 0; n < frames.size(); ++n) CHECK(frames[n].header.sequence == n);
+  CHECK_FALSE(kept.has_room(1));
+  for (std::uint32_t n = 0; n < KeptFrames::most_bytes / size; ++n) {
+    CHECK(kept.first().lane == n);
+    kept.drop_first();
+  }
   CHECK(kept.empty());
-  CHECK(kept.add(header, body));
+  CHECK(kept.has_room(KeptFrames::most_bytes));
+  CHECK_FALSE(kept.has_room(KeptFrames::most_bytes + 1));
 }
 
 TEST_CASE("obstacles come and go, and the one that lasts longest is told first") {

@@ -240,18 +240,6 @@ Staging& Session::staging() {
   return *staging_;
 }
 
-bool Session::refuse_map(const RefusedMap& map) {
-  if (refused_maps_.size() >= max_refused_maps) return false;
-  refused_maps_.push_back(map);
-  return true;
-}
-
-bool Session::forget_refused_map(std::int32_t device, std::uint64_t address) {
-  return std::erase_if(refused_maps_, [&](const RefusedMap& map) {
-           return map.device == device && map.address == address;
-         }) != 0;
-}
-
 MoveObstacle Session::obstacle_to_moving(bool thorough) {
   if (!graphs.captures.empty()) return MoveObstacle::capture;
   if (graphs.has_allocations) return MoveObstacle::graphs;  // their memory may outlive them

@@ -99,21 +99,6 @@ class Session {
   [[nodiscard]] bool captures(CUstream stream);
   Staging& staging();
 
-  // Mappings that were refused for want of a lease: the client counts on them, and they are made up for when
-  // there is a lease again.
-
-  struct RefusedMap {
-    std::int32_t device;
-    std::uint64_t address, size;
-  };
-  static constexpr std::size_t max_refused_maps = 4096;
-  /// False: there are too many.
-  [[nodiscard]] bool refuse_map(const RefusedMap& map);
-  /// A mapping is no longer wanted; false when there was none.
-  bool forget_refused_map(std::int32_t device, std::uint64_t address);
-  [[nodiscard]] const std::vector<RefusedMap>& refused_maps() const { return refused_maps_; }
-  [[nodiscard]] std::vector<RefusedMap> take_refused_maps() { return std::exchange(refused_maps_, {}); }
-
   /// What keeps the session from going to another worker. `thorough`: at the price of a look at each object.
   [[nodiscard]] MoveObstacle obstacle_to_moving(bool thorough);
 
@@ -133,7 +118,6 @@ class Session {
   std::uint32_t lane_ = 0;
   std::map<std::pair<CUcontext, std::uint32_t>, CUstream> per_thread_streams_;  // by context and lane
   std::optional<Staging> staging_;
-  std::vector<RefusedMap> refused_maps_;
 };
 
 }  // namespace gpupool::worker

@@ -69,7 +69,6 @@ TEST_CASE("a new session knows nothing of the one before") {
   CUstream stream = nullptr;
   REQUIRE(around.session->api.cuStreamCreate_(&stream, CU_STREAM_DEFAULT) == CUDA_SUCCESS);
   around.session->handles.bind(wire::Kind::stream, name, stream);
-  REQUIRE(around.session->refuse_map({0, arena, 2 * mib}));
   around.session->graphs.has_allocations = true;
   CHECK(around.session->obstacle_to_moving(true) == worker::MoveObstacle::graphs);
 
@@ -82,6 +81,5 @@ TEST_CASE("a new session knows nothing of the one before") {
   CHECK(next.contexts().size() == 1);
   CHECK(next.current() == nullptr);
   CHECK(next.handles.vacant(wire::Kind::stream, name));
-  CHECK(next.refused_maps().empty());
   CHECK(next.obstacle_to_moving(true) == worker::MoveObstacle::none);
 }
