@@ -129,16 +129,20 @@ void link_states() {
   wire::Buffer mapping;
   wire::Writer encode_map(mapping);
   map.encode(encode_map);
-  link.kept.push_back({static_cast<std::uint16_t>(messages::MapMemory::id), 1,
-                       {mapping.bytes().begin(), mapping.bytes().end()}, {}});
+  link.kept.push_back({static_cast<std::uint16_t>(messages::MapMemory::id),
+                       1,
+                       {mapping.bytes().begin(), mapping.bytes().end()},
+                       {}});
   messages::CopyFromHost copy;
   copy.address = fuzz::arena;
   copy.payload_size = 40;
   wire::Buffer copying;
   wire::Writer encode_copy(copying);
   copy.encode(encode_copy);
-  link.kept.push_back({static_cast<std::uint16_t>(messages::CopyFromHost::id), 1,
-                       {copying.bytes().begin(), copying.bytes().end()}, std::vector<std::byte>(40)});
+  link.kept.push_back({static_cast<std::uint16_t>(messages::CopyFromHost::id),
+                       1,
+                       {copying.bytes().begin(), copying.bytes().end()},
+                       std::vector<std::byte>(40)});
   for (const bool empty : {true, false}) {
     wire::Buffer encoded;
     wire::Writer encode(encoded);

@@ -34,8 +34,8 @@ struct ArrivedCall {
 /// How things stand when it has come.
 struct CallSituation {
   bool memory_is_here = true;
-  bool attached = true;        ///< there is a lease now, of whatever epoch
-  bool something_kept = false; ///< that came earlier and could not be executed yet
+  bool attached = true;         ///< there is a lease now, of whatever epoch
+  bool something_kept = false;  ///< that came earlier and could not be executed yet
 };
 
 [[nodiscard]] constexpr CallFate fate_of(const ArrivedCall& call, const CallSituation& now) {

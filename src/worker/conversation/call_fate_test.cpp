@@ -30,7 +30,8 @@ CallSituation with_something_kept(CallSituation now) {
 }  // namespace
 
 TEST_CASE("what needs a lease and has none: a post is kept, an ask is refused") {
-  for (const CallSituation& now : {no_lease, away, with_something_kept(no_lease), with_something_kept(away)}) {
+  for (const CallSituation& now :
+       {no_lease, away, with_something_kept(no_lease), with_something_kept(away)}) {
     for (const Admission lacking : {Admission::not_attached, Admission::past_epoch, Admission::fenced}) {
       CHECK(fate_of(post(lacking), now) == CallFate::keep);
       CHECK(fate_of(ask(lacking), now) == CallFate::refuse);

@@ -76,8 +76,7 @@ bool Conversation::converse(wire::Receiver& receiver, wire::Stream& stream) {
     Hold lock = hold();
     if (!may_go_on(lock)) return Frame::cut;
     const Frame end = execute(header, frame);
-    if (end == Frame::executed && header.sequence != 0)
-      executed_.store(received_, std::memory_order_release);
+    if (end == Frame::executed && header.sequence != 0) executed_.store(received_, std::memory_order_release);
     return end;
   };
   while (true) {

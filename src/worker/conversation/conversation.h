@@ -204,7 +204,7 @@ class Conversation {
   bool goodbye_ = false;
   std::uint64_t payload_left_ = 0;
   std::span<const std::byte> kept_payload_;  // where the payload comes from, if not from the receiver
-  Answer answer_;  // of the call being executed
+  Answer answer_;                            // of the call being executed
 
   std::mutex deferring_;  // protects the next member
   Deferred deferred_;

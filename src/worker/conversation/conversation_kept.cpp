@@ -29,13 +29,13 @@ CallFate Conversation::decide(const wire::FrameHeader& header, const Residence::
   const Dispatch& entry = row_of(header.message);
   admission = entry.needs_lease ? state_.gate.admits(header.epoch, boottime_ns()) : Admission::ok;
   if (admission == Admission::ok && visit && kept.empty()) return CallFate::run;
-  const ArrivedCall call{.admission = admission,
-                         .needs_lease = entry.needs_lease,
-                         .is_ask = entry.is_ask,
-                         .bulk = payload_left_ > 0,
-                         .refused_by_push = entry.refused_by_push,
-                         .ends_what_is_waited_for =
-                             header.message == static_cast<std::uint16_t>(MessageId::HostFunctionDone)};
+  const ArrivedCall call{
+      .admission = admission,
+      .needs_lease = entry.needs_lease,
+      .is_ask = entry.is_ask,
+      .bulk = payload_left_ > 0,
+      .refused_by_push = entry.refused_by_push,
+      .ends_what_is_waited_for = header.message == static_cast<std::uint16_t>(MessageId::HostFunctionDone)};
   const CallFate fate = fate_of(call, {static_cast<bool>(visit), attached(), !kept.empty()});
   if (fate != CallFate::keep || kept.has_room(header.length + payload_left_)) return fate;
   return entry.needs_lease ? CallFate::refuse : CallFate::wait;
@@ -56,7 +56,8 @@ bool Conversation::keep(const KeptFrame& frame) {
   KeptFrames& kept = equipment_.parking.kept;
   const std::size_t row = frame.message - std::size_t{wire::first_call};
   if (row >= message_count || dispatch_table[row].is_ask || dispatch_table[row].refused_by_push ||
-      !kept.has_room(frame.bytes())) return false;
+      !kept.has_room(frame.bytes()))
+    return false;
   std::uint64_t payload = 0;
   if (dispatch_table[row].has_payload) {
     if (frame.body.size() < sizeof(payload)) return false;
@@ -70,7 +71,8 @@ bool Conversation::keep(const KeptFrame& frame) {
 /// As far as the lease allows. Precondition: memory is here.
 void Conversation::execute_kept() {
   KeptFrames& kept = equipment_.parking.kept;
-  while (!kept.empty() && (!row_of(kept.first().message).needs_lease || attached()) && execute(kept.first())) {
+  while (!kept.empty() && (!row_of(kept.first().message).needs_lease || attached()) &&
+         execute(kept.first())) {
     kept.drop_first();
   }
 }

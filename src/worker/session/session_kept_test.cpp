@@ -66,7 +66,8 @@ struct Client : Contents, SessionTestClient {
 
 }  // namespace
 
-TEST_CASE("posts without a lease are executed under the next one, in order, and an ask between them is refused") {
+TEST_CASE(
+    "posts without a lease are executed under the next one, in order, and an ask between them is refused") {
   Client client;
   client.copy(place, 'b');
   const auto refused = client.synchronize();
