@@ -119,9 +119,10 @@ BROWSER_LONGEST_FIRST := $(addprefix ui-tests/,test_idle.py test_sidebar.py)
 # tests in a browser, beside each other: what the browser's say is shown when they have ended. What measures is alone.
 test: build-tests $(STAMPS)/galata ## set up and pass every test
 	@$(MAKE) --no-print-directory --output-sync=target -j 2 lint test-frontend test-native-values test-python-values
-	@$(MAKE) --no-print-directory test-browser BROWSER_JOBS=$(BROWSER_JOBS_BESIDE) > build/test-browser.log 2>&1 & browser=$$!; \
-	$(MAKE) --no-print-directory test-python-processes; processes=$$?; \
-	wait $$browser; browser=$$?; cat build/test-browser.log; exit $$((processes | browser))
+	@browser=0; processes=0; \
+	$(MAKE) --no-print-directory test-browser BROWSER_JOBS=$(BROWSER_JOBS_BESIDE) > build/test-browser.log 2>&1 & started=$$!; \
+	$(MAKE) --no-print-directory test-python-processes || processes=$$?; \
+	wait $$started || browser=$$?; cat build/test-browser.log; exit $$((processes | browser))
 	@$(MAKE) --no-print-directory test-native-measurements test-python-measurements
 
 .PHONY: lint
