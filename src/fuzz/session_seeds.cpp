@@ -129,7 +129,8 @@ void link_states() {
   wire::Buffer mapping;
   wire::Writer encode_map(mapping);
   map.encode(encode_map);
-  link.kept.push_back({static_cast<std::uint16_t>(messages::MapMemory::id),
+  link.kept.push_back({8,
+                       static_cast<std::uint16_t>(messages::MapMemory::id),
                        1,
                        {mapping.bytes().begin(), mapping.bytes().end()},
                        {}});
@@ -139,7 +140,8 @@ void link_states() {
   wire::Buffer copying;
   wire::Writer encode_copy(copying);
   copy.encode(encode_copy);
-  link.kept.push_back({static_cast<std::uint16_t>(messages::CopyFromHost::id),
+  link.kept.push_back({9,
+                       static_cast<std::uint16_t>(messages::CopyFromHost::id),
                        1,
                        {copying.bytes().begin(), copying.bytes().end()},
                        std::vector<std::byte>(40)});

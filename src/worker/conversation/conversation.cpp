@@ -76,7 +76,7 @@ bool Conversation::converse(wire::Receiver& receiver, wire::Stream& stream) {
     Hold lock = hold();
     if (!may_go_on(lock)) return Frame::cut;
     const Frame end = execute(header, frame);
-    if (end == Frame::executed && header.sequence != 0) executed_.store(received_, std::memory_order_release);
+    if (end == Frame::executed && header.sequence != 0) publish_executed();
     return end;
   };
   while (true) {
@@ -310,6 +310,7 @@ MoveObstacle Conversation::look_for_obstacle() {
 void Conversation::catch_up_elsewhere() {
   executed_elsewhere_ = true;
   execute_kept();
+  publish_executed();
 }
 
 CopyOut& Conversation::copy_out() {
@@ -359,7 +360,7 @@ bool Conversation::go_on_from(const LinkState& state) {
   client_pid_ = state.client;
   client_connection_ = state.connection;
   received_ = state.received;
-  executed_.store(received_, std::memory_order_release);
+  publish_executed();
   CUcontext context = nullptr;
   if (state.context != 0 && session_->handles.find(wire::Kind::context, state.context, context)) {
     static_cast<void>(session_->select(context));

@@ -173,6 +173,8 @@ class Conversation {
   Frame keep(const wire::FrameHeader& header, std::span<const std::byte> body);
   [[nodiscard]] bool keep(const KeptFrame& frame);
   void execute_kept();
+  void publish_executed();
+  [[nodiscard]] bool waits_for_lease() const;
   [[nodiscard]] bool execute(const KeptFrame& frame);
   [[nodiscard]] bool had_no_turn(CUresult result, const Dispatch& entry) const;
   void await_frame_or_lease(wire::Stream& stream);
@@ -219,7 +221,7 @@ class Conversation {
   std::mutex serving_;  // protects the next member
   wire::Stream* served_ = nullptr;
 
-  std::atomic<std::uint64_t> executed_{0};  // number of the last frame whose execution has ended
+  std::atomic<std::uint64_t> executed_{0};  // all frames up to this number have been executed
 
  public:
   Completions completions;  // its thread uses the members above

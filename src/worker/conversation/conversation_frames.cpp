@@ -128,6 +128,11 @@ Conversation::Frame Conversation::control(const wire::FrameHeader& header, std::
       if (!ask || !wire::Drain::decode(in, how)) return Frame::senseless;
       received(header);
       const Residence::Visit visit(&equipment_.parking.residence);
+      if (visit) execute_kept();
+      if (waits_for_lease()) {
+        reply(header, CUDA_ERROR_DEVICE_UNAVAILABLE, wire::Status::not_attached, answer_);
+        return Frame::executed;
+      }
       if (!visit) {  // everything was finished before memory went away
         reply(header, CUDA_SUCCESS, wire::Status::ok, answer_);
         return Frame::executed;

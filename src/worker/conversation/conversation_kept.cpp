@@ -42,7 +42,7 @@ CallFate Conversation::decide(const wire::FrameHeader& header, const Residence::
 }
 
 Conversation::Frame Conversation::keep(const wire::FrameHeader& header, std::span<const std::byte> body) {
-  KeptFrame frame{header.message, header.lane, {body.begin(), body.end()}, {}};
+  KeptFrame frame{header.sequence, header.message, header.lane, {body.begin(), body.end()}, {}};
   frame.payload.resize(payload_left_);
   if (payload_left_ > 0 && !take_payload(frame.payload.data(), payload_left_)) return Frame::cut;
   equipment_.parking.kept.add(std::move(frame));
@@ -66,6 +66,18 @@ bool Conversation::keep(const KeptFrame& frame) {
   if (payload != frame.payload.size()) return false;
   kept.add(frame);
   return true;
+}
+
+/// The client takes what it is told of as complete for all that came before it.
+void Conversation::publish_executed() {
+  const KeptFrames& kept = equipment_.parking.kept;
+  executed_.store(kept.empty() ? received_ : kept.first().sequence - 1, std::memory_order_release);
+}
+
+/// Whether something is kept that only a lease lets go on.
+bool Conversation::waits_for_lease() const {
+  const KeptFrames& kept = equipment_.parking.kept;
+  return !kept.empty() && row_of(kept.first().message).needs_lease;
 }
 
 /// As far as the lease allows. Precondition: memory is here.
@@ -117,7 +129,8 @@ void Conversation::await_frame_or_lease(wire::Stream& stream) {
     if (kept.empty() || !may_go_on(lock)) return;
     const Residence::Visit visit(&equipment_.parking.residence);
     if (visit && attached()) execute_kept();
-    if (kept.empty() || !row_of(kept.first().message).needs_lease) return;
+    publish_executed();
+    if (!waits_for_lease()) return;
   } while (!stream.readable(look_for_lease_ms));
 }
 

@@ -75,6 +75,7 @@ struct LinkState {
     }
     out.put(static_cast<std::uint32_t>(kept.size()));
     for (const KeptFrame& frame : kept) {
+      out.put(frame.sequence);
       out.put(frame.message);
       out.put(frame.lane);
       out.put_bytes(frame.body);
@@ -121,13 +122,15 @@ struct LinkState {
     if (!in.ok() || kept > KeptFrames::most_frames) return false;
     for (std::uint32_t n = 0; n < kept; ++n) {
       KeptFrame frame;
+      frame.sequence = in.get<std::uint64_t>();
       frame.message = in.get<std::uint16_t>();
       frame.lane = in.get<std::uint32_t>();
       for (std::vector<std::byte>* const part : {&frame.body, &frame.payload}) {
         const auto bytes = in.get_bytes();
         part->assign(bytes.begin(), bytes.end());
       }
-      if (!in.ok()) return false;
+      const std::uint64_t before = out.kept.empty() ? 0 : out.kept.back().sequence;
+      if (!in.ok() || frame.sequence <= before || frame.sequence > out.received) return false;
       out.kept.push_back(std::move(frame));
     }
     return in.finished();

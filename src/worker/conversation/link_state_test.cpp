@@ -26,7 +26,7 @@ LinkState some() {
   state.deferred_message = 99;
   state.replies = {{1, 899, false, 0, 0, 0, bytes("a reply")}, {2, 900, true, 77, 3, 5, bytes("a read")}};
   state.pushes = {{11, bytes("eleven")}, {12, {}}};
-  state.kept = {{300, 1, bytes("a launch"), {}}, {301, 0, bytes("a copy"), bytes("its payload")}};
+  state.kept = {{898, 300, 1, bytes("a launch"), {}}, {900, 301, 0, bytes("a copy"), bytes("its payload")}};
   return state;
 }
 
@@ -68,6 +68,8 @@ TEST_CASE("a state that is cut, or whose numbers contradict each other, is refus
   CHECK(refused([](LinkState& state) { state.replies[0].sequence = 901; }));
   CHECK(refused([](LinkState& state) { state.pushes[0].number = 10; }));
   CHECK(refused([](LinkState& state) { state.pushed = 1; }));
+  CHECK(refused([](LinkState& state) { state.kept[1].sequence = 901; }));
+  CHECK(refused([](LinkState& state) { state.kept[1].sequence = 898; }));
 }
 
 TEST_CASE("damaged bytes never make a reader fail") {

@@ -11,6 +11,7 @@ namespace gpupool::worker {
 
 /// A post as it came, with what it carried. Plain data.
 struct KeptFrame {
+  std::uint64_t sequence = 0;
   std::uint16_t message = 0;
   std::uint32_t lane = 0;
   std::vector<std::byte> body, payload;

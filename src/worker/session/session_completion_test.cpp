@@ -145,6 +145,29 @@ TEST_CASE("a watch needs no lease") {
   CHECK(session.completed().result == CUDA_SUCCESS);
 }
 
+TEST_CASE("what is told as complete leaves out what is kept for the next lease") {
+  Session session;
+  std::uint64_t place = 0;
+  {
+    const Held held;
+    session.watch_event();
+    CHECK(session.client.deferred() == CUDA_SUCCESS);
+    REQUIRE(session.client.state.gate.revoke(1) == worker::LeaseAnswer::ok);
+    messages::cuEventRecord record;
+    record.hEvent = session.event;
+    record.hStream = session.stream;
+    session.client.post(record);
+    place = session.client.sequence();
+    CHECK(session.client.deferred() == CUDA_SUCCESS);
+  }
+  CHECK(session.completed().through < place);
+  CHECK(session.client.drain(1000).header.status == wire::Status::not_attached);
+  session.client.grant(2);
+  CHECK(session.client.drain(1000).header.status == wire::Status::ok);
+  session.watch_event();
+  CHECK(session.completed().through >= place);
+}
+
 TEST_CASE("bytes of a copy come when it is complete, before anything that says so") {
   Session session;
   {

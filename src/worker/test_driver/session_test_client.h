@@ -125,6 +125,11 @@ class SessionTestClient {
     send_frame(static_cast<std::uint16_t>(what), wire::flag_ask, {}, {});
     return read();
   }
+  Answer drain(std::uint32_t limit_ms) {
+    send_frame(static_cast<std::uint16_t>(wire::Control::drain), wire::flag_ask,
+               wire::packed(wire::Drain{limit_ms}).bytes(), {});
+    return read();
+  }
   void answer_limit(std::uint32_t number) {
     send_frame(static_cast<std::uint16_t>(wire::Control::limit_answered), 0,
                std::as_bytes(std::span(&number, 1)), {});
