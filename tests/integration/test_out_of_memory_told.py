@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.attaching_program import PRELUDE
 from tests.support.pool_node import PoolAndNode
-from tests.support.stack import CellResult, Kernel, Stack
+from tests.support.stack import CellResult, Kernel, Stack, wait_until
 
 GIB = 1 << 30
 SETUP = "import numpy as np\nfrom numba import cuda"
@@ -98,6 +98,7 @@ def test_a_cell_that_catches_the_error_is_told_all_the_same_and_one_that_gets_it
 
 def test_under_a_hold_the_share_is_resized(stack: Stack, kernel: Kernel) -> None:
     stack.api("POST", f"gpupool/api/kernels/{kernel.id}/attach", {"share": "0.2"})
+    wait_until(lambda: kernel.state()["state"] == "attached", 20, "the share")
     failed = kernel.run(THREE_GIB)
     record = told(failed)
     assert record is not None
