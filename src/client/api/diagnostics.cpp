@@ -11,6 +11,7 @@
 #include "generated/client_api.h"
 #include "shared_api/logs_api.h"
 
+using namespace gpupool;
 using namespace gpupool::client;
 
 namespace {
