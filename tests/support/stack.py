@@ -149,7 +149,7 @@ class Stack:
         self.token = secrets.token_hex(16)
         self.url = ""
         self._arguments = arguments
-        self._notebook: tuple[str, ...] = ("--notebook", "examples/quickstart.ipynb")
+        self._notebook = ("--notebook", "" if root_dir else "examples/quickstart.ipynb")
         self._root_dir = root_dir or ROOT
         self.environment = dict(
             os.environ,

@@ -58,6 +58,8 @@ def test_a_word_like_many_commands_names_them_and_one_like_none_names_none() -> 
         ("node start --software-gpus 17", "'17' is no whole number from 1 to 16"),
         ("up --software-gpus 17", "'17' is no whole number from 1 to 16"),
         ("lab --software-gpus 0", "'0' is no whole number from 1 to 16"),
+        ("lab --notebook not/here.ipynb", "there is no file /"),
+        ("lab --root-dir docs --notebook ../README.md", "use --root-dir /"),
         ("up --memory-mib 511", "'511' is no whole number from 512 to"),
         ("softgpu -n 17 -- true", "'17' is no whole number from 0 to 16"),
     ],

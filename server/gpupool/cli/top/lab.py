@@ -149,6 +149,7 @@ def lab(
     folder = (root_dir or Path()).absolute()
     if not folder.is_dir():
         raise typer.BadParameter(f"{folder} is no folder", param_hint="--root-dir")
+    named = _notebook_below(folder, notebook) if notebook else notebook
     from gpupool.embedded.loopback import free_port
 
     directory = up.use_home(home)
@@ -160,7 +161,7 @@ def lab(
     status = exits.OK
     with exits.clear_errors(), interrupts.as_keyboard_interrupt():
         private_directory(directory)
-        opens = notebook if notebook is not None else _first_notebook(folder)
+        opens = named if named is not None else _first_notebook(folder)
         try:
             if os.environ.get(ENDPOINT_VARIABLE):
                 tell(f"The pool is {os.environ[ENDPOINT_VARIABLE]}, as ${ENDPOINT_VARIABLE} says.")
@@ -186,6 +187,19 @@ def lab(
                 if lifeline is not None:
                     up.leave(lifeline)
     raise typer.Exit(status)
+
+
+def _notebook_below(folder: Path, name: str) -> str:
+    """The notebook as JupyterLab names it; one that it could not open is refused before anything is started."""
+    place = Path(os.path.normpath(folder / name))
+    if not place.is_file():
+        raise typer.BadParameter(f"there is no file {place}", param_hint="--notebook")
+    if not place.is_relative_to(folder):
+        raise typer.BadParameter(
+            f"{place} is not in the folder that JupyterLab shows, {folder}: use --root-dir {place.parent}",
+            param_hint="--notebook",
+        )
+    return str(place.relative_to(folder))
 
 
 def _first_notebook(folder: Path) -> str:
