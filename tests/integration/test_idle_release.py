@@ -44,7 +44,9 @@ def test_warned_with_a_countdown_then_released_and_undone(stack: Stack, kernel: 
     assert released["undo_seconds"] > 100
 
     stack.api("POST", f"gpupool/api/kernels/{kernel.id}/undo")
-    wait_until(lambda: kernel.state()["state"] == "attached", 15, "the share again")  # it may have been queued
+    wait_until(
+        lambda: kernel.state()["state"] == "attached", 15, "the share again"
+    )  # it may have been queued
     again = kernel.state()
     assert again["session_id"] == state["session_id"]
     assert (again["by"], again["share"]["milli"], again["released"]) == ("magic", 200, None)
