@@ -13,7 +13,7 @@ constexpr Real<T> not_a_number = std::numeric_limits<Real<T>>::quiet_NaN();
 
 template <class T>
 void fill(const Matrix<T>& matrix, T value) {
-  for (std::int64_t j = 0; j < matrix.columns; ++j) std::fill_n(&matrix.at(0, j), matrix.rows, value);
+  for (std::int64_t j = 0; j < matrix.columns; ++j) std::fill_n(matrix.column(j), matrix.rows, value);
 }
 
 /// Everything but what a triangle leaves out.
