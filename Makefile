@@ -110,8 +110,6 @@ TEST_JOBS ?= 4
 LONGEST_FIRST := $(addprefix tests/,integration/test_ways_to_die.py property/test_session_machine.py $(addprefix integration/,test_cli.py test_pool_node_client.py test_main_job.py test_jupyter_idle.py test_bad_input.py))
 # Each with a browser and a JupyterLab of its own.
 BROWSER_JOBS ?= 2
-# Beside the tests of real processes one of them at a time keeps two processors busy.
-BROWSER_JOBS_BESIDE ?= 1
 BROWSER_LONGEST_FIRST := $(addprefix ui-tests/,test_idle.py test_sidebar.py)
 
 .PHONY: test
@@ -120,7 +118,7 @@ BROWSER_LONGEST_FIRST := $(addprefix ui-tests/,test_idle.py test_sidebar.py)
 test: build-tests $(STAMPS)/galata ## set up and pass every test
 	@$(MAKE) --no-print-directory --output-sync=target -j 2 lint test-frontend test-native-values test-python-values
 	@browser=0; processes=0; \
-	$(MAKE) --no-print-directory test-browser BROWSER_JOBS=$(BROWSER_JOBS_BESIDE) > build/test-browser.log 2>&1 & started=$$!; \
+	$(MAKE) --no-print-directory test-browser > build/test-browser.log 2>&1 & started=$$!; \
 	$(MAKE) --no-print-directory test-python-processes || processes=$$?; \
 	wait $$started || browser=$$?; cat build/test-browser.log; exit $$((processes | browser))
 	@$(MAKE) --no-print-directory test-native-measurements test-python-measurements
