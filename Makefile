@@ -113,15 +113,12 @@ BROWSER_JOBS ?= 2
 BROWSER_LONGEST_FIRST := $(addprefix ui-tests/,test_idle.py test_sidebar.py)
 
 .PHONY: test
-# Of what comes first most keeps one processor busy and has no timers: two at a time. Then tests of real processes and
-# tests in a browser, beside each other: what the browser's say is shown when they have ended. What measures is alone.
+# Of what comes first most keeps one processor busy and has no timers: two at a time.
 test: build-tests $(STAMPS)/galata ## set up and pass every test
-	@$(MAKE) --no-print-directory --output-sync=target -j 2 lint test-frontend test-native-values test-python-values
-	@browser=0; processes=0; \
-	$(MAKE) --no-print-directory test-browser > build/test-browser.log 2>&1 & started=$$!; \
-	$(MAKE) --no-print-directory test-python-processes || processes=$$?; \
-	wait $$started || browser=$$?; cat build/test-browser.log; exit $$((processes | browser))
-	@$(MAKE) --no-print-directory test-native-measurements test-python-measurements
+	@$(MAKE) --no-print-directory --output-sync=target -j 2 lint test-frontend
+	@$(MAKE) --no-print-directory test-native
+	@$(MAKE) --no-print-directory test-python
+	@$(MAKE) --no-print-directory test-browser
 
 .PHONY: lint
 lint: build ## ruff, mypy, clang-format, documentation
@@ -149,15 +146,10 @@ tidy-native: $(STAMPS)/native ## C++ by clang-tidy: names and slips (.clang-tidy
 	$(call say,clang-tidy over the native code)
 	$(BIN)/python .ci/check_native.py build/native --tidy --only "$(ONLY)"
 
-.PHONY: test-native test-native-values test-native-measurements
-test-native: test-native-values ## C++ tests, plain
-	@$(MAKE) --no-print-directory test-native-measurements
-
-test-native-values: build-tests
+.PHONY: test-native
+test-native: build-tests ## C++ tests, plain
 	$(call say,Native tests)
 	ctest --test-dir build/native --output-on-failure -j $(JOBS) -LE measures
-
-test-native-measurements: build-tests
 	$(call say,Native tests: measurements)
 	ctest --test-dir build/native --output-on-failure -L measures --repeat until-pass:3
 
@@ -222,20 +214,12 @@ test-frontend: build-tests $(STAMPS)/galata ## TypeScript unit tests and lint
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm lint:galata
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm test
 
-.PHONY: test-python test-python-values test-python-processes test-python-measurements
-test-python: test-python-values ## unit, property, integration tests
-	@$(MAKE) --no-print-directory test-python-processes
-	@$(MAKE) --no-print-directory test-python-measurements
-
-test-python-values: build-tests
+.PHONY: test-python
+test-python: build-tests ## unit, property, integration tests
 	$(call say,Python tests: unit and property and architecture)
 	$(BIN)/python -m pytest tests/property tests/unit tests/architecture --ignore tests/property/test_session_machine.py -n 2 $(SIDE_BY_SIDE) $(PYTEST_ARGS)
-
-test-python-processes: build-tests
 	$(call say,Python tests: real processes and sockets)
 	$(BIN)/python -m pytest $(LONGEST_FIRST) tests/softgpu_values tests/libraries tests/integration tests/documentation -m "not serial" -n $(TEST_JOBS) $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
-
-test-python-measurements: build-tests
 	$(call say,Python tests: measurements)
 	$(BIN)/python -m pytest tests/integration -m serial $(REAL_TIME) $(PYTEST_ARGS)
 
