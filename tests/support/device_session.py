@@ -233,13 +233,15 @@ class DeviceSession:
         self.check_all()
 
     def try_in_vain(self, steps: Sequence[Step]) -> None:
-        """Works without a share: whoever waits is told why, and what is posted must have no effect."""
-        commands = []
-        for step in steps:
-            for operation in self._operations(step):
-                commands += self._commands(operation)
+        """Works without a share: whoever waits is told why, and what the worker took is executed under the next one."""
+        operations = [operation for step in steps for operation in self._operations(step)]
+        commands = [command for operation in operations for command in self._commands(operation)]
         commands.append("sync")
         answers = self.program.batch(commands)
+        for operation, answer in zip(operations, answers, strict=False):
+            if not answer.error:
+                self.memory.post(operation)
+                self.memory.in_doubt = True
         for command, answer in zip(commands, answers, strict=True):
             expected = (0, UNAVAILABLE) if self.unaware and command != "sync" else (UNAVAILABLE,)
             if answer.error not in expected:
