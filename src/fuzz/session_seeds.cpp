@@ -27,6 +27,12 @@ worker::SessionImage::Call call_of(const M& message) {
   return call;
 }
 
+template <class M>
+worker::KeptFrame kept_of(std::uint64_t sequence, const M& message, std::size_t payload) {
+  const auto call = call_of(message);
+  return {sequence, call.message, 1, call.body, std::vector<std::byte>(payload)};
+}
+
 }  // namespace
 
 /// A session with some of everything that moves. The fuzz target puts the digests right.
@@ -126,25 +132,11 @@ void link_states() {
   messages::MapMemory map;
   map.address = fuzz::arena;
   map.size = granule;
-  wire::Buffer mapping;
-  wire::Writer encode_map(mapping);
-  map.encode(encode_map);
-  link.kept.push_back({8,
-                       static_cast<std::uint16_t>(messages::MapMemory::id),
-                       1,
-                       {mapping.bytes().begin(), mapping.bytes().end()},
-                       {}});
+  link.kept.push_back(kept_of(8, map, 0));
   messages::CopyFromHost copy;
   copy.address = fuzz::arena;
   copy.payload_size = 40;
-  wire::Buffer copying;
-  wire::Writer encode_copy(copying);
-  copy.encode(encode_copy);
-  link.kept.push_back({9,
-                       static_cast<std::uint16_t>(messages::CopyFromHost::id),
-                       1,
-                       {copying.bytes().begin(), copying.bytes().end()},
-                       std::vector<std::byte>(40)});
+  link.kept.push_back(kept_of(9, copy, copy.payload_size));
   for (const bool empty : {true, false}) {
     wire::Buffer encoded;
     wire::Writer encode(encoded);

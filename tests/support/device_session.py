@@ -76,8 +76,6 @@ class DeviceSession:
     why: str = ""
     #: The program has not been told that its share is gone, and still tries.
     unaware: bool = False
-    #: Posts of the program were refused: one of its next calls tells so.
-    refused_posts: bool = False
     #: Between the program and its worker; None: the shortest way.
     wire: CutWire | None = None
     #: It does nothing that would bind it to its node.
@@ -215,21 +213,19 @@ class DeviceSession:
         self.endless = True
 
     def interrupted(self) -> None:
-        """The share is gone. What was on its way is refused, and that is told once."""
+        """The share is gone. What was on its way is executed now or under the next one."""
         self.attached, self.unaware = False, True
         self.memory.interrupt()
-        self.refused_posts = self.refused_posts or self.memory.in_doubt
 
     def resumed(self) -> None:
-        """The first calls under a new lease: posts that were refused are told once, and no byte has changed."""
+        """The first calls under a new lease: no post was refused meanwhile, and all bytes are right."""
         if self.endless:  # its program has noticed that the lease had ended
             for command in ("detach", f"finish {self.scratch}"):
                 self._must(self.program.run(command), command)
             self.endless = False
         answer = self.program.run("sync")
-        if answer.error and not self.refused_posts:
+        if answer.error:
             raise Refused("sync", answer)
-        self.refused_posts = False
         self.check_all()
 
     def try_in_vain(self, steps: Sequence[Step]) -> None:
@@ -248,8 +244,6 @@ class DeviceSession:
                 raise AssertionError(f"{self.name} has no share, and {command!r} gave {answer}")
             if answer.error:
                 self.unaware = False
-            else:
-                self.refused_posts = True
         said = answers[-1].text
         if not said or (self.why and self.why not in said):
             raise AssertionError(f"{self.name} has no share ({self.why}), and was told {said!r}")

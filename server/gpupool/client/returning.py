@@ -2,7 +2,7 @@
 
 Shortly before the end the holder says ``waiting`` in the session file. The client runtime then sends nothing more,
 has everything executed that it had sent, and says so beside the file (``src/client/session/lease_wait.cpp``). Then the
-lease may end at once. What a worker is sent without a lease it keeps for the next one, but only so much of it.
+lease may end at once. A worker keeps what comes without a lease for the next one, up to a bound.
 """
 
 from __future__ import annotations

@@ -215,6 +215,7 @@ void Conversation::end() {
   if (printed_) static_cast<void>(printed_->take());  // nobody is left whom it is for
   if (equipment_.driver_log) static_cast<void>(equipment_.driver_log->take());
   answer_ = {};  // what was left unfinished
+  kept_.clear();
   conversing_ = false;
   spoiled_ = given_up_ = false;
   received_ = 0;
@@ -346,8 +347,7 @@ std::optional<LinkState> Conversation::link_state() {
   }
   completions.deliver();  // what is complete is said, that is kept
   outlet_.save(state);
-  const auto& kept = equipment_.parking.kept.all();
-  state.kept.assign(kept.begin(), kept.end());
+  state.kept.assign(kept_.all().begin(), kept_.all().end());
   return state;
 }
 

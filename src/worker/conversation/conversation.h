@@ -25,6 +25,7 @@
 #include "worker/conversation/completions.h"
 #include "worker/conversation/copy_out.h"
 #include "worker/conversation/host_calls.h"
+#include "worker/conversation/kept_frames.h"
 #include "worker/conversation/lane_pool.h"
 #include "worker/conversation/limit_teller.h"
 #include "worker/conversation/link_state.h"
@@ -205,6 +206,7 @@ class Conversation {
   bool repeating_ = false;  // the call being executed has been executed before
   bool goodbye_ = false;
   std::uint64_t payload_left_ = 0;
+  KeptFrames kept_;                          // of this conversation; protected by executing_
   std::span<const std::byte> kept_payload_;  // where the payload comes from, if not from the receiver
   Answer answer_;                            // of the call being executed
 

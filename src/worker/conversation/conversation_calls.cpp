@@ -86,8 +86,7 @@ Conversation::Frame Conversation::call(const wire::FrameHeader& header, std::spa
       session_->journal.note(header.message, header.lane, session_->name_of_current(), body,
                              session_->handles);
     }
-    if (payload_left_ == payload && had_no_turn(result, entry) &&
-        equipment_.parking.kept.has_room(header.length + payload)) {
+    if (payload_left_ == payload && had_no_turn(result, entry) && kept_.has_room(header.length + payload)) {
       return keep(header, body);
     }
   } else if (!ask && !refuse_post(header, body)) {

@@ -24,11 +24,10 @@ bool Conversation::attached() const {
 /// What is kept and can be executed now is executed first: nothing overtakes it.
 CallFate Conversation::decide(const wire::FrameHeader& header, const Residence::Visit& visit,
                               Admission& admission) {
-  const KeptFrames& kept = equipment_.parking.kept;
   if (visit) execute_kept();
   const Dispatch& entry = row_of(header.message);
   admission = entry.needs_lease ? state_.gate.admits(header.epoch, boottime_ns()) : Admission::ok;
-  if (admission == Admission::ok && visit && kept.empty()) return CallFate::run;
+  if (admission == Admission::ok && visit && kept_.empty()) return CallFate::run;
   const ArrivedCall call{
       .admission = admission,
       .needs_lease = entry.needs_lease,
@@ -36,8 +35,8 @@ CallFate Conversation::decide(const wire::FrameHeader& header, const Residence::
       .bulk = payload_left_ > 0,
       .refused_by_push = entry.refused_by_push,
       .ends_what_is_waited_for = header.message == static_cast<std::uint16_t>(MessageId::HostFunctionDone)};
-  const CallFate fate = fate_of(call, {static_cast<bool>(visit), attached(), !kept.empty()});
-  if (fate != CallFate::keep || kept.has_room(header.length + payload_left_)) return fate;
+  const CallFate fate = fate_of(call, {static_cast<bool>(visit), attached(), !kept_.empty()});
+  if (fate != CallFate::keep || kept_.has_room(header.length + payload_left_)) return fate;
   return entry.needs_lease ? CallFate::refuse : CallFate::wait;
 }
 
@@ -45,7 +44,7 @@ Conversation::Frame Conversation::keep(const wire::FrameHeader& header, std::spa
   KeptFrame frame{header.sequence, header.message, header.lane, {body.begin(), body.end()}, {}};
   frame.payload.resize(payload_left_);
   if (payload_left_ > 0 && !take_payload(frame.payload.data(), payload_left_)) return Frame::cut;
-  equipment_.parking.kept.add(std::move(frame));
+  kept_.add(std::move(frame));
   received(header);
   state_.usage.post();
   return Frame::executed;
@@ -53,10 +52,9 @@ Conversation::Frame Conversation::keep(const wire::FrameHeader& header, std::spa
 
 /// Another worker has kept it. False: none would have.
 bool Conversation::keep(const KeptFrame& frame) {
-  KeptFrames& kept = equipment_.parking.kept;
   const std::size_t row = frame.message - std::size_t{wire::first_call};
   if (row >= message_count || dispatch_table[row].is_ask || dispatch_table[row].refused_by_push ||
-      !kept.has_room(frame.bytes()))
+      !kept_.has_room(frame.bytes()))
     return false;
   std::uint64_t payload = 0;
   if (dispatch_table[row].has_payload) {
@@ -64,28 +62,25 @@ bool Conversation::keep(const KeptFrame& frame) {
     if (!wire::read_front(std::span(frame.body).last(sizeof(payload)), payload)) return false;
   }
   if (payload != frame.payload.size()) return false;
-  kept.add(frame);
+  kept_.add(frame);
   return true;
 }
 
 /// The client takes what it is told of as complete for all that came before it.
 void Conversation::publish_executed() {
-  const KeptFrames& kept = equipment_.parking.kept;
-  executed_.store(kept.empty() ? received_ : kept.first().sequence - 1, std::memory_order_release);
+  executed_.store(kept_.empty() ? received_ : kept_.first().sequence - 1, std::memory_order_release);
 }
 
 /// Whether something is kept that only a lease lets go on.
 bool Conversation::waits_for_lease() const {
-  const KeptFrames& kept = equipment_.parking.kept;
-  return !kept.empty() && row_of(kept.first().message).needs_lease;
+  return !kept_.empty() && row_of(kept_.first().message).needs_lease;
 }
 
 /// As far as the lease allows. Precondition: memory is here.
 void Conversation::execute_kept() {
-  KeptFrames& kept = equipment_.parking.kept;
-  while (!kept.empty() && (!row_of(kept.first().message).needs_lease || attached()) &&
-         execute(kept.first())) {
-    kept.drop_first();
+  while (!kept_.empty() && (!row_of(kept_.first().message).needs_lease || attached()) &&
+         execute(kept_.first())) {
+    kept_.drop_first();
   }
 }
 
@@ -123,10 +118,9 @@ bool Conversation::had_no_turn(CUresult result, const Dispatch& entry) const {
 
 /// A client that says nothing may wait for what was kept.
 void Conversation::await_frame_or_lease(wire::Stream& stream) {
-  const KeptFrames& kept = equipment_.parking.kept;
   do {
     Hold lock = hold();
-    if (kept.empty() || !may_go_on(lock)) return;
+    if (kept_.empty() || !may_go_on(lock)) return;
     const Residence::Visit visit(&equipment_.parking.residence);
     if (visit && attached()) execute_kept();
     publish_executed();

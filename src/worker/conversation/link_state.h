@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "wire/bytes.h"
-#include "worker/residence/kept_frames.h"
+#include "worker/conversation/kept_frames.h"
 
 namespace gpupool::worker {
 

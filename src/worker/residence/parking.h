@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "profile/device_profile.h"
-#include "worker/residence/kept_frames.h"
 #include "worker/residence/memory_mover.h"
 #include "worker/residence/park_obstacles.h"
 #include "worker/residence/residence.h"
@@ -26,7 +25,6 @@ struct Parking {
   MemoryMover mover;
   std::mutex moving;  ///< held by who moves memory: the node agent's commands, and who fetches the session
   ParkObstacles obstacles;
-  KeptFrames kept;
   std::mutex identity;             ///< protects what is known of the devices
   DeviceProfile machine;           ///< all devices of the driver
   std::vector<std::string> cards;  ///< UUIDs by the driver's ordinal, as they are now

@@ -64,7 +64,6 @@ Session::~Session() {
   equipment_.exports.clear();
   physical.clear();
   for (const CUdevice device : equipment_.devices) api.cuDevicePrimaryCtxRelease_v2_(device);
-  equipment_.parking.kept.clear();
   equipment_.parking.obstacles.clear();
 }
 
