@@ -23,7 +23,7 @@ _SETTINGS = """[box]
 kind = "local"
 maximum = 2
 idle = "1h"
-command = ["/bin/sh", "-c", "trap 'kill $!; exit 0' TERM; sleep 600 & wait", "agent"]
+command = ["/bin/sh", "-c", "exec sleep 600", "agent"]
 """
 
 
@@ -42,7 +42,7 @@ async def growing(folder: Path, settings: str = _SETTINGS) -> AsyncIterator[tupl
 
 async def jobs(service: Any, count: int) -> list[Any]:
     """The living jobs, when there are so many."""
-    deadline = until_late(20)
+    deadline = until_late(60)
     while True:
         (box,) = (await service.ListProviders(pb.ListRequest())).providers
         found = [job for job in box.jobs if job.phase != "over"]
