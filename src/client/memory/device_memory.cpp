@@ -50,7 +50,8 @@ bool DeviceMemory::open(const std::vector<wire::ArenaDescription>& arenas, std::
   const auto same = [](const auto& one) {
     return [&one](const auto& other) { return other.base == one.base && other.size == one.size; };
   };
-  auto made = std::make_unique<Arenas>();
+  std::list<Arenas> opened(1);
+  Arenas& made = opened.front();
   for (const auto& range : arenas) {
     if (range.base == 0 || range.size == 0 || range.granularity < ArenaAllocator::alignment ||
         (range.granularity & (range.granularity - 1)) != 0 || range.base % range.granularity != 0 ||
@@ -58,7 +59,7 @@ bool DeviceMemory::open(const std::vector<wire::ArenaDescription>& arenas, std::
       error = "the GPU worker offers an impossible address range";
       return false;
     }
-    if (std::any_of(made->ranges.begin(), made->ranges.end(), [&](const auto& other) {
+    if (std::any_of(made.ranges.begin(), made.ranges.end(), [&](const auto& other) {
           return range.base < other.base + other.size && other.base < range.base + range.size;
         })) {
       error = "the GPU worker offers an address range twice";
@@ -76,15 +77,16 @@ bool DeviceMemory::open(const std::vector<wire::ArenaDescription>& arenas, std::
       return false;
     }
     if (!ours) reserved_.push_back(range);
-    made->ranges.push_back(range);
-    made->arenas.push_back(std::unique_ptr<Arena>(
-        new Arena{static_cast<int>(made->arenas.size()),
+    made.ranges.push_back(range);
+    made.arenas.push_back(std::unique_ptr<Arena>(
+        new Arena{static_cast<int>(made.arenas.size()),
                   {},
                   ArenaAllocator(range.base, range.size, range.granularity, range.limit),
                   ToldShare(range.limit),
                   {}}));
   }
-  now_.store(made.release(), std::memory_order_release);
+  all_.splice(all_.end(), opened);
+  now_.store(&made, std::memory_order_release);
   return true;
 }
 

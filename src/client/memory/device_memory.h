@@ -34,6 +34,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -133,16 +134,18 @@ class DeviceMemory {
   CUresult place(int device, std::uint64_t size, std::uint64_t stream, std::uint64_t owner,
                  std::uint64_t aligned, CUdeviceptr& out, bool& fresh);
 
-  /// Of one session. Constant once it is in force, and never freed: a call that began in a session may still
-  /// be in it when the next one is there.
+  /// Of one session. Constant once it is in force, and kept to the end of the process: a call that began in a
+  /// session may still be in it when the next one is there.
   struct Arenas {
     std::vector<std::unique_ptr<Arena>> arenas;
     std::vector<wire::ArenaDescription> ranges;
   };
   [[nodiscard]] const Arenas& now() const { return *now_.load(std::memory_order_acquire); }
 
-  std::atomic<const Arenas*> now_{new Arenas};
-  std::vector<wire::ArenaDescription> reserved_;  // of all sessions; by the thread that connects
+  // Of all sessions, the first without any; both by the thread that connects.
+  std::list<Arenas> all_ = std::list<Arenas>(1);
+  std::vector<wire::ArenaDescription> reserved_;
+  std::atomic<const Arenas*> now_{&all_.front()};
 };
 
 /// One per process, never destroyed.
