@@ -15,7 +15,7 @@ from gpupool.ledger.rebuild import moment
 from gpupool.model import events
 from gpupool.model.clock import Clock
 from gpupool.model.instructions import Instruction, TellQueued
-from gpupool.pool.lifecycle import shell
+from gpupool.pool.lifecycle import arrivals
 from gpupool.pool.lifecycle.mailbox import Mailbox
 from gpupool.pool.lifecycle.shell import PoolShell
 from gpupool.pool.model.timers import Timers
@@ -26,12 +26,20 @@ from sqlalchemy.exc import OperationalError
 from tests.support.pool_world import counting_ids, offered
 
 
+class StillClock(Clock):
+    """Time stands still, so that two pools can be compared."""
+
+    def now(self) -> float:
+        return 1000.0
+
+
 class Pool:
     """A shell over a real ledger, with one node of two devices that never answers; its transactions are counted."""
 
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch | None = None) -> None:
-        self.ledger = Ledger(path, Clock.start())
-        self.shell = PoolShell(self.ledger, Clock.start(), Timers())
+        clock = StillClock.start()
+        self.ledger = Ledger(path, clock)
+        self.shell = PoolShell(self.ledger, clock, Timers())
         self.shell.machine.ids = counting_ids()
         self.now = self.shell.clock.now()
         connection, _ = self.shell.open_stream("node1")
@@ -89,7 +97,7 @@ def count_of(lines: list[tuple[str, str]]) -> dict[str, int]:
 
 
 def test_a_large_crowd_is_several_transactions(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shell, "_LARGEST_GROUP", 5)
+    monkeypatch.setattr(arrivals, "_MOST_REQUESTS", 5)
     assert set(pool.together(*(pool.ask(f"k{number}") for number in range(12)))) == {None}
     assert pool.transactions == 3
 
@@ -162,17 +170,59 @@ def test_when_a_group_is_not_stored_its_steps_are_tried_one_by_one(pool: Pool) -
 
 
 def test_an_event_that_is_handled_at_once_comes_after_those_that_came_before(pool: Pool) -> None:
-    async def run() -> None:
-        first = asyncio.ensure_future(pool.shell.apply_together(pool.ask("k0")))
-        await asyncio.sleep(0)
-        pool.shell.apply(events.Cancelled(pool.now, "ann", "k0"))
-        await first
-
+    """But for requests: they wait for all else."""
     pool.shell.apply(pool.ask("a"))
-    pool.shell.apply(pool.ask("b"))
+
+    async def run() -> None:
+        waiting = [
+            asyncio.ensure_future(pool.shell.apply_together(event))
+            for event in (pool.ask("b"), events.Released(pool.now, "l1", "release"))
+        ]
+        await asyncio.sleep(0)
+        pool.shell.apply(events.Tick(pool.now))
+        assert [kind for kind, _ in pool.journal()][-1] == "release"
+        await asyncio.gather(*waiting)
+
     asyncio.run(run())
-    assert [kind for kind, _ in pool.journal()][-2:] == ["queue", "cancelled"]
-    assert not pool.shell.state.requests
+    assert [kind for kind, _ in pool.journal()][-2:] == ["release", "grant"]
+
+
+def test_what_keeps_leases_alive_overtakes_a_crowd_that_asks(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handled: list[str] = []
+    handle = pool.shell.machine.handle
+
+    def noted(event: events.Event) -> list[Instruction]:
+        handled.append(type(event).__name__)
+        return handle(event)
+
+    async def run() -> None:
+        crowd = [asyncio.ensure_future(pool.shell.apply_together(pool.ask(f"k{i}"))) for i in range(200)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        monkeypatch.setattr(pool.shell.machine, "handle", noted)
+        await pool.shell.apply_together(events.NodeHeartbeat(pool.now, "node1", 1, 1, ()))
+        await asyncio.gather(*crowd)
+
+    asyncio.run(run())
+    assert handled[0] == "NodeHeartbeat" and len(handled) > 100
+
+
+def test_a_request_is_not_made_if_its_caller_has_left_before_it_is_taken(pool: Pool) -> None:
+    async def run() -> None:
+        crowd = [asyncio.ensure_future(pool.shell.apply_together(pool.ask(f"k{i}"))) for i in range(100)]
+        await asyncio.sleep(0)
+        last = crowd.pop()
+        last.cancel()
+        pool.shell.apply_soon(events.Cancelled(pool.now, "ann", "k99"))
+        await asyncio.gather(*crowd)
+        await asyncio.sleep(0.01)
+
+    asyncio.run(run())
+    assert "k98" in {request.key for request in pool.shell.state.requests.values()}
+    assert "k99" not in {request.key for request in pool.shell.state.requests.values()}
+    assert count_of(pool.journal()) == {"node-hello": 1, "grant": 2, "queue": 97}
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -199,10 +249,11 @@ def test_the_outcome_is_that_of_one_after_the_other(
             return events.Cancelled(pool.now, "ann", key)
         return events.Released(pool.now, f"l{number % 3 + 1}", "release")
 
-    for number in range(len(rows)):
-        alone.shell.apply(event(alone, number))
     for first in range(0, len(rows), size):
         numbers = range(first, min(first + size, len(rows)))
+        # What is given back goes first, and else all in its order.
+        for number in sorted(numbers, key=lambda number: rows[number][2] != "give"):
+            alone.shell.apply(event(alone, number))
         assert set(grouped.together(*(event(grouped, number) for number in numbers))) == {None}
     one, other = alone.shell.state, grouped.shell.state
     assert dict(one.requests) == dict(other.requests)

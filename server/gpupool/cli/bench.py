@@ -263,6 +263,26 @@ def elasticity(
         raise typer.Exit(measurement("elasticity").main(json, gpus, days, seed, plot))
 
 
+@app.command()
+def crowd(
+    agents: int = typer.Option(1000, min=1, max=20_000, help="Node agents."),
+    workers: int = typer.Option(8, min=1, max=64, help="Devices of each, with a worker on each."),
+    seconds: float = typer.Option(60.0, min=1.0, max=3600.0, help="How long the server is watched."),
+    json: Json = False,
+) -> None:
+    """Measure what a large pool costs its server: all ask at once, then all renew.
+
+    The server is a real one. Agents and holders speak the protocol, and have no GPUs.
+
+    \b
+    Examples:
+      gpupool bench crowd
+      gpupool bench crowd --agents 100 --seconds 20 --json
+    """
+    with exits.clear_errors():
+        raise typer.Exit(measurement("crowd").main(json, agents, workers, seconds))
+
+
 def _numbers(text: str) -> list[int]:
     """42, 42-51 or 42,44-46 as numbers."""
     numbers: list[int] = []

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import resource
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -56,6 +57,7 @@ async def serve(
             another server has taken over and this one is no standby.
     """
     _check(options)
+    _allow_many_connections()
     with directory_errors():
         directory = private_directory(options.home) if options.home else private_home()
     with only_server(directory), _told_to_stop(stop) as stopping:
@@ -102,6 +104,14 @@ def _check(options: ServeOptions) -> None:
             f"--standby needs a ledger in PostgreSQL, which several servers can reach, and the ledger is "
             f"{options.ledger or 'a file'}; give its address with --ledger postgresql+psycopg://user@host/database"
         )
+
+
+def _allow_many_connections() -> None:
+    """Agents, holders and programs that wait have a connection each; systems allow 1024 files at first."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):  # then as many as there may be
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _stand_by(place: Place) -> bool:

@@ -20,6 +20,7 @@ from gpupool.model import events, instructions
 from gpupool.model.clock import Clock
 from gpupool.model.instructions import Instruction, Journal
 from gpupool.model.state import State, key_of
+from gpupool.pool.lifecycle.arrivals import Arrivals
 from gpupool.pool.lifecycle.machine import Machine
 from gpupool.pool.lifecycle.machine_memory import lesson, remembered
 from gpupool.pool.lifecycle.mailbox import Mailbox
@@ -36,8 +37,6 @@ from gpupool.scheduler.placement import DEFAULT_POLICY
 
 logger = structlog.get_logger(__name__)
 
-#: Steps of one transaction; between two of them the loop serves others.
-_LARGEST_GROUP = 100
 #: Places that are told in a second, at most, however many wait: telling one takes about a quarter of a millisecond.
 _PLACES_PER_SECOND = 1000
 #: So many steps in a row that cannot be stored mean that none can.
@@ -100,8 +99,9 @@ class PoolShell:
         self._endings: dict[str, list[asyncio.Event]] = {}
         self._streams: dict[int, NodeStream] = {}
         self._connections = itertools.count(1)
-        #: Events of this turn of the loop, and who waits for them.
-        self._arrived: list[tuple[events.Event, asyncio.Future[None]]] = []
+        self._arrived = Arrivals(clock)
+        #: Whether the loop will look at `_arrived`.
+        self._handling = False
         #: What nodes are asked besides the machine's instructions.
         self.questions = NodeQuestions(self._send_to_node)
         self.node_checks = NodeChecks(self.questions)
@@ -124,17 +124,17 @@ class PoolShell:
         self.ledger.context = {**self.ledger.context, "promised": [asdict(one) for one in promised]}
 
     def apply(self, event: events.Event) -> None:
-        """Handles one event: state, then ledger, then messages.
+        """Handles one event: state, then ledger, then messages. It goes before requests that wait, and behind all else.
 
         Raises:
             LedgerError: the step could not be stored; nothing happened.
         """
-        while self._arrived:
-            self._handle_arrived()  # what came first goes first
+        while self._arrived.urgent:
+            self._handle_group()
         self._apply_alone(event)
 
     async def apply_together(self, event: events.Event) -> None:
-        """Like :meth:`apply`, but stored in one transaction with others that come in the same turn of the loop.
+        """Like :meth:`apply`, but in its turn (`arrivals.py`), and stored in one transaction with others that wait.
 
         Each remains a step of its own, and one that fails takes no other with it. What a step has to say is said when all
         are stored.
@@ -150,17 +150,24 @@ class PoolShell:
         self._arrive(event).add_done_callback(_log_failure)
 
     def _arrive(self, event: events.Event) -> asyncio.Future[None]:
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-        if not self._arrived:
-            loop.call_soon(self._handle_arrived)
-        self._arrived.append((event, done))
-        return done
+        self._handle_soon()
+        return self._arrived.add(event)
+
+    def _handle_soon(self) -> None:
+        if not self._handling:
+            self._handling = True
+            asyncio.get_running_loop().call_soon(self._handle_arrived)
 
     def _handle_arrived(self) -> None:
-        group, self._arrived = self._arrived[:_LARGEST_GROUP], self._arrived[_LARGEST_GROUP:]
-        if self._arrived:
-            asyncio.get_running_loop().call_soon(self._handle_arrived)
+        try:
+            self._handle_group()
+        finally:
+            self._handling = False
+            if self._arrived:
+                self._handle_soon()
+
+    def _handle_group(self) -> None:
+        group = self._arrived.take()
         if len(group) > 1 and self._apply_group([event for event, _ in group]):
             for _, done in group:
                 if not done.done():
