@@ -144,6 +144,22 @@ def test_a_step_costs_the_same_however_many_leases_have_ended() -> None:
         )
 
 
+def test_a_lease_where_there_is_room_costs_the_same_however_many_there_are() -> None:
+    """While nobody waits: whoever has to be compared with others costs a look at them."""
+
+    def cost(nodes: int) -> int:
+        pool = FullPool()
+        for number in range(2, 2 + nodes):
+            devices = tuple(map(offered, range(DEVICES)))
+            pool.handle(events.NodeHello(pool.now, f"node{number}", number, "run-1", devices, ()))
+            for _ in range(DEVICES - 1):
+                pool.ask()
+        return instructions_of(pool.ask)
+
+    few, many = cost(3), cost(40)
+    assert many <= 1.3 * few, f"{few} instructions beside some leases, {many} beside thirteen times as many"
+
+
 def test_nothing_piles_up_for_an_index_that_nobody_asks() -> None:
     pool = FullPool(waiting=FEW)
     pool.grant()

@@ -26,7 +26,7 @@ class StateIndex:
     """The indexes of one state.
 
     Attributes:
-        holding: leases whose shares are taken; also by node and by user.
+        holding: leases whose shares are taken; also by node, by user and by project.
         noticed: leases that will be taken back soon.
         leases_of_gang: all parts of a gang, by its first lease; leases that are the whole are not in it.
         leases_of_session: ended ones too.
@@ -50,6 +50,9 @@ class StateIndex:
         self.holding: Subset[LeaseRecord] = Subset(leases, lambda x: x.holds)
         self.holding_of_node: Index[LeaseRecord, str] = Index(leases, lambda x: x.node if x.holds else None)
         self.holding_of_user: Index[LeaseRecord, str] = Index(leases, lambda x: x.user if x.holds else None)
+        self.holding_of_project: Index[LeaseRecord, str] = Index(
+            leases, lambda x: x.project if x.holds else None
+        )
         self.noticed: Subset[LeaseRecord] = Subset(leases, lambda x: x.notice is not None)
         self.leases_of_gang: Index[LeaseRecord, str] = Index(leases, lambda x: x.gang or None)
         self.leases_of_session: Index[LeaseRecord, str] = Index(leases, lambda x: x.session_id)

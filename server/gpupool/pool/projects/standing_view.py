@@ -73,6 +73,22 @@ def standings(
     return Standings(tree, capacity(state), map(held_lease, live.values()), waiting, usage)
 
 
+def within_limits(state: State, tree: ProjectTree, project: str, milli: int) -> bool:
+    """Whether the project, and all above it, may hold so much more by their limits; without a walk over all leases."""
+    for path in tree.ancestors(tree.leaf(project)):
+        limit = tree.limit(path)
+        if limit is not None and _held(state, tree, path) + milli > limit:
+            return False
+    return True
+
+
+def _held(state: State, tree: ProjectTree, path: str) -> int:
+    """Milli-GPU that live leases hold in a project and below it."""
+    leases = state.index.holding_of_project
+    below = (name for name in leases.names() if path in tree.ancestors(tree.leaf(name)))
+    return sum(accounts.milli_of(lease) for name in below for lease in leases.of(name) if lease.live)
+
+
 def with_requests(state: State, timers: Timers, now: float) -> Standings:
     """A snapshot of everything: what is held, what all who wait ask for, and what was used lately."""
     sizes = {usable_mib(device.total_mib) for device in state.devices.values() if device.present}

@@ -18,6 +18,7 @@ from gpupool.pool.model.step import Step
 from gpupool.pool.projects import accounts, limit_rules, project_rules
 from gpupool.pool.projects.project_rules import NoProject
 from gpupool.pool.projects.standing_view import capacity
+from gpupool.pool.queue.alone import granted_alone
 from gpupool.pool.queue.queue_pass import QueuePass
 from gpupool.pool.queue.request_view import current_view, resumed_by
 from gpupool.pool.queue.said import Said
@@ -161,10 +162,12 @@ def arrived(step: Step, request: RequestRecord) -> None:
     """Decides a new request alone, as long as nothing else has changed: others that wait had no room, and have none now.
 
     While few wait all are looked at: the order among projects changes with what each asks for, and so does who is before
-    whom.
+    whom. One that nobody waits beside is not compared with anybody.
     """
     memory = step.queue
     follow(step)
+    if _grant_alone(step, request):
+        return
     look = memory.latest
     if look is None or step.reschedule or len(memory.waiting) <= ALL_TOLD:
         schedule(step)
@@ -183,6 +186,22 @@ def arrived(step: Step, request: RequestRecord) -> None:
     if len(memory.waiting) <= ALL_TOLD:
         tell_places(step)
     step.reschedule = False
+
+
+def _grant_alone(step: Step, request: RequestRecord) -> bool:
+    """Grants a request if nobody else waits and nothing has to be weighed for it; False: it has to be looked at."""
+    if len(step.queue.waiting) > 1 or step.reschedule or _still_comes_back(step):
+        return False
+    if notice_rules.any_for_requests(step):
+        return False
+    decision = granted_alone(step, request)
+    if decision is None:
+        return False
+    gang_rules.grant(step, request, decision)
+    follow(step)
+    step.queue.changed()
+    step.reschedule = False
+    return True
 
 
 def _still_comes_back(step: Step) -> bool:
