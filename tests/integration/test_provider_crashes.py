@@ -28,7 +28,7 @@ from tests.support.scripted_provider import ScriptedPool
 #: A provider for a folder, as after a restart of the pool.
 Open: TypeAlias = Callable[[Path], Any]
 
-_AGENT = ("/bin/sh", "-c", "exec sleep 600", "agent")
+_AGENT = ("/bin/sh", "-c", "trap 'kill $!; exit 0' TERM; sleep 600 & wait", "agent")
 
 
 class Killer:

@@ -78,7 +78,7 @@ class Machine:
     async def close(self) -> None:
         for process in self._processes.values():
             if process.poll() is None:
-                process.kill()
+                _signal(process, signal.SIGKILL)
                 process.wait()
         for task in self._pods.values():
             task.cancel()
@@ -176,7 +176,7 @@ class Machine:
             now = self._now(pod)
             if kill_at is not None:
                 if time.time() >= kill_at:
-                    process.kill()
+                    _signal(process, signal.SIGKILL)
             elif now is None or now["metadata"].get("deletionTimestamp"):
                 grace = 0 if now is None else now["metadata"]["deletionGracePeriodSeconds"]
                 kill_at = time.time() + grace
@@ -378,7 +378,7 @@ class Machine:
 
 
 def _inside(process: subprocess.Popen[bytes]) -> int:
-    """The container's first process; `unshare` waits outside for its end."""
+    """The container's first process; `unshare` waits outside for its end, and whoever kills that alone leaves this one."""
     if isolation_is_missing():
         return process.pid
     deadline = time.monotonic() + 5
