@@ -261,3 +261,23 @@ def test_the_outcome_is_that_of_one_after_the_other(
     assert dict(one.sessions) == dict(other.sessions)
     assert alone.journal() == grouped.journal()
     assert alone.ledger.last_step == grouped.ledger.last_step
+
+
+class TestGathering:
+    def test_a_lone_event_waits_for_a_few_turns_of_the_loop(self) -> None:
+        gathering = arrivals.Gathering()
+        gathering.begin(0.0)
+        turns = [gathering.is_over(1, 0.0) for _ in range(arrivals._QUIET_TURNS + 1)]
+        assert turns == [False] * arrivals._QUIET_TURNS + [True]
+
+    def test_whoever_comes_meanwhile_is_waited_for_until_the_group_is_large(self) -> None:
+        gathering = arrivals.Gathering()
+        gathering.begin(0.0)
+        over = [there for there in range(1, 100) if gathering.is_over(there, 0.0)]
+        assert over[0] == arrivals._MOST_REQUESTS
+
+    def test_and_not_for_long(self) -> None:
+        gathering = arrivals.Gathering()
+        gathering.begin(5.0)
+        assert not gathering.is_over(1, 5.0)
+        assert gathering.is_over(2, 5.0 + arrivals._LONGEST_GATHERING)

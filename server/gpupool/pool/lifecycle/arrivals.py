@@ -18,9 +18,34 @@ from gpupool.model.clock import Clock
 _LARGEST_GROUP: Final = 100
 #: A request may take ten times as long as a heartbeat.
 _MOST_REQUESTS: Final = 25
+#: A crowd comes one by one, with a few turns of the loop between two of them.
+_QUIET_TURNS: Final = 4
+#: What has come waits no longer for what may come, seconds.
+_LONGEST_GATHERING: Final = 0.02
 
 #: An event, and what says that it is stored.
 Arrival: TypeAlias = tuple[events.Event, asyncio.Future[None]]
+
+
+class Gathering:
+    """Whether what comes at the same time is there: asked once in each turn of the loop, it says when a group may be handled.
+
+    A transaction costs as much as the steps in it. One event alone waits for some turns of an idle loop, which is nothing.
+    """
+
+    def __init__(self) -> None:
+        self._there = 0
+        self._quiet_turns = 0
+        self._until = 0.0
+
+    def begin(self, now: float) -> None:
+        self._there, self._quiet_turns, self._until = 0, 0, now + _LONGEST_GATHERING
+
+    def is_over(self, there: int, now: float) -> bool:
+        """`there`: how many have come."""
+        self._quiet_turns = 0 if there > self._there else self._quiet_turns + 1
+        self._there = there
+        return self._quiet_turns >= _QUIET_TURNS or there >= _MOST_REQUESTS or now >= self._until
 
 
 class Arrivals:
@@ -38,8 +63,8 @@ class Arrivals:
         self._first: deque[Arrival] = deque()
         self._requests: deque[Arrival] = deque()
 
-    def __bool__(self) -> bool:
-        return bool(self._first or self._requests)
+    def __len__(self) -> int:
+        return len(self._first) + len(self._requests)
 
     @property
     def urgent(self) -> bool:

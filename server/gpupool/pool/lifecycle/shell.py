@@ -20,7 +20,7 @@ from gpupool.model import events, instructions
 from gpupool.model.clock import Clock
 from gpupool.model.instructions import Instruction, Journal
 from gpupool.model.state import State, key_of
-from gpupool.pool.lifecycle.arrivals import Arrivals
+from gpupool.pool.lifecycle.arrivals import Arrivals, Gathering
 from gpupool.pool.lifecycle.machine import Machine
 from gpupool.pool.lifecycle.machine_memory import lesson, remembered
 from gpupool.pool.lifecycle.mailbox import Mailbox
@@ -99,7 +99,7 @@ class PoolShell:
         self._endings: dict[str, list[asyncio.Event]] = {}
         self._streams: dict[int, NodeStream] = {}
         self._connections = itertools.count(1)
-        self._arrived = Arrivals(clock)
+        self._arrived, self._gathering = Arrivals(clock), Gathering()
         #: Whether the loop will look at `_arrived`.
         self._handling = False
         #: What nodes are asked besides the machine's instructions.
@@ -156,9 +156,16 @@ class PoolShell:
     def _handle_soon(self) -> None:
         if not self._handling:
             self._handling = True
-            asyncio.get_running_loop().call_soon(self._handle_arrived)
+            loop = asyncio.get_running_loop()
+            self._gathering.begin(loop.time())
+            loop.call_soon(self._handle_arrived)
 
     def _handle_arrived(self) -> None:
+        """In each turn of the loop while anything waits."""
+        loop = asyncio.get_running_loop()
+        if not self._gathering.is_over(len(self._arrived), loop.time()):
+            loop.call_soon(self._handle_arrived)
+            return
         try:
             self._handle_group()
         finally:
