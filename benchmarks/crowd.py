@@ -155,6 +155,7 @@ def measure(agents: int, workers: int, seconds: float) -> dict[str, Any]:
             "server_cores": used / watched,
             "heartbeats": beats,
             "late_heartbeats": late,
+            "lost": sum(crowd.do("lost")),
             "connect_cpu_ms": 1000 * connecting / agents,
             "attach_cpu_ms": 1000 * attaching / leases,
             "attach_p50_s": waits[len(waits) // 2],
@@ -175,7 +176,7 @@ def report(figures: dict[str, Any]) -> str:
     lines = [
         f"{figures['agents']} agents, {figures['workers']} workers, one pool server ({figures['server_mib']:.0f} MiB)",
         f"{figures['heartbeats']} heartbeats in {figures['seconds']:.0f} s, {figures['late_heartbeats']} of them answered "
-        "after more than a second",
+        f"after more than a second; {figures['lost']} leases lost",
         f"processor time of the server: {figures['connect_cpu_ms']:.2f} ms for an agent that connects, "
         f"{figures['attach_cpu_ms']:.2f} ms for an attach",
         f"half of those who ask at once are attached after {figures['attach_p50_s']:.1f} s, all after "

@@ -131,6 +131,7 @@ class Holder:
         self._number = number
         self._kernels = kernels
         self._leases: list[str] = []
+        self.lost = 0
         self._task: asyncio.Task[None] | None = None
 
     async def attach(self) -> list[float]:
@@ -142,7 +143,10 @@ class Holder:
 
     async def _attach(self, kernel: int, began: float) -> float:
         message = pb.RequestLease(
-            idempotency_key=f"crowd-{self._number}-{kernel}", milli=1000, wait_seconds=-1.0
+            idempotency_key=f"crowd-{self._number}-{kernel}",
+            milli=1000,
+            wait_seconds=-1.0,
+            on_behalf_of=f"user{self._number}",
         )
         async for event in self._stub.Request(message, timeout=_ATTACH_SECONDS):
             if event.WhichOneof("event") == "granted":
@@ -154,7 +158,8 @@ class Holder:
             await asyncio.sleep(_TIMERS.renew * random.uniform(0.8, 1.2))  # noqa: S311 (no secret)
             if self._leases:
                 with contextlib.suppress(grpc.aio.AioRpcError):
-                    await self._stub.Renew(pb.RenewLeases(lease_ids=self._leases))
+                    renewed = await self._stub.Renew(pb.RenewLeases(lease_ids=self._leases))
+                    self.lost = sum(lease.state != "attached" for lease in renewed.leases)
 
 
 def _profile(node: str, ordinal: int) -> str:
@@ -186,6 +191,8 @@ async def serve(endpoint: str, first: int, count: int, workers: int) -> None:
                 answer = list(itertools.chain.from_iterable(waits))
             case "count":
                 answer = [agent.count() for agent in agents]
+            case "lost":
+                answer = [holder.lost for holder in holders]
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 

@@ -18,6 +18,7 @@ class Device {
  public:
   Device() : bytes_(size) {}
   [[nodiscard]] std::uint64_t address() const { return reinterpret_cast<std::uintptr_t>(bytes_.data()); }
+  /// Of one launch: what it has prepared is not for another.
   [[nodiscard]] Memory memory() const {
     return Memory([this](std::uint64_t at, std::size_t count) {
       return at >= address() && count <= size && at - address() <= size - count;
@@ -64,11 +65,10 @@ void try_any_bytes() {
   CAPTURE(std::string(O::name));
   std::mt19937 random(17);
   Device device;
-  const Memory memory = device.memory();
   int computed = 0;
   for (int n = 0; n < 4000; ++n) {
     const auto bytes = made(random, sizeof(O), device);
-    const auto end = execute({O::name, bytes, 0, 1, random() % 3}, memory);
+    const auto end = execute({O::name, bytes, 0, 1, random() % 3}, device.memory());
     computed += end.fault == softgpu::Fault::none ? 1 : 0;
     CHECK((end.fault == softgpu::Fault::none) == end.detail.empty());
   }
@@ -89,7 +89,6 @@ TEST_CASE("an operation of any bytes stays inside the device's memory") {
 TEST_CASE("a product with some words of any value stays inside the device's memory") {
   std::mt19937 random(23);
   Device device;
-  const Memory memory = device.memory();
   gpupool::operations::Gemm product;
   product.m = product.n = product.k = 8;
   product.batch = 2;
@@ -107,7 +106,7 @@ TEST_CASE("a product with some words of any value stays inside the device's memo
       const std::size_t at = random() % (sizeof product / 8) * 8;
       std::memcpy(bytes.data() + at, other.data() + at, 8);
     }
-    const auto end = execute({gpupool::operations::Gemm::name, bytes, 0, 1, random() % 2}, memory);
+    const auto end = execute({gpupool::operations::Gemm::name, bytes, 0, 1, random() % 2}, device.memory());
     computed += end.fault == softgpu::Fault::none ? 1 : 0;
   }
   CHECK(computed > 5000);

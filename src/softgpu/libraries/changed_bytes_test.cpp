@@ -24,6 +24,7 @@ class Right {
   explicit Right(std::mt19937& random) : random_(random), bytes_(arena_bytes) {}
 
   [[nodiscard]] std::uint64_t address() const { return reinterpret_cast<std::uintptr_t>(bytes_.data()); }
+  /// Of one launch: what it has prepared is not for another.
   [[nodiscard]] Memory memory() const {
     return Memory([this](std::uint64_t at, std::size_t count) {
       return at >= address() && count <= arena_bytes && at - address() <= arena_bytes - count;
@@ -185,7 +186,6 @@ void try_changes(int times = 2000) {
   CAPTURE(O::name);
   std::mt19937 random(5);
   const Right right(random);
-  const Memory memory = right.memory();
   int computed = 0, refused = 0;
   for (int n = 0; n < times; ++n) {
     O op;
@@ -200,7 +200,7 @@ void try_changes(int times = 2000) {
         std::memcpy(bytes + random() % (sizeof(O) / 8) * 8, &value, sizeof value);
       }
     }
-    const auto end = execute({O::name, bytes, 0, 1, random() % 3}, memory);
+    const auto end = execute({O::name, bytes, 0, 1, random() % 3}, right.memory());
     CHECK((end.fault == softgpu::Fault::none) == end.detail.empty());
     (end.fault == softgpu::Fault::none ? computed : refused) += 1;
   }

@@ -1,5 +1,6 @@
 #include "softgpu/libraries/memory.h"
 
+#include <algorithm>
 #include <cstdio>
 
 namespace softgpu::libraries {
@@ -13,10 +14,12 @@ void Memory::check(std::uint64_t address, std::uint64_t count, std::size_t bytes
                   static_cast<unsigned long long>(size), static_cast<unsigned long long>(address));
     throw Failure(softgpu::Fault::illegal_address, text);
   }
-  if (address % bytes != 0 && (bytes & (bytes - 1)) == 0 && bytes <= 8) {
+  // Numbers of 16 bytes are complex ones, whose parts have 8.
+  const std::size_t unit = std::min<std::size_t>(bytes, 8);
+  if (address % unit != 0 && (bytes & (bytes - 1)) == 0) {
     char text[120];
     std::snprintf(text, sizeof text, "%s: the address 0x%llx is no multiple of %zu", what,
-                  static_cast<unsigned long long>(address), bytes);
+                  static_cast<unsigned long long>(address), unit);
     throw Failure(softgpu::Fault::misaligned_address, text);
   }
 }
