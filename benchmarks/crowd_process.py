@@ -175,6 +175,11 @@ def _profile(node: str, ordinal: int) -> str:
     return device.encode(_DRIVER)
 
 
+def _say(answer: list[Any]) -> None:
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
+
+
 async def serve(endpoint: str, first: int, count: int, workers: int) -> None:
     """Takes steps until standard input ends."""
     agents = [Agent(endpoint, number, workers) for number in range(first, first + count)]
@@ -193,8 +198,8 @@ async def serve(endpoint: str, first: int, count: int, workers: int) -> None:
                 answer = [agent.count() for agent in agents]
             case "lost":
                 answer = [holder.lost for holder in holders]
-        sys.stdout.write(json.dumps(answer) + "\n")
-        sys.stdout.flush()
+        # In a thread: a pipe takes little at a time, and whoever reads it may wait for the other processes.
+        await asyncio.to_thread(_say, answer)
 
 
 if __name__ == "__main__":

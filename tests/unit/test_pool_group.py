@@ -263,6 +263,21 @@ def test_the_outcome_is_that_of_one_after_the_other(
     assert alone.ledger.last_step == grouped.ledger.last_step
 
 
+def test_requests_that_take_long_are_handled_in_small_groups(pool: Pool) -> None:
+    async def sizes() -> list[int]:
+        waiting = arrivals.Arrivals(pool.shell.clock)
+        for number in range(60):
+            waiting.add(pool.ask(f"k{number}"))
+        found = []
+        for seconds in (1.0, 1.0, 1.0, 1.0, 1.0, 0.01, 0.01, 0.01):
+            group = waiting.take()
+            waiting.took(group, seconds)
+            found.append(len(group))
+        return found
+
+    assert asyncio.run(sizes()) == [25, 12, 6, 3, 1, 1, 2, 4]
+
+
 class TestGathering:
     def test_a_lone_event_waits_for_a_few_turns_of_the_loop(self) -> None:
         gathering = arrivals.Gathering()

@@ -18,6 +18,8 @@ from gpupool.model.clock import Clock
 _LARGEST_GROUP: Final = 100
 #: A request may take ten times as long as a heartbeat.
 _MOST_REQUESTS: Final = 25
+#: While somebody waits in a large pool a single request can take most of a second. The loop must not stand still for more.
+_LONGEST_GROUP: Final = 0.1
 #: A crowd comes one by one, with a few turns of the loop between two of them.
 _QUIET_TURNS: Final = 4
 #: What has come waits no longer for what may come, seconds.
@@ -62,6 +64,7 @@ class Arrivals:
         self._clock = clock
         self._first: deque[Arrival] = deque()
         self._requests: deque[Arrival] = deque()
+        self._most_requests = _MOST_REQUESTS
 
     def __len__(self) -> int:
         return len(self._first) + len(self._requests)
@@ -83,8 +86,16 @@ class Arrivals:
         if self._first:
             return [self._first.popleft() for _ in range(min(_LARGEST_GROUP, len(self._first)))]
         taken: list[Arrival] = []
-        while self._requests and len(taken) < _MOST_REQUESTS:
+        while self._requests and len(taken) < min(self._most_requests, _MOST_REQUESTS):
             event, done = self._requests.popleft()
             if not (isinstance(event, events.Requested) and done.cancelled()):
                 taken.append((replace(event, now=self._clock.now()), done))
         return taken
+
+    def took(self, group: list[Arrival], seconds: float) -> None:
+        """How long a group kept the loop from all else: the next requests are so many that it will be short."""
+        if group and isinstance(group[0][0], events.Requested | events.Cancelled):
+            slow = seconds > _LONGEST_GROUP
+            self._most_requests = (
+                max(1, len(group) // 2) if slow else min(_MOST_REQUESTS, 2 * self._most_requests)
+            )

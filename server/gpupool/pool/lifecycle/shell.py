@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
@@ -20,7 +21,7 @@ from gpupool.model import events, instructions
 from gpupool.model.clock import Clock
 from gpupool.model.instructions import Instruction, Journal
 from gpupool.model.state import State, key_of
-from gpupool.pool.lifecycle.arrivals import Arrivals, Gathering
+from gpupool.pool.lifecycle.arrivals import Arrival, Arrivals, Gathering
 from gpupool.pool.lifecycle.machine import Machine
 from gpupool.pool.lifecycle.machine_memory import lesson, remembered
 from gpupool.pool.lifecycle.mailbox import Mailbox
@@ -175,6 +176,11 @@ class PoolShell:
 
     def _handle_group(self) -> None:
         group = self._arrived.take()
+        began = time.monotonic()
+        self._handle_together(group)
+        self._arrived.took(group, time.monotonic() - began)
+
+    def _handle_together(self, group: Sequence[Arrival]) -> None:
         if len(group) > 1 and self._apply_group([event for event, _ in group]):
             for _, done in group:
                 if not done.done():
