@@ -10,7 +10,7 @@ from gpupool.pool.queue import queue_rules
 from tests.support.alone_checked import checked
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _alone_is_checked() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(queue_rules, "granted_alone", checked)

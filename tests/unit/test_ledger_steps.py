@@ -6,6 +6,7 @@ import ast
 import contextlib
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import gpupool.pool
 import pytest
@@ -148,17 +149,16 @@ class TestADecisionMadeAgain:
             replay(connection, step_of(world, "grant"), without_leases=["l77"])
 
     def test_with_other_rules_is_noticed(self, world: PoolWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-        from gpupool.pool.queue import queue_pass
+        from gpupool.pool.queue import alone, queue_pass
+        from gpupool.scheduler import decide
 
         world.attach("k1", 700)
-        decide = queue_pass.decide
-        monkeypatch.setattr(
-            queue_pass,
-            "decide",
-            lambda view, request, **more: decide(
-                view, request.__class__(request.user, 100, None, request.count), **more
-            ),
-        )
+
+        def other(view: Any, request: Any, **more: Any) -> Any:
+            return decide(view, request.__class__(request.user, 100, None, request.count), **more)
+
+        for rules in (alone, queue_pass):
+            monkeypatch.setattr(rules, "decide", other)
         with ledger_of(world).engine.connect() as connection:
             assert not replay(connection, step_of(world, "grant")).same
 
