@@ -149,8 +149,13 @@ class Holder:
             on_behalf_of=f"user{self._number}",
         )
         async for event in self._stub.Request(message, timeout=_ATTACH_SECONDS):
-            if event.WhichOneof("event") == "granted":
-                self._leases.append(event.granted.lease_id)
+            match event.WhichOneof("event"):
+                case "granted":
+                    self._leases.append(event.granted.lease_id)
+                case "refused":
+                    raise RuntimeError(
+                        f"kernel {kernel} of user{self._number} was refused: {event.refused.reason}"
+                    )
         return time.monotonic() - began
 
     async def _renew(self) -> None:

@@ -82,6 +82,16 @@ void try_all(gpupool::operations::All<O...>) {
 
 }  // namespace
 
+TEST_CASE("numbers lie at multiples of their size, complex ones of 16 bytes at those of their parts") {
+  const Memory memory([](std::uint64_t, std::size_t) { return true; });
+  for (const std::size_t bytes : {2, 4, 8, 16}) {
+    const std::size_t unit = bytes == 16 ? 8 : bytes;
+    CHECK_NOTHROW(memory.check(4096 + unit, 1, bytes, "A"));
+    CHECK_THROWS_AS(memory.check(4096 + unit / 2, 1, bytes, "A"), Failure);
+    CHECK_NOTHROW(memory.check(4096 + unit / 2, 0, bytes, "A"));  // nothing is read there
+  }
+}
+
 TEST_CASE("an operation of any bytes stays inside the device's memory") {
   try_all(gpupool::operations::all_operations);
 }
