@@ -73,7 +73,7 @@ ROOMS: Mapping[str, str] = {
         " gpupool.pool.projects gpupool.pool.queue gpupool.proto gpupool.scheduler gpupool.scheduler.placement"
     ),
     "gpupool.pool.growing": (
-        "gpupool.sentences gpupool.ledger gpupool.model gpupool.pool.lifecycle gpupool.pool.model gpupool.providers"
+        "gpupool gpupool.sentences gpupool.ledger gpupool.model gpupool.pool.lifecycle gpupool.pool.model gpupool.providers"
         " gpupool.scheduler"
     ),
     "gpupool.pool.access": (

@@ -184,8 +184,8 @@ MUTANTS = [
     Mutant(
         "the scheduler goes on seeing what a lease held",
         "pool/model/live_view.py",
-        "if place is not None and place not in by_place:",
-        "if place is not None and by_place and place not in by_place:",
+        "gone = {device_id for device_id, _ in before if device_id not in by_device}",
+        "gone = {device_id for device_id, _ in before if by_device and device_id not in by_device}",
     ),
     Mutant(
         "an index goes on naming what does not belong to it any more",

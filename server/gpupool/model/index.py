@@ -130,6 +130,11 @@ class Moments(Generic[Record]):
         self._touched = table.watch()
         self._touched.update(table)
 
+    def all(self) -> list[tuple[float, str]]:
+        """(time, key) of all that have one, the earliest first."""
+        self.follow()
+        return list(self._order)
+
     def before(self, moment: float) -> list[Record]:
         """Those whose time is earlier, in the table's order."""
         self.follow()

@@ -121,6 +121,11 @@ class LeaseRecord:
         """The node whose worker serves it; while a session moves this is not yet the session's."""
         return node_of_device(self.shares[0].device_id)
 
+    @property
+    def milli(self) -> int:
+        """Milli-GPU that are taken of all its devices together: during a resize the larger of both sizes."""
+        return sum(share.milli for share in self.taken())
+
     def taken(self) -> tuple[PlacedShare, ...]:
         """What is taken per device: during a resize the larger of both sizes."""
         if self.resize is None:

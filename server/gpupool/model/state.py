@@ -71,6 +71,8 @@ class State:
         self.rollbacks = 0
         #: What the scheduler sees of it; made by whoever looks first, and typed by `pool.live_view.of`.
         self.live_view: object | None = None
+        #: What its leases hold, likewise; typed by `pool.projects.live_holdings.of`.
+        self.live_holdings: object | None = None
 
     def commit(self) -> None:
         for table in self._tables():

@@ -27,13 +27,17 @@ class StateIndex:
 
     Attributes:
         holding: leases whose shares are taken; also by node, by user and by project.
+        releasing: leases that are over for their holders, and whose shares are still taken.
         noticed: leases that will be taken back soon.
+        ending: leases whose shares are taken, by their deadline.
         leases_of_gang: all parts of a gang, by its first lease; leases that are the whole are not in it.
         leases_of_session: ended ones too.
         ended: leases, by when they ended.
         sessions_of_gang: by the first session.
         sessions_of_node: by the node where they are, closed ones too.
+        sessions_left_on: by the node where a worker that was left still is.
         unattached: parked sessions and lost ones.
+        resting: sessions with a lease that have computed nothing for a while, however short.
         moving_memory: sessions whose memory is on its way, or has failed to leave.
         on_disk: sessions whose memory lies on disk or goes there, by node.
         closed: sessions, by when they were closed.
@@ -53,13 +57,22 @@ class StateIndex:
         self.holding_of_project: Index[LeaseRecord, str] = Index(
             leases, lambda x: x.project if x.holds else None
         )
+        self.releasing: Subset[LeaseRecord] = Subset(leases, lambda x: x.holds and not x.live)
+        self.ending: Moments[LeaseRecord] = Moments(leases, lambda x: x.ends_at if x.holds else None)
         self.noticed: Subset[LeaseRecord] = Subset(leases, lambda x: x.notice is not None)
         self.leases_of_gang: Index[LeaseRecord, str] = Index(leases, lambda x: x.gang or None)
         self.leases_of_session: Index[LeaseRecord, str] = Index(leases, lambda x: x.session_id)
         self.ended: Moments[LeaseRecord] = Moments(leases, lambda x: x.ended_at)
         self.sessions_of_gang: Index[SessionRecord, str] = Index(sessions, lambda x: x.gang or None)
         self.sessions_of_node: Index[SessionRecord, str] = Index(sessions, lambda x: x.node)
+        self.sessions_left_on: Index[SessionRecord, str] = Index(
+            sessions, lambda x: None if x.left is None else x.left.node
+        )
         self.unattached: Subset[SessionRecord] = Subset(sessions, lambda x: x.state in ("parked", "lost"))
+        self.resting: Subset[SessionRecord] = Subset(
+            sessions,
+            lambda x: bool(x.lease_id) and x.usage.idle_seconds > 0 and not x.usage.in_flight,
+        )
         self.moving_memory: Subset[SessionRecord] = Subset(
             sessions, lambda x: x.parking is not None or bool(x.park_failure)
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from gpupool.shares import Share
 
 #: So many changes of the present view are remembered; a view that is older is compared device by device.
 _REMEMBERED: Final = 1024
+#: Ids of devices by a name.
+Book: TypeAlias = dict[str, set[str]]
 #: Wishes whose candidates are kept.
 _MOST_WISHES: Final = 256
 
@@ -68,11 +70,20 @@ class Fleet:
         parked: per row, devices with memory of parked sessions.
     """
 
-    def __init__(self, devices: Sequence[DeviceView], policy: Policy) -> None:
+    def __init__(self, devices: Sequence[DeviceView], policy: Policy, before: Fleet | None = None) -> None:
+        """Makes the columns.
+
+        Args:
+            devices: as they are now.
+            policy: where shares are placed.
+            before: the fleet of the same pool until now. What it knows of nodes that have the same devices is taken from it, so
+                this costs little for a node more or less; it shows nothing any more, until it is asked to.
+        """
         self.policy = policy
-        self.positions = {device.id: place for place, device in enumerate(devices)}
+        self._ids = [device.id for device in devices]
+        self.positions = {name: place for place, name in enumerate(self._ids)}
         by_node: dict[str, list[int]] = {}
-        for place in sorted(range(len(devices)), key=lambda place: devices[place].id):
+        for place in sorted(range(len(devices)), key=self._ids.__getitem__):
             by_node.setdefault(devices[place].node, []).append(place)
         self.nodes: tuple[str, ...] = tuple(sorted(by_node))
         self.rows = {name: row for row, name in enumerate(self.nodes)}
@@ -84,21 +95,26 @@ class Fleet:
         }
         numbers: dict[tuple[object, ...], int] = {}
         self.classes: list[DeviceView] = []
+        number_of = []
         for device in devices:
-            if numbers.setdefault(_class(device), len(numbers)) == len(self.classes):
+            number = numbers.setdefault(_class(device), len(numbers))
+            if number == len(self.classes):
                 self.classes.append(device)
+            number_of.append(number)
+        class_specs = [_spec(device, number) for number, device in enumerate(self.classes)]
+        # Most nodes are like others, and what is the same object need not be compared.
+        of_node: dict[tuple[int, ...], tuple[DeviceSpec, ...]] = {}
         specs = []
         for name, all_of in zip(self.nodes, self.columns, strict=True):
-            specs.append(
-                NodeSpec(
-                    name, tuple(_spec(devices[place], numbers[_class(devices[place])]) for place in all_of)
-                )
-            )
+            kinds = tuple(number_of[place] for place in all_of)
+            if kinds not in of_node:
+                of_node[kinds] = tuple(class_specs[number] for number in kinds)
+            specs.append(NodeSpec(name, of_node[kinds]))
         self.cluster = Cluster(specs or [NodeSpec("", ())])
         shape = self.cluster.present.shape
         self.class_of: Integers = np.zeros(shape, np.int64)
-        for place, (row, column) in self._where.items():
-            self.class_of[row, column] = numbers[_class(devices[place])]
+        for row, all_of in enumerate(self.columns):
+            self.class_of[row, : len(all_of)] = [number_of[place] for place in all_of]
         self.free_milli: Integers = np.zeros(shape, np.int64)
         self.free_mib: Integers = np.zeros(shape, np.int64)
         self.healthy: Mask = np.zeros(shape, np.bool_)
@@ -106,14 +122,19 @@ class Fleet:
         self.parked: Integers = np.zeros(len(self.nodes), np.int64)
         self._sample = [devices[all_of[0]] for all_of in self.columns]
         self._candidates: dict[tuple[object, ...], Candidates] = {}
-        self._leases: dict[str, set[int]] = {}
-        self._sessions: dict[str, set[int]] = {}
-        self._users: dict[str, set[int]] = {}
+        #: Ids of the devices on which leases, parked sessions and users have something.
+        self._leases: Book = {}
+        self._sessions: Book = {}
+        self._users: Book = {}
         self._log: deque[tuple[int, ...]] = deque(maxlen=_REMEMBERED)
         self._serial = 0
         self._shown: list[DeviceView | None] = [None] * len(devices)
         self._snapshot: Snapshot | None = None
+        #: The moment that the columns are from, and where they differ from it; None: nothing is shown.
+        self._since: tuple[int, Collection[int]] | None = None
         self._reserved: frozenset[str] = frozenset()
+        if before is not None and before._since is not None:
+            self._take_over(before, devices)
 
     # ---- which view is shown
 
@@ -128,30 +149,71 @@ class Fleet:
         before, kept_before = self._snapshot, self._reserved
         if snapshot is before and reserved == kept_before:
             return
-        stale = set(self._between(before, snapshot))
+        stale = set(self._between(snapshot))
         if reserved != kept_before:
             for name in reserved ^ kept_before:
                 if name in self.positions:
                     stale.add(self.positions[name])
                     self.kept[self._where[self.positions[name]]] = name in reserved
         # From here on it is neither: whoever fails half way is followed by one who looks at everything.
-        self._snapshot = None
+        self._snapshot = self._since = None
         self._reserved = reserved
         for place in stale:
             self._update(place, snapshot[place])
-        self._snapshot = snapshot
+        self._snapshot, self._since = snapshot, (snapshot.serial, snapshot.changed)
 
-    def _between(self, before: Snapshot | None, after: Snapshot) -> Iterable[int]:
-        if before is None:
+    def _between(self, after: Snapshot) -> Iterable[int]:
+        if self._since is None:
             return range(len(self._shown))
-        if before.serial == after.serial:
-            return {*before.changed, *after.changed}
-        first, last = sorted((before.serial, after.serial))
+        serial, changed = self._since
+        if serial == after.serial:
+            return {*changed, *after.changed}
+        first, last = sorted((serial, after.serial))
         oldest = self._serial - len(self._log)
         if first < oldest:
             return range(len(self._shown))
         steps = (self._log[number - oldest] for number in range(first, last))
-        return set(before.changed).union(after.changed, *steps)
+        return set(changed).union(after.changed, *steps)
+
+    def _take_over(self, before: Fleet, devices: Sequence[DeviceView]) -> None:
+        """Shows what ``before`` did where a node has the same devices as there. ``before`` shows nothing from then on."""
+        alike = [
+            (row, old)
+            for row, name in enumerate(self.nodes)
+            if (old := before.rows.get(name)) is not None and self._ids_on(row) == before._ids_on(old)
+        ]
+        rows, old_rows = (np.array([pair[side] for pair in alike], np.int64) for side in (0, 1))
+        width = min(self.free_milli.shape[1], before.free_milli.shape[1])
+        for mine, theirs in (
+            (self.free_milli, before.free_milli), (self.free_mib, before.free_mib), (self.healthy, before.healthy),
+        ):  # fmt: skip
+            mine[rows, :width] = theirs[old_rows, :width]
+        self.parked[rows] = before.parked[old_rows]
+        self.cluster.take_over(before.cluster, rows, old_rows)
+        known = set()
+        for row, old in alike:
+            for place, old_place in zip(self.columns[row], before.columns[old], strict=True):
+                self._shown[place] = before._shown[old_place]
+                known.add(old_place)
+        self._leases, self._sessions, self._users = before._leases, before._sessions, before._users
+        for old_place, was in enumerate(before._shown):
+            if was is not None and old_place not in known:
+                self._index(was.id, was.held, ())
+        kept = {self.positions[name] for name in before._reserved if name in self.positions}
+        self._since = (
+            0,
+            kept.union(place for place, was in enumerate(self._shown) if was is not devices[place]),
+        )
+        before._shows_nothing()
+
+    def _ids_on(self, row: int) -> list[str]:
+        return [self._ids[place] for place in self.columns[row]]
+
+    def _shows_nothing(self) -> None:
+        self._shown = [None] * len(self._shown)
+        self._snapshot = self._since = None
+        self._leases, self._sessions, self._users = {}, {}, {}
+        self.parked[:] = 0
 
     def _update(self, place: int, device: DeviceView) -> None:
         was = self._shown[place]
@@ -159,7 +221,7 @@ class Fleet:
         if was is not device:
             self._shown[place] = device
             if was is None or was.held != device.held:
-                self._index(place, () if was is None else was.held, device.held)
+                self._index(device.id, () if was is None else was.held, device.held)
                 self.parked[row] += _keeps_parked(device) - (0 if was is None else _keeps_parked(was))
             self.free_milli[row, column] = device.free_milli
             self.free_mib[row, column] = device.free_mib
@@ -170,16 +232,16 @@ class Fleet:
         else:
             self.cluster.put(row, column, 0, 0)
 
-    def _index(self, place: int, was: Iterable[Held], now: Iterable[Held]) -> None:
+    def _index(self, device: str, was: Iterable[Held], now: Iterable[Held]) -> None:
         for book, name in self._names(was):
             if name in book:
-                book[name].discard(place)
+                book[name].discard(device)
                 if not book[name]:
                     del book[name]
         for book, name in self._names(now):
-            book.setdefault(name, set()).add(place)
+            book.setdefault(name, set()).add(device)
 
-    def _names(self, all_of: Iterable[Held]) -> Iterator[tuple[dict[str, set[int]], str]]:
+    def _names(self, all_of: Iterable[Held]) -> Iterator[tuple[Book, str]]:
         for held in all_of:
             yield self._users, held.user
             if held.lease_id:
@@ -196,7 +258,7 @@ class Fleet:
         found: set[int] = set()
         for book, names in ((self._leases, leases), (self._sessions, sessions), (self._users, users)):
             for name in names:
-                found |= book.get(name, set())
+                found.update(self.positions[device] for device in book.get(name, ()))
         return found
 
     def where(self, name: str) -> tuple[int, int]:

@@ -22,14 +22,30 @@ Holding = tuple[int, int]
 class Present:
     """The devices as they are now, and what each user's leases hold."""
 
-    def __init__(self, devices: Iterable[DeviceView]) -> None:
+    def __init__(self, devices: Iterable[DeviceView], before: Present | None = None) -> None:
+        """Counts what is held.
+
+        Args:
+            devices: as they are now.
+            before: what was, of which most is the same: then only what differs is counted.
+        """
         self.devices = list(devices)
-        self.holdings: dict[str, Holding] = {}
+        self.holdings: dict[str, Holding] = {} if before is None else before.holdings.copy()
         self._readers: WeakSet[Snapshot] = WeakSet()
+        was = {} if before is None else {device.id: device for device in before.devices}
         for device in self.devices:
-            for held in device.held:
-                if held.lease_id:
-                    self.holds(held, 1)
+            known = was.pop(device.id, None)
+            if known is not device:
+                self._hold_all(device, 1)
+                if known is not None:
+                    self._hold_all(known, -1)
+        for device in was.values():
+            self._hold_all(device, -1)
+
+    def _hold_all(self, device: DeviceView, sign: int) -> None:
+        for held in device.held:
+            if held.lease_id:
+                self.holds(held, sign)
 
     def read_by(self, snapshot: Snapshot) -> None:
         """From now on ``snapshot`` is told of what changes."""

@@ -104,7 +104,10 @@ class Replay:
         ids = Ids(
             lambda: f"s{next(sessions)}", lambda: f"l{next(leases)}", lambda: "00" * 32, itertools.count(1)
         )
-        self.machine = Machine(State(), rules.timers, ids, rules.quotas, rules.policy, rules.consolidate)
+        # Nobody reads what would help.
+        self.machine = Machine(
+            State(), rules.timers, ids, rules.quotas, rules.policy, rules.consolidate, advises=False
+        )
         self.fates = [Fate(task, task.seconds) for task in tasks]
         self.meter = meter
         #: Lines of the journal by kind, and the reasons of leases that ended.

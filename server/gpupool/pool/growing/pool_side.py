@@ -8,8 +8,8 @@ from typing import Final, Protocol
 
 from gpupool.ledger.ledger import LedgerError
 from gpupool.model import events
-from gpupool.model.node_records import NodeRecord
 from gpupool.model.state import RequestRecord, State
+from gpupool.pool.growing.node_stands import NodesStand
 from gpupool.pool.model.view import wish_for_new_session
 from gpupool.providers.elasticity import Ask, Scale
 from gpupool.providers.pool import NodeStands
@@ -45,6 +45,7 @@ class PoolSide:
     def __init__(self, pool: GrowingPool) -> None:
         self._pool = pool
         self._promised: tuple[Promise, ...] = ()
+        self._nodes = NodesStand(pool.state)
 
     def now(self) -> float:
         return self._pool.now()
@@ -75,40 +76,12 @@ class PoolSide:
         return Ask(request.id, request.milli, request.mib, request.count, request.pools, unlike)
 
     def node(self, name: str) -> NodeStands | None:
-        state = self._pool.state
-        node = state.nodes.get(name)
-        if node is None:
-            return None
-        sessions = state.index.sessions_of_node.of(name)
-        leases = state.leases_of_node(name)
-        return NodeStands(
-            connected=node.connection is not None,
-            devices=sum(device.present for device in state.index.devices_of_node.of(name)),
-            busy=bool(leases) or any(session.state != "closed" for session in sessions),
-            drained=node.drained,
-            lost=node.lost,
-            leases=tuple(
-                Ask(lease.id, share.milli, None) for lease in leases if lease.live for share in lease.shares
-            ),
-            free=self._free(node),
-        )
+        if self._nodes.state is not self._pool.state:
+            self._nodes = NodesStand(self._pool.state)
+        return self._nodes.of(name)
 
     def node_names(self) -> Sequence[str]:
         return [node.name for node in self._pool.state.nodes.values() if node.connection is not None]
-
-    def _free(self, node: NodeRecord) -> tuple[int, ...]:
-        if node.drained or node.lost or node.connection is None:
-            return ()
-        free = {
-            device.id: 1000
-            for device in self._pool.state.index.devices_of_node.of(node.name)
-            if device.present
-        }
-        for lease in self._pool.state.leases_of_node(node.name):
-            for share in lease.taken():
-                if share.device_id in free:
-                    free[share.device_id] -= share.milli
-        return tuple(free.values())
 
     def drain(self, node: str, why: str, *, evict: bool) -> None:
         if node in self._pool.state.nodes:

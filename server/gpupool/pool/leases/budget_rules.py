@@ -78,7 +78,7 @@ def ends(state: State, now: float) -> dict[str, float]:
     found = {}
     for user, leases in held.items():
         limit = limit_rules.limit_of(state, user).gpu_seconds
-        rate = sum(map(accounts.milli_of, leases))
+        rate = sum(lease.milli for lease in leases)
         if limit is None or not rate:
             continue
         window = accounts.used_in_window(state, user, now, leases)
@@ -132,7 +132,7 @@ def _why(step: Step, user: str) -> Sentence:
         used=param.number(min(limit, window.gpu_seconds)),
         limit=param.count(limit),
         left=param.number(left),
-        milli=param.milli(sum(map(accounts.milli_of, held))),
+        milli=param.milli(sum(lease.milli for lease in held)),
     )
     again = param.seconds(max(0.0, (window.ends or step.now) - step.now))
     return clauses(said, say("budget.then", again=again))

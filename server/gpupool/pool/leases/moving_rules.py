@@ -79,7 +79,11 @@ def hello(step: Step, node: str, reported: dict[str, events.ReportedWorker], sam
 
     Takes those that need nothing more out of `reported`; the rest are strays, to be ended.
     """
-    for session in list(step.state.sessions.values()):
+    state = step.state
+    here = {lease.session_id for lease in state.leases_of_node(node)}
+    here.update(session.id for session in state.index.sessions_left_on.of(node))
+    here.update(name for name in reported if name in state.sessions)
+    for session in [state.sessions[name] for name in sorted(here, key=state.sessions.place)]:
         worker = reported.get(session.id)
         lease = moving_lease(step, session)
         if lease is not None and lease.node == node:

@@ -9,6 +9,7 @@ from gpupool.model.instructions import DropNode
 from gpupool.model.state import LeaseRecord, NodeRecord, Notice, SessionRecord, key_of
 from gpupool.pool.leases import lease_rules, parking_rules
 from gpupool.pool.model.step import Step
+from gpupool.pool.projects import live_holdings
 
 
 def restarted(step: Step) -> None:
@@ -80,6 +81,7 @@ def tick(step: Step) -> None:
         step.reschedule = True
     _forget(step)
     state.index.follow()
+    live_holdings.of(state).follow()
 
 
 def _node_time(step: Step, node: NodeRecord) -> None:

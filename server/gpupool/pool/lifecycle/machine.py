@@ -61,6 +61,8 @@ class Machine:
         quotas: Mapping[str, Quota] | None = None,
         policy: str = DEFAULT_POLICY,
         consolidate: Consolidation = Consolidation.IDLE,
+        *,
+        advises: bool = True,
     ) -> None:
         self.state = state
         self.view = state.live_view = LiveView(state, timers, policy)
@@ -68,6 +70,7 @@ class Machine:
         self.ids = ids
         self.quotas: Mapping[str, Quota] = dict(quotas or {})
         self.consolidate = consolidate
+        self._advises = advises
         self.queue = QueueMemory()
         self.last_tick: float | None = None
 
@@ -153,6 +156,7 @@ class Machine:
             now,
             queue=self.queue,
             consolidate=self.consolidate,
+            advises=self._advises,
         )
 
     def _end_of_notices(self, step: Step) -> None:

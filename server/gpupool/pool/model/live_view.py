@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from gpupool.model.state import DeviceRecord, LeaseRecord, NodeRecord, RequestRecord, State
+from gpupool.model.table import Record, Table
 from gpupool.pool.model.holds import (
     health,
     holds_of_lease,
@@ -63,10 +64,10 @@ class LiveView:
     ) -> None:
         self.timers = timers
         self._state = state
-        self._nodes = state.nodes.watch()
-        self._devices = state.devices.watch()
-        self._sessions = state.sessions.watch()
-        self._leases = state.leases.watch()
+        self._nodes = _from_now_on(state.nodes)
+        self._devices = _from_now_on(state.devices)
+        self._sessions = _from_now_on(state.sessions)
+        self._leases = _from_now_on(state.leases)
         self._requests = state.requests.watch()
         self._seen: dict[str, int] = {}
         self._learns = True
@@ -76,7 +77,19 @@ class LiveView:
         self.policy = _taught(policy, state)
         self.promised: tuple[Promise, ...] = ()
         self._snapshot: Snapshot | None = None
-        self._begin()
+        self._present = Present(())
+        self._fleet = Fleet((), self.policy)
+        #: Of the devices in the fleet: those of each node, and where they stand in the table.
+        self._of_node: dict[str, list[str]] = {}
+        self._place_of: dict[str, int] = {}
+        self._described: dict[str, tuple[object, ...]] = {}
+        #: By device and what holds it, which is a lease or a session; and the same by what holds it.
+        self._held: dict[str, dict[tuple[str, str], tuple[Held, ...]]] = {}
+        self._holds: dict[tuple[str, str], Holds] = {}
+        self._session_of: dict[str, str] = {}
+        self._host_share: dict[str, tuple[tuple[str, int], ...]] = {}
+        self._host_taken: Counter[str] = Counter()
+        self._host_room: dict[str, int] = {}
 
     @contextlib.contextmanager
     def not_learning(self) -> Iterator[None]:
@@ -99,8 +112,9 @@ class LiveView:
         """The pool as it is at `now`."""
         self._hear()
         self._come_due(now)
-        if not self._same_devices():
-            self._begin()
+        others = self._other_devices()
+        if others:
+            self._build(others)
         stale = self._refreshed(now)
         if stale or self._snapshot is None:
             serial = self._fleet.advance(stale)
@@ -109,55 +123,51 @@ class LiveView:
 
     # ---- what changed
 
-    def _begin(self) -> None:
-        """Starts from nothing: at first, and when devices come or go or are others than before."""
-        for changes in (self._nodes, self._devices, self._sessions, self._leases):
-            changes.clear()
-        state = self._state
-        self._present = Present(
-            _device_view(state.nodes.get(device.node), device) for device in state.devices.values()
-        )
-        self._fleet = Fleet(self._present.devices, self.policy)
-        self._of_node: dict[str, list[str]] = {}
-        for device in state.devices.values():
-            self._of_node.setdefault(device.node, []).append(device.id)
-        self._described = {node.name: _description(node) for node in state.nodes.values()}
-        self._held: list[dict[tuple[str, str], tuple[Held, ...]]] = [{} for _ in self._present.devices]
-        self._holds: dict[tuple[str, str], Holds] = {}
-        self._session_of: dict[str, str] = {}
-        self._host_share: dict[str, tuple[tuple[str, int], ...]] = {}
-        self._host_taken: Counter[str] = Counter()
-        self._host_room: dict[str, int] = {}
-        self._due.clear()
-        self._due_of.clear()
-        self._snapshot = None
-        self._nodes.update(state.nodes)
-        self._devices.update(state.devices)
-        self._sessions.update(state.sessions)
-        self._leases.update(state.leases)
-
-    def _same_devices(self) -> bool:
-        """Whether what was touched is in the fleet as it is now, but for what changes from moment to moment."""
+    def _other_devices(self) -> set[str]:
+        """Devices that have come or gone, or are others than the fleet was made for."""
         names = set(self._devices)
         for node in self._nodes:
-            record = self._state.nodes.get(node)
-            if self._described.get(node) != _description(record):
-                self._described[node] = _description(record)
+            description = _description(self._state.nodes.get(node))
+            if self._described.get(node, ()) != description:
+                self._described[node] = description
                 names.update(self._of_node.get(node, ()))
+        others = set()
         for name in names:
             place, device = self._fleet.positions.get(name), self._state.devices.get(name)
             if place is None or device is None:
-                return False
-            if not same_device(
-                self._present.devices[place], _device_view(self._state.nodes.get(device.node), device)
-            ):
-                return False
-        return True
+                same = place is None and device is None
+            else:
+                now = _device_view(self._state.nodes.get(device.node), device)
+                # One that has gone and come again stands elsewhere in the table.
+                stays = self._state.devices.place(name) == self._place_of[name]
+                same = stays and same_device(self._present.devices[place], now)
+            if not same:
+                others.add(name)
+        return others
+
+    def _build(self, others: set[str]) -> None:
+        """Makes the fleet anew, of what is known of all devices but ``others``: how they are is still to be worked out."""
+        state = self._state
+        known = {view.id: view for view in self._present.devices}
+        views = []
+        self._of_node, self._place_of = {}, {}
+        for device in state.devices.values():
+            view = known.get(device.id)
+            if view is None or device.id in others:
+                view = _device_view(state.nodes.get(device.node), device)
+                view = replace(view, held=self._held_on(device.id))
+                self._devices.add(device.id)
+            views.append(view)
+            self._place_of[device.id] = state.devices.place(device.id)
+            self._of_node.setdefault(device.node, []).append(device.id)
+        self._present = Present(views, self._present)
+        self._fleet = Fleet(self._present.devices, self.policy, self._fleet)
+        self._snapshot = None
 
     def _refreshed(self, now: float) -> set[int]:
         """Works out what was touched; the positions of devices that are different now."""
         state = self._state
-        touched: set[int] = set()
+        touched: set[str] = set()
         for lease_id in self._leases:
             lease = state.leases.get(lease_id)
             session_id = lease.session_id if lease else self._session_of.pop(lease_id, "")
@@ -192,7 +202,7 @@ class LiveView:
                 else:
                     room[name] = left
             self._host_room = room
-        names = set(self._devices)
+        names = {name for name in self._devices if name in state.devices}
         for node in self._nodes:
             names.update(self._of_node.get(node, ()))
             record = state.nodes.get(node)
@@ -210,16 +220,19 @@ class LiveView:
                     place, replace(view, healthy=healthy, health_reason=why_not, drained=drained)
                 )
                 changed.add(place)
-        for place in touched:
-            held = tuple(one for _, part in sorted(self._held[place].items()) for one in part)
+        for name in touched & self._fleet.positions.keys():
+            place, held = self._fleet.positions[name], self._held_on(name)
             view = self._present.devices[place]
             if held != view.held:
                 self._present.change(place, replace(view, held=held))
                 changed.add(place)
         return changed
 
-    def _hold(self, key: tuple[str, str], holds: Holds) -> set[int]:
-        """Notes what a lease or a session holds; the positions where that differs from before."""
+    def _held_on(self, device: str) -> tuple[Held, ...]:
+        return tuple(one for _, part in sorted(self._held.get(device, {}).items()) for one in part)
+
+    def _hold(self, key: tuple[str, str], holds: Holds) -> set[str]:
+        """Notes what a lease or a session holds; the devices where that differs from before."""
         before = self._holds.pop(key, ())
         if holds:
             self._holds[key] = holds
@@ -229,21 +242,18 @@ class LiveView:
             for device_id, held in part:
                 if held.lease_id and device_id in self._fleet.positions:
                     self._present.holds(held, sign)
-        places = set()
-        by_place: dict[int, tuple[Held, ...]] = {}
+        by_device: dict[str, tuple[Held, ...]] = {}
         for device_id, held in holds:
-            place = self._fleet.positions.get(device_id)
-            if place is not None:
-                by_place[place] = (*by_place.get(place, ()), held)
-        for device_id, _ in before:
-            place = self._fleet.positions.get(device_id)
-            if place is not None and place not in by_place:
-                self._held[place].pop(key, None)
-                places.add(place)
-        for place, all_of in by_place.items():
-            self._held[place][key] = all_of
-            places.add(place)
-        return places
+            by_device[device_id] = (*by_device.get(device_id, ()), held)
+        gone = {device_id for device_id, _ in before if device_id not in by_device}
+        for device_id in gone:
+            if (here := self._held.get(device_id)) is not None:
+                here.pop(key, None)
+                if not here:
+                    del self._held[device_id]
+        for device_id, all_of in by_device.items():
+            self._held.setdefault(device_id, {})[key] = all_of
+        return gone.union(by_device)
 
     def _room_of(self, name: str) -> int | None:
         node = self._state.nodes.get(name)
@@ -287,6 +297,13 @@ class LiveView:
                 if self._learns and not request.session_id:
                     self._heard.append(_demand(request))
         self._requests.clear()
+
+
+def _from_now_on(table: Table[Record]) -> set[str]:
+    """The keys of all rows, and from now on of those that change."""
+    touched = table.watch()
+    touched.update(table)
+    return touched
 
 
 def _description(node: NodeRecord | None) -> tuple[object, ...]:

@@ -46,6 +46,8 @@ class Step:
     #: What is remembered of the queue between steps.
     queue: QueueMemory = field(default_factory=QueueMemory)
     consolidate: Consolidation = Consolidation.IDLE
+    #: Whether those who wait are told what would help: finding it takes longer than all decisions.
+    advises: bool = True
 
     def do(self, instruction: Instruction) -> None:
         self.out.append(instruction)

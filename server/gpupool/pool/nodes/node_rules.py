@@ -247,10 +247,10 @@ def take_report(step: Step, session: SessionRecord, worker: events.ReportedWorke
 
 def _take_devices(step: Step, event: events.NodeHello) -> None:
     state = step.state
-    held = {share.device_id for lease in state.index.holding.records() for share in lease.taken()}
+    held = {share.device_id for lease in state.leases_of_node(event.node) for share in lease.taken()}
     lived_on = {
         device_id
-        for session in state.sessions.values()
+        for session in state.index.sessions_of_node.of(event.node)
         if session.state != "closed"
         for device_id in session.device_ids
     }
@@ -278,7 +278,7 @@ def _take_devices(step: Step, event: events.NodeHello) -> None:
             record = replace(old, healthy=False, health_reason=why, present=True)
         if record != old:
             state.devices[device_id] = record
-    for old in [d for d in state.devices.values() if d.node == event.node and d.id not in offered]:
+    for old in [d for d in state.index.devices_of_node.of(event.node) if d.id not in offered]:
         if old.id in held or old.id in lived_on:
             state.devices[old.id] = replace(old, present=False)
         else:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from gpupool.model.state import AccountRecord, LeaseRecord, LimitRecord, State
 from gpupool.pool.model.step import Step
 from gpupool.pool.model.timers import Timers
+from gpupool.pool.projects import live_holdings
 from gpupool.scheduler.fairshare import usage
 
 #: Whose limit holds for all who have none of their own.
@@ -43,13 +44,13 @@ def follow(step: Step) -> None:
             continue
         if after is None or not after.holds:
             lease_ended(step, before)
-        elif milli_of(after) != milli_of(before):
-            _book(step, before, milli_of(before) - milli_of(after), goes_on=True)
+        elif after.milli != before.milli:
+            _book(step, before, before.milli - after.milli, goes_on=True)
 
 
 def lease_ended(step: Step, lease: LeaseRecord) -> None:
     """Its use is booked with its user and its project."""
-    _book(step, lease, milli_of(lease), goes_on=False)
+    _book(step, lease, lease.milli, goes_on=False)
 
 
 def used_in_window(state: State, user: str, now: float, held: list[LeaseRecord] | None = None) -> WindowUse:
@@ -81,9 +82,8 @@ def decayed_usage(state: State, timers: Timers, now: float) -> dict[str, float]:
         path = record.id.partition("/")[2]
         age = now - record.as_of
         found[path] = usage.decay(record.decayed_milli_seconds, age, timers.half_life)
-    for lease in state.index.holding.records():
-        more = usage.held(milli_of(lease), now - lease.granted_at, timers.half_life)
-        found[lease.project] = found.get(lease.project, 0.0) + more
+    for path, more in live_holdings.of(state).used(timers.half_life, now).items():
+        found[path] = found.get(path, 0.0) + more
     return found
 
 
@@ -92,11 +92,6 @@ def parts_of_pool(state: State, timers: Timers, now: float, capacity: int) -> di
     used = decayed_usage(state, timers, now)
     # A resize books a correction, which rounding could leave a hair below zero.
     return {path: max(0.0, usage.part_of_pool(n, capacity, timers.half_life)) for path, n in used.items()}
-
-
-def milli_of(lease: LeaseRecord) -> int:
-    """What it takes of all its devices together; during a resize the larger of both sizes."""
-    return sum(share.milli for share in lease.taken())
 
 
 def _book(step: Step, lease: LeaseRecord, milli: int, *, goes_on: bool) -> None:
@@ -138,7 +133,7 @@ def _window(record: AccountRecord | None, length: float, live: list[LeaseRecord]
         begins += (now - begins) // length * length
         booked = 0
     for lease in live:
-        booked += _milli_ms(milli_of(lease), max(begins, lease.granted_at), now)
+        booked += _milli_ms(lease.milli, max(begins, lease.granted_at), now)
     return WindowUse(max(0, booked), begins, begins + length)
 
 

@@ -103,7 +103,7 @@ def _users(state: State, quotas: Mapping[str, Quota], now: float) -> Iterator[Al
         held = of_user.get(user, [])
         quota = merged.get(user) or merged.get(accounts.EVERYBODY) or Quota()
         if quota.milli is not None:
-            yield Alert("user", user, "limit", sum(map(accounts.milli_of, held)), quota.milli)
+            yield Alert("user", user, "limit", sum(lease.milli for lease in held), quota.milli)
         if quota.shares is not None:
             yield Alert("user", user, "shares", sum(len(lease.shares) for lease in held), quota.shares)
         budget = limit_rules.limit_of(state, user).gpu_seconds

@@ -54,7 +54,7 @@ def limit(state: State, record: LimitRecord, now: float, *, configured: bool = F
     )
     if record.user != accounts.EVERYBODY:
         held = state.index.holding_of_user.of(record.user)
-        message.held_milli = sum(accounts.milli_of(lease) for lease in held)
+        message.held_milli = sum(lease.milli for lease in held)
         message.held_shares = sum(len(lease.shares) for lease in held)
         window = accounts.used_in_window(state, record.user, now)
         message.used_gpu_seconds = window.gpu_seconds

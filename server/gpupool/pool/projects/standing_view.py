@@ -7,30 +7,17 @@ from collections.abc import Iterable, Mapping
 from gpupool.model.state import LeaseRecord, RequestRecord, State
 from gpupool.pool.model.timers import Timers
 from gpupool.pool.model.waiting import Lane
-from gpupool.pool.projects import accounts
+from gpupool.pool.projects import accounts, live_holdings
 from gpupool.pool.projects.project_rules import project_tree
 from gpupool.scheduler.fairshare.lease import HeldLease, Waiting
 from gpupool.scheduler.fairshare.standings import Standings
 from gpupool.scheduler.fairshare.tree import ProjectTree
-from gpupool.shares import WHOLE_DEVICE_MILLI, least_milli, usable_mib
+from gpupool.shares import least_milli, usable_mib
 
 
 def capacity(state: State) -> int:
     """Milli-GPU of all devices that are there; a node that is silent for a moment changes what nobody deserves."""
-    here = (
-        device
-        for device in state.devices.values()
-        if device.present and (node := state.nodes.get(device.node)) is not None and not node.lost
-    )
-    return WHOLE_DEVICE_MILLI * sum(1 for _ in here)
-
-
-def held_lease(parts: Iterable[LeaseRecord]) -> HeldLease:
-    """A lease as the rules of projects see it; of several nodes, all its parts as one."""
-    whole = list(parts)
-    first = whole[0]
-    milli = sum(map(accounts.milli_of, whole))
-    return HeldLease(first.id, first.project, milli, first.kind, first.priority, first.granted_at)
+    return live_holdings.of(state).capacity()
 
 
 def expected_name(request: RequestRecord) -> str:
@@ -69,8 +56,7 @@ def standings(
         usage: decayed usage of projects, as parts of what the pool could have given.
         waiting: what is asked beside that.
     """
-    live = wholes(lease for lease in state.index.holding.records() if lease.live)
-    return Standings(tree, capacity(state), map(held_lease, live.values()), waiting, usage)
+    return live_holdings.of(state).standings(tree, usage, waiting)
 
 
 def within_limits(state: State, tree: ProjectTree, project: str, milli: int) -> bool:
@@ -86,7 +72,7 @@ def _held(state: State, tree: ProjectTree, path: str) -> int:
     """Milli-GPU that live leases hold in a project and below it."""
     leases = state.index.holding_of_project
     below = (name for name in leases.names() if path in tree.ancestors(tree.leaf(name)))
-    return sum(accounts.milli_of(lease) for name in below for lease in leases.of(name) if lease.live)
+    return sum(lease.milli for name in below for lease in leases.of(name) if lease.live)
 
 
 def with_requests(state: State, timers: Timers, now: float) -> Standings:

@@ -21,7 +21,7 @@ from gpupool.model.state_index import is_owed
 from gpupool.pool.leases import budget_rules, notice_rules
 from gpupool.pool.model.step import Step
 from gpupool.pool.model.waiting import Entry, Lane, Rank, Waiting
-from gpupool.pool.projects import limit_rules, standing_view
+from gpupool.pool.projects import limit_rules, live_holdings, standing_view
 from gpupool.pool.projects.project_rules import project_tree
 from gpupool.pool.queue.request_view import current_view, own_places, resumed_by, session_obstacle, wish_of
 from gpupool.pool.queue.said import Said
@@ -163,7 +163,7 @@ class QueuePass:
         lease = step.state.leases[step.state.keys[key_of(request.user, request.key)]]
         self.standings.without([standing_view.expected_name(request)])
         parts = step.state.lease_parts(lease)
-        self.standings.granted(standing_view.held_lease(parts))
+        self.standings.granted(live_holdings.held_lease(parts))
         self.taking_back.granted(parts, resumed)
         self.view = current_view(step)
 
@@ -323,11 +323,7 @@ class QueuePass:
 
     def _eta(self, step: Step, request: RequestRecord) -> float | None:
         """Seconds until deadlines of leases make room for a request; None when no deadline does."""
-        ends = sorted(
-            (lease.ends_at, lease.id)
-            for lease in step.state.index.holding.records()
-            if lease.ends_at is not None
-        )
+        ends = step.state.index.ending.all()
         if not ends:
             return None
         names = resumed_by(step, request)

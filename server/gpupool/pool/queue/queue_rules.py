@@ -235,7 +235,7 @@ def tell_places(step: Step) -> None:
     for place, request_id, said in list(look.places(step)):
         request = step.state.requests.get(request_id)
         if request is not None and said is not None:
-            _tell_place(step, look, request, place, said.in_full())
+            _tell_place(step, look, request, place, _in_full(step, said))
 
 
 def _answer(step: Step, look: QueuePass, request: RequestRecord) -> None:
@@ -265,12 +265,19 @@ def _wait_or_leave(step: Step, look: QueuePass, request: RequestRecord, said: Sa
         _refuse(step, request, said.in_full())
         look.left(request.id)
     elif request.told is None:
-        _tell_place(step, look, request, look.place_of(step, request), said.in_full())
+        _tell_place(step, look, request, look.place_of(step, request), _in_full(step, said))
     elif is_owed(request.decision) != is_owed(decision):
-        step.state.requests[request.id] = replace(request, decision=said.in_full(), wants=decision.wants)
+        step.state.requests[request.id] = replace(
+            request, decision=_in_full(step, said), wants=decision.wants
+        )
     elif request.wants != decision.wants:
         # Why it waits it is told when all are told their places.
         step.state.requests[request.id] = replace(request, wants=decision.wants)
+
+
+def _in_full(step: Step, said: Said) -> Decision:
+    """What one who goes on waiting is told: with what would help, if there is anybody who reads it."""
+    return said.in_full() if step.advises else said.bare
 
 
 def _give_up(step: Step, look: QueuePass) -> None:

@@ -20,6 +20,8 @@ def make_host_room(state: State, view: PoolView, wish: Request, refused: Decisio
     """`refused`, or what goes to disk so that `wish` can be served after all."""
     if refused.outcome is not Outcome.QUEUE or refused.reason != "full" or refused.evict:
         return refused
+    if not len(state.index.unattached):
+        return refused  # only memory of parked sessions leaves its place for others
     on_disk = _disk_rooms(state)
     if all(room <= 0 for room in on_disk.values()) and not _goes_anywhere(state):
         return refused

@@ -7,7 +7,7 @@ anyway is used before anybody else is asked to go, and what one large lease leav
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -75,24 +75,21 @@ class TakingBack:
         self._owed, self._taken = owed, taken
         #: Requests that will have what is counted on for them.
         self.expected: set[str] = set()
-        self._live: dict[str, list[str]] = {}
+        #: Leases whose sessions are idle; None: nobody has asked yet.
+        self._idle: list[str] | None = None
         #: Leases that have a notice, by the request it is for; "": requests that are gone.
         self._noticed: dict[str, set[str]] = {}
-        leaving = []
-        for name, parts in standing_view.wholes(step.state.index.holding.records()).items():
-            if not parts[0].live:
-                leaving.append(taking_view.candidate(step, parts))
-                continue
-            self._live[name] = [part.id for part in parts]
+        for name, parts in self._wholes(step, step.state.index.noticed.records()):
             notice = parts[0].notice
-            if notice is not None and notice.for_request:
+            if parts[0].live and notice is not None and notice.for_request:
                 owner = notice.for_request if notice.for_request in step.state.requests else ""
                 self._noticed.setdefault(owner, set()).add(name)
+        ending = self._wholes(step, step.state.index.releasing.records())
+        leaving = [taking_view.candidate(step, parts) for _, parts in ending if not parts[0].live]
         self._future = reclaim.after(view, leaving)
 
     def granted(self, parts: Sequence[LeaseRecord], resumed: Collection[str]) -> None:
         """Counts a lease that has been granted now."""
-        self._live[parts[0].id] = [part.id for part in parts]
         self._future = self._future.resuming(resumed)
         for part in parts:
             self._future = self._future.taking(part.shares, part.user, part.id)
@@ -215,17 +212,11 @@ class TakingBack:
             return None
         if not self._standings.entitled(wanted.request.project, wanted.milli):
             return None
-        also_busy = step.consolidate is Consolidation.ANY
         movable = {}
-        for name in self._live:
+        for name in self._free_to_move(step, mine):
             parts = self._parts(step, name)
             unspoken = parts[0].notice is None or name in mine
-            stays = self._standings.is_protected(name) and not (
-                also_busy or taking_view.is_idle(step, parts[0])
-            )
-            if not unspoken or stays:
-                continue
-            if (could := taking_view.movable(step, parts)) is not None:
+            if unspoken and (could := taking_view.movable(step, parts)) is not None:
                 movable[name] = could
         found = relocation(base, wanted.wish, movable) if movable else None
         if found is None:
@@ -274,6 +265,23 @@ class TakingBack:
         }  # fmt: skip
         return Decision(Outcome.QUEUE, "notice", said, wants=tuple(kept), facts=facts)
 
+    def _free_to_move(self, step: Step, mine: Collection[str]) -> list[str]:
+        """Leases that may go on elsewhere as far as their own rights go: those that are not protected, and idle ones."""
+        leases = step.state.leases
+        if step.consolidate is Consolidation.ANY:
+            return [
+                name
+                for name, parts in self._wholes(step, step.state.index.holding.records())
+                if parts[0].live
+            ]
+        if self._idle is None:
+            resting = (leases[session.lease_id] for session in step.state.index.resting.records())
+            wholes = [(name, parts[0]) for name, parts in self._wholes(step, resting)]
+            self._idle = [name for name, first in wholes if first.live and taking_view.is_idle(step, first)]
+        exposed = {held.id for held in self._standings.exposed() if held.id in leases}
+        exposed.update(name for name in mine if not self._standings.is_protected(name))
+        return sorted(exposed.union(self._idle), key=leases.place)
+
     def room_is_made(self, step: Step, wanted: Wanted, decision: Decision) -> None:
         """A request waits for nothing but memory of parked sessions that leaves its devices."""
         self.forgo(step, sorted(self._noticed.get(wanted.request.id, ())), say("forgo.comes-anyway"))
@@ -298,7 +306,15 @@ class TakingBack:
         self.forgo(step, gone, say("forgo.gone"))
 
     def _parts(self, step: Step, name: str) -> list[LeaseRecord]:
-        return [step.state.leases[part] for part in self._live[name]]
+        parts = step.state.index.leases_of_gang.of(name) or [step.state.leases[name]]
+        return sorted((part for part in parts if part.holds), key=lambda part: part.part)
+
+    def _wholes(self, step: Step, leases: Iterable[LeaseRecord]) -> Iterator[tuple[str, list[LeaseRecord]]]:
+        """(name, all parts that hold shares) of each of which some part is among these, in their order."""
+        for name in dict.fromkeys(lease.gang or lease.id for lease in leases):
+            parts = self._parts(step, name)
+            if parts:
+                yield name, parts
 
     def _as_planned(self, step: Step, base: PoolView, search: Search, mine: Sequence[str]) -> Plan | None:
         """The plan of last time, less what it does not need any more; None: there is none, or it has come to nothing."""
@@ -319,8 +335,8 @@ class TakingBack:
         free_to_use = {*mine, *self._noticed.get("", ())}
         found = []
         for held in self._standings.takeable(request.project, wanted.milli, priority=request.priority):
-            if held.id not in self._live:
-                continue
+            if held.id not in step.state.leases:
+                continue  # it is only expected
             parts = self._parts(step, held.id)
             unspoken = parts[0].notice is None or held.id in free_to_use
             if unspoken and all(part.state == "attached" for part in parts):

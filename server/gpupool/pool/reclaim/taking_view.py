@@ -19,7 +19,8 @@ def is_idle(step: Step, lease: LeaseRecord) -> bool:
     seconds = max(step.timers.min_run, min_run(step, lease))
     usage = step.state.sessions[lease.session_id].usage
     # The last report may be of the time before this lease.
-    return step.now >= lease.granted_at + seconds and usage.idle_seconds >= seconds and not usage.in_flight
+    idle = usage.idle_seconds > 0 and usage.idle_seconds >= seconds and not usage.in_flight
+    return idle and step.now >= lease.granted_at + seconds
 
 
 def movable(step: Step, parts: Sequence[LeaseRecord]) -> Movable | None:

@@ -177,7 +177,7 @@ def _users(state: State, quotas: Mapping[str, Quota], now: float) -> Iterator[Me
     held: Counter[str] = Counter()
     for lease in state.leases.values():
         if lease.holds:
-            held[lease.user] += accounts.milli_of(lease)
+            held[lease.user] += lease.milli
     waiting = Counter(request.user for request in state.requests.values())
     first = sorted(held.keys() | waiting.keys(), key=lambda user: (-held[user], -waiting[user], user))
     named = set(first[:MAXIMUM_USERS])

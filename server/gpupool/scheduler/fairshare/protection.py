@@ -7,6 +7,8 @@ are. What is deserved changes with the pool, so a lost device can end protection
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from gpupool.scheduler.fairshare.lease import HeldLease, seniority
 from gpupool.scheduler.fairshare.position import Position
 
@@ -41,6 +43,19 @@ class Protection:
             return lease.kind == "guaranteed"
         self._settle(lease.project)
         return lease.id not in self._exposed[lease.project]
+
+    def exposed(self, leaf: str, kind: str, leases: Mapping[str, HeldLease]) -> Iterable[HeldLease]:
+        """Those of some leases that are not protected; all of them are of one leaf and kind."""
+        if kind != "interactive":
+            return () if kind == "guaranteed" else leases.values()
+        self._settle(leaf)
+        return [leases[name] for name in self._exposed[leaf] if name in leases] if self._exposed[leaf] else ()
+
+    def take_over(self, other: Protection) -> None:
+        """The leases of another one, of whose projects the positions here say the same; what is deserved may differ."""
+        self._interactive = {leaf: leases.copy() for leaf, leases in other._interactive.items()}
+        self._interactive_milli = other._interactive_milli.copy()
+        self._crowded = {path for path, p in self._positions.items() if p.guaranteed > p.deserved}
 
     def milli(self, position: Position) -> int:
         """Milli-GPU that are protected in `position` and below it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -32,6 +32,8 @@ class Standings:
         leases: Iterable[HeldLease] = (),
         waiting: Iterable[Waiting] = (),
         usage: Mapping[str, float] = _NO_USAGE,
+        *,
+        like: Standings | None = None,
     ) -> None:
         """Takes stock.
 
@@ -41,6 +43,8 @@ class Standings:
             leases: what is held.
             waiting: what waits.
             usage: of each leaf, what it used lately as a part of the pool, see :func:`.usage.part_of_pool`.
+            like: whose leases are held, too; of the same tree. Each goes its own way from here on. It costs a copy of some
+                dictionaries, a hundredth of what it takes to add all leases.
         """
         self.tree = tree
         self.capacity = capacity
@@ -58,7 +62,11 @@ class Standings:
         self._upwards = {path: tuple(p.upwards()) for path, p in self._positions.items()}
         self._protection = Protection(self._positions)
         self._leases: dict[str, HeldLease] = {}
+        #: The same by what decides whether they may be taken back: leaf, priority and kind.
+        self._groups: dict[tuple[str, int, str], dict[str, HeldLease]] = {}
         self._waiting: dict[str, Waiting] = {}
+        if like is not None:
+            self._take_over(like)
         for lease in leases:
             self.granted(lease)
         for request in waiting:
@@ -126,19 +134,26 @@ class Standings:
         Several together must be asked about with :meth:`may_take_from`.
         """
         asker = self._leaf(project)
+        from_others = bool(self.entitled(project, milli))
         found = []
-        of_project: dict[str, bool] = {asker.path: True}
-        for lease in self._leases.values():
-            if self._protection.is_protected(lease):
+        # A lease of another project is judged by what the project holds, and by its own size.
+        judged: dict[tuple[str, int], bool] = {}
+        for (leaf, of_priority, kind), leases in self._groups.items():
+            own = leaf == asker.path
+            if (own and of_priority >= priority) or not (own or from_others):
                 continue
-            if lease.project == asker.path and lease.priority >= priority:
-                continue
-            # One lease of another project is judged by what the project holds, not by what the lease is.
-            if lease.project not in of_project:
-                of_project[lease.project] = self.may_take_from(project, milli, [lease.id]).admitted
-            if of_project[lease.project]:
-                found.append(lease)
+            for lease in self._protection.exposed(leaf, kind, leases):
+                key = (leaf, lease.milli)
+                if key not in judged:
+                    judged[key] = own or self.may_take_from(project, milli, [lease.id]).admitted
+                if judged[key]:
+                    found.append(lease)
         return sorted(found, key=seniority, reverse=True)
+
+    def exposed(self) -> Iterator[HeldLease]:
+        """The leases that are not protected. A project without any costs nothing, however many it has."""
+        for (leaf, _, kind), leases in self._groups.items():
+            yield from self._protection.exposed(leaf, kind, leases)
 
     # ---- what happens
 
@@ -151,6 +166,7 @@ class Standings:
         if leaf != lease.project:
             lease = HeldLease(lease.id, leaf, lease.milli, lease.kind, lease.priority, lease.granted_at)
         self._leases[lease.id] = lease
+        self._groups.setdefault((leaf, lease.priority, lease.kind), {})[lease.id] = lease
         self._move(lease, lease.milli)
         self._protection.add(lease)
 
@@ -162,6 +178,10 @@ class Standings:
         for name in lease_ids:
             lease = self._leases.pop(name, None)
             if lease is not None:
+                key = (lease.project, lease.priority, lease.kind)
+                del self._groups[key][name]
+                if not self._groups[key]:
+                    del self._groups[key]
                 self._move(lease, -lease.milli)
                 self._protection.remove(lease)
 
@@ -205,6 +225,15 @@ class Standings:
             position.key = None
 
     # ---- helpers
+
+    def _take_over(self, other: Standings) -> None:
+        self._leases = other._leases.copy()
+        self._groups = {key: group.copy() for key, group in other._groups.items()}
+        for path, position in self._positions.items():
+            theirs = other._positions[path]
+            position.allocated, position.guaranteed = theirs.allocated, theirs.guaranteed
+            position.leaving = theirs.leaving
+        self._protection.take_over(other._protection)
 
     def _leaf(self, project: str) -> Position:
         return self._positions[self.tree.leaf(project)]

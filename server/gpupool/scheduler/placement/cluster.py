@@ -42,20 +42,23 @@ class Cluster:
         if len(names) != len(self.nodes):
             raise ValueError("two nodes have the same id")
         size, width = len(self.nodes), max(1, *(len(node.devices) for node in self.nodes))
+        # Nodes that are alike share one tuple, often.
+        alike = {id(node.devices): node.devices for node in self.nodes}
         self.kinds: tuple[DeviceSpec, ...] = tuple(
-            sorted({d for n in self.nodes for d in n.devices}, key=lambda d: (d.model, d.usable_mib))
+            sorted({d for devices in alike.values() for d in devices}, key=lambda d: (d.model, d.usable_mib))
         )
         number = {kind: index for index, kind in enumerate(self.kinds)}
+        kinds_of = {name: [number[device] for device in devices] for name, devices in alike.items()}
         self.kind: Integers = np.zeros((size, width), np.int64)
         self.free_milli: Integers = np.zeros((size, width), np.int64)
         self.free_mib: Integers = np.zeros((size, width), np.int64)
         self.present: NDArray[np.bool_] = np.zeros((size, width), np.bool_)
         for row, node in enumerate(self.nodes):
-            for column, device in enumerate(node.devices):
-                self.kind[row, column] = number[device]
-                self.free_milli[row, column] = WHOLE_DEVICE_MILLI
-                self.free_mib[row, column] = device.usable_mib
-                self.present[row, column] = True
+            self.kind[row, : len(node.devices)] = kinds_of[id(node.devices)]
+            self.present[row, : len(node.devices)] = True
+        self.free_milli[self.present] = WHOLE_DEVICE_MILLI
+        usable = np.array([kind.usable_mib for kind in self.kinds], np.int64)
+        self.free_mib[self.present] = usable[self.kind[self.present]]
         self.free_total: Integers = self.free_milli.sum(axis=1)
         self.free_cpu: Integers = _column(node.cpu_milli for node in self.nodes)
         self.free_memory: Integers = _column(node.memory_mib for node in self.nodes)
@@ -131,6 +134,15 @@ class Cluster:
             self.free_mib[node, device] = mib
             self.free_total[node] += more
             self._note(node)
+
+    def take_over(self, before: Cluster, nodes: Nodes, there: Nodes) -> None:
+        """On ``nodes`` the same is free as on the nodes ``there`` of ``before``, which have the same devices."""
+        width = min(self.free_milli.shape[1], before.free_milli.shape[1])
+        self.free_milli[nodes, :width] = before.free_milli[there, :width]
+        self.free_mib[nodes, :width] = before.free_mib[there, :width]
+        self.free_total[nodes] = before.free_total[there]
+        self._version += 1
+        self._changed_at[nodes] = self._version
 
     def allocated_milli(self) -> int:
         return self.capacity_milli - int(self.free_total.sum())
