@@ -1,7 +1,7 @@
 """What borrowing nodes saves: a made-up month of notebooks, on pools of a fixed size and on one that borrows.
 
 Arrivals are a Poisson process whose rate follows the hour of the day and the day of the week. How long people work is
-log-normal: half are done after some twenty minutes, a few stay for a day. The same seed gives the same month.
+log-normal: half are done after some twenty minutes (`Month.median`), a few stay for a day. The same seed gives the same month.
 """
 
 from __future__ import annotations
@@ -10,9 +10,13 @@ import math
 import random
 import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
 from typing import Any, Final
 
 from gpupool.simulation import replay_figures
+from gpupool.simulation.quiet import only_warnings
 from gpupool.simulation.replay_growth import Elastic
 from gpupool.simulation.replay_meter import Meter
 from gpupool.simulation.replay_nodes import nodes_of
@@ -38,51 +42,68 @@ _HOURS: Final = (
 _WEEKEND: Final = 0.3
 #: Milli-GPU and devices, and how often they are asked for.
 _SHARES: Final = ((100, 1, 15), (200, 1, 30), (500, 1, 25), (1000, 1, 22), (1000, 2, 5), (1000, 8, 3))
-_MEDIAN_S: Final = 20 * 60.0
 _SPREAD: Final = 1.5
 _LONGEST_S: Final = _DAY
 
 
-def month(gpus: int, days: float, seed: int) -> list[Task]:
-    """Tasks that keep most of ``gpus`` devices busy in the busiest hours."""
-    generator = random.Random(seed)  # noqa: S311 (a made-up month, no secret)
+@dataclass(frozen=True, slots=True)
+class Month:
+    """What is played.
+
+    Attributes:
+        gpus: devices of the largest fixed pool, and the most that is borrowed.
+        days: how long it is.
+        seed: which month.
+        median: half of the people are done after so many seconds.
+        look: seconds between two looks at what has to be borrowed.
+    """
+
+    gpus: int
+    days: float
+    seed: int = 1
+    median: float = 20 * 60.0
+    look: float = 30.0
+
+
+def tasks_of(month: Month) -> list[Task]:
+    """Tasks that keep most of the devices busy in the busiest hours."""
+    gpus, median = month.gpus, month.median
+    generator = random.Random(month.seed)  # noqa: S311 (a made-up month, no secret)
     per_task = (
         sum(milli * count * often for milli, count, often in _SHARES) / sum(s[2] for s in _SHARES) / 1000
     )
-    seconds = min(_MEDIAN_S * math.exp(_SPREAD**2 / 2), _LONGEST_S)
+    seconds = min(median * math.exp(_SPREAD**2 / 2), _LONGEST_S)
     # Such a rate fills three quarters of the devices, if it lasts.
     busiest = 0.75 * gpus / (per_task * seconds)
     tasks: list[Task] = []
     at = 0.0
     while True:
         at += generator.expovariate(busiest)
-        if at >= days * _DAY:
+        if at >= month.days * _DAY:
             return tasks
         rate = _HOURS[int(at % _DAY // 3600)] * (_WEEKEND if at // _DAY % 7 >= 5 else 1.0)
         if generator.random() >= rate:
             continue
         ((milli, count, _),) = generator.choices(_SHARES, [share[2] for share in _SHARES])
-        work = min(generator.lognormvariate(math.log(_MEDIAN_S), _SPREAD), _LONGEST_S)
+        work = min(generator.lognormvariate(math.log(median), _SPREAD), _LONGEST_S)
         name, user = f"t{len(tasks)}", f"user{generator.randrange(max(1, gpus))}"
         tasks.append(Task(name, at, max(10.0, work), milli, count, user=user))
 
 
 def measure(
-    gpus: int, days: float, seed: int, sizes: Sequence[float] = SIZES, idle: Sequence[float] = IDLE
+    month: Month, sizes: Sequence[float] = SIZES, idle: Sequence[float] = IDLE, jobs: int = 1
 ) -> dict[str, Any]:
     """Runs the month on each pool.
 
     Args:
-        gpus: devices of the largest fixed pool, and the most that is borrowed.
-        days: how long the month is.
-        seed: which month.
-        sizes: of fixed pools, as parts of `gpus`.
+        month: what is played.
+        sizes: of fixed pools, as parts of the largest.
         idle: of pools that borrow, seconds.
+        jobs: so many pools at the same time, each in a process of its own.
     """
-    tasks = month(gpus, days, seed)
-    nodes = max(1, gpus // PER_NODE)
-    runs = [_run(tasks, days, max(PER_NODE, int(gpus * size)), None) for size in sizes]
-    runs += [_run(tasks, days, 0, Elastic(nodes, PER_NODE, DEVICE_MIB, one, START)) for one in idle]
+    pools: list[tuple[int, float | None]] = [(max(PER_NODE, int(month.gpus * size)), None) for size in sizes]
+    pools += [(0, one) for one in idle]
+    runs = _runs(month, pools, jobs)
     fixed = [run for run in runs if run["idle_s"] is None]
     for run in runs:
         if run["idle_s"] is not None:
@@ -92,9 +113,20 @@ def measure(
                 None if like is None else 100.0 * (1.0 - run["device_hours"] / like["device_hours"])
             )
     return {
-        "gpus": gpus, "days": days, "seed": seed, "requests": len(tasks), "start_s": START, "runs": runs,
-        "machine": machine(),
+        "gpus": month.gpus, "days": month.days, "seed": month.seed, "median_s": month.median,
+        "look_s": month.look, "requests": runs[0]["tasks"], "start_s": START, "runs": runs, "machine": machine(),
     }  # fmt: skip
+
+
+def _runs(month: Month, pools: Sequence[tuple[int, float | None]], jobs: int) -> list[dict[str, Any]]:
+    if jobs == 1:
+        return [_run(month, *pool) for pool in pools]
+    with ProcessPoolExecutor(
+        jobs, get_context("spawn"), initializer=only_warnings, max_tasks_per_child=1
+    ) as processes:
+        # Those that borrow take the longest.
+        started = {pool: processes.submit(_run, month, *pool) for pool in reversed(pools)}
+        return [started[pool].result() for pool in pools]
 
 
 def _as_good(fixed: Sequence[dict[str, Any]], run: dict[str, Any]) -> dict[str, Any] | None:
@@ -103,7 +135,11 @@ def _as_good(fixed: Sequence[dict[str, Any]], run: dict[str, Any]) -> dict[str, 
     return min(good, key=lambda one: one["devices"], default=None)
 
 
-def _run(tasks: Sequence[Task], days: float, devices: int, elastic: Elastic | None) -> dict[str, Any]:
+def _run(month: Month, devices: int, idle: float | None) -> dict[str, Any]:
+    """One pool: of ``devices`` of its own, or one that borrows all that it has."""
+    tasks, days = tasks_of(month), month.days
+    nodes = max(1, month.gpus // PER_NODE)
+    elastic = None if idle is None else Elastic(nodes, PER_NODE, DEVICE_MIB, idle, START, month.look)
     meter = Meter(0.0, days * _DAY)
     replay = Replay(nodes_of(devices, PER_NODE, DEVICE_MIB), tasks, Rules(elastic=elastic, tick=600.0), meter)
     began = time.process_time()
@@ -122,11 +158,13 @@ def _run(tasks: Sequence[Task], days: float, devices: int, elastic: Elastic | No
     }
 
 
-def main(json: bool, gpus: int, days: float, seed: int, plot: str) -> int:
+def main(
+    json: bool, month: Month, sizes: Sequence[float], idle: Sequence[float], jobs: int, plot: str
+) -> int:
     """Measures and prints; 0, or 1 with one sentence on standard error."""
 
     def figures() -> dict[str, Any]:
-        found = measure(gpus, days, seed)
+        found = measure(month, sizes, idle, jobs)
         if plot:
             from pathlib import Path
 
@@ -141,8 +179,8 @@ def main(json: bool, gpus: int, days: float, seed: int, plot: str) -> int:
 def report(figures: dict[str, Any]) -> str:
     """The figures for people."""
     lines = [
-        f"{figures['requests']} requests in {figures['days']:g} days, seed {figures['seed']}; a borrowed node serves "
-        f"{figures['start_s']:g} s after it was asked for",
+        f"{figures['requests']} requests in {figures['days']:g} days, seed {figures['seed']}; half of them end after "
+        f"{figures['median_s'] / 60:g} min; a borrowed node serves {figures['start_s']:g} s after it was asked for",
         "",
         f"{'pool':26}{'device hours':>13}{'used':>7}{'waited':>8}{'p50':>10}{'p99':>10}{'mean':>10}{'nodes':>7}{'saves':>7}",
     ]

@@ -118,7 +118,7 @@ ROOMS: Mapping[str, str] = {
     "gpupool.cli": (
         "gpupool gpupool.cli.common gpupool.cli.node gpupool.cli.pool gpupool.cli.report gpupool.cli.top gpupool.client"
         " gpupool.kernel_packs gpupool.ledger gpupool.model gpupool.pool gpupool.pool.access gpupool.pool.model gpupool.request"
-        " gpupool.scheduler.placement gpupool.sentences"
+        " gpupool.scheduler.placement gpupool.sentences gpupool.simulation"
     ),
     # Jupyter: in kernels
     "jupyter_gpupool.kernel": "gpupool gpupool.client gpupool.request",

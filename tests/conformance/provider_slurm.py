@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import tempfile
@@ -44,9 +45,22 @@ async def test_a_job_for_which_there_is_no_room_waits_and_says_why(engine: Slurm
         await until(provider, first, "running")
         second = {"p2": await provider.submit(order("p2"))}
         report = (await until(provider, second, "pending"))["p2"]
-        assert report.seconds_left is None
+        assert report.seconds_left is None and report.starts_in is None  # the first job has no limit
         await provider.cancel("p2", second["p2"])
         await until(provider, second, "ended")
+
+
+async def test_behind_a_job_with_a_time_limit_a_start_is_expected(engine: SlurmEngine) -> None:
+    provider = engine.provider(time_limit=120)
+    async with nothing_left(provider):
+        first = {"s1": await provider.submit(order("s1", devices=2))}
+        await until(provider, first, "running")
+        second = {"s2": await provider.submit(order("s2"))}
+        deadline = until_late(60)
+        while (report := (await provider.poll(second))["s2"]).starts_in is None:
+            assert time.monotonic() < deadline, report
+            await asyncio.sleep(0.5)
+        assert report.phase == "pending" and 0.0 <= report.starts_in <= 180.0
 
 
 async def test_more_devices_than_there_are_is_refused(engine: SlurmEngine) -> None:

@@ -87,7 +87,8 @@ class SlurmEngine:
         return self.provider(partition="nosuchpartition")
 
     def output(self, job: str) -> str:
-        return (self.cluster.folder / f"gpupool-pool-{job}.txt").read_text()
+        file = self.cluster.folder / f"gpupool-pool-{job}.txt"
+        return file.read_text() if file.exists() else ""  # Slurm says "running" before it has made the file
 
 
 class KubernetesEngine:

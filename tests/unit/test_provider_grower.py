@@ -132,6 +132,18 @@ class TestShrinking:
 
 
 class TestEnginesThatFail:
+    async def test_if_the_engine_expects_a_start_whoever_waits_is_told_in_steps_of_five_minutes(self) -> None:
+        world = World()
+        world.provider.first = JobReport("pending", "Resources", starts_in=700.0)
+        world.pool.waiting = [ASK]
+        await world.look(times=2)
+        assert world.pool.said[ASK.id].params["seconds"].value == 900.0
+        (job,) = world.provider.living()
+        for seconds, said in ((601.0, 900.0), (600.0, 600.0), (0.0, 300.0)):
+            world.provider.jobs[job] = JobReport("pending", "Resources", starts_in=seconds)
+            await world.look()
+            assert world.pool.said[ASK.id].params["seconds"].value == said
+
     async def test_an_engine_that_lets_a_job_wait_for_ever_is_asked_for_no_more(self) -> None:
         world = World()
         world.provider.first = JobReport("pending", "Priority")

@@ -15,7 +15,7 @@ from gpupool.simulation.replay_run import Replay, Rules
 from gpupool.simulation.replay_trace import Task
 from typer.testing import CliRunner
 
-from benchmarks.elasticity import measure, month, report
+from benchmarks.elasticity import Month, measure, report, tasks_of
 from benchmarks.elasticity_plot import picture
 
 LENT = Elastic(maximum=3, devices=1, mib=16384, idle=600.0, start=120.0, look=30.0)
@@ -107,13 +107,13 @@ class TestTheCommand:
 
 class TestTheBench:
     def test_a_month_is_the_same_each_time_and_has_its_rhythm(self) -> None:
-        tasks = month(40, 7.0, 3)
-        assert tasks == month(40, 7.0, 3) != month(40, 7.0, 4)
+        tasks = tasks_of(Month(40, 7.0, 3))
+        assert tasks == tasks_of(Month(40, 7.0, 3)) != tasks_of(Month(40, 7.0, 4))
         by_day = Counter(int(task.at // 86400) for task in tasks)
         assert max(by_day[5], by_day[6]) < min(by_day[day] for day in range(5))
 
     def test_borrowing_is_compared_with_the_pool_that_is_as_good(self) -> None:
-        figures = measure(16, 1.0, 1, sizes=(1.0, 0.5), idle=(1200.0,))
+        figures = measure(Month(16, 1.0), sizes=(1.0, 0.5), idle=(1200.0,))
         whole, half, lent = figures["runs"]
         assert (whole["device_hours"], half["device_hours"]) == (16 * 24.0, 8 * 24.0)
         assert 0 < lent["device_hours"] < whole["device_hours"]
@@ -121,3 +121,10 @@ class TestTheBench:
         assert lent["as_good_as_devices"] in (None, 8, 16)
         assert "device hours" in report(figures)
         assert picture(figures).startswith("<svg")
+
+    def test_several_pools_at_a_time_give_the_same_figures(self) -> None:
+        month = Month(16, 0.5)
+        one, two = (measure(month, sizes=(1.0,), idle=(1200.0,), jobs=jobs)["runs"] for jobs in (1, 2))
+        for run in (*one, *two):
+            del run["processor_s"]
+        assert one == two

@@ -11,10 +11,10 @@ from typing import Final
 import typer
 
 from gpupool.cli.common import exits
-from gpupool.cli.common.logs import only_warnings
 from gpupool.cli.common.options import Json
 from gpupool.cli.measurements import measurement
 from gpupool.pool.model.consolidation import Consolidation
+from gpupool.simulation.quiet import only_warnings
 
 #: Written down here too: to list them must not cost the import of what computes.
 _POLICIES: Final = "shadow_price, fgd, best_fit, binpack, gpu_packing, dot_product, spread, random"
@@ -246,6 +246,13 @@ def elasticity(
     ),
     days: float = typer.Option(28.0, min=0.1, max=366.0, help="How long the month is."),
     seed: int = typer.Option(1, min=0, help="Which month."),
+    minutes: float = typer.Option(20.0, min=1.0, help="Half of the people are done after so many."),
+    look: float = typer.Option(30.0, min=1.0, help="Seconds between two looks at what has to be borrowed."),
+    sizes: str = typer.Option("100,80,70,60,50", help="Fixed pools, in percent of the largest."),
+    idle: str = typer.Option(
+        "5,20,60", help="Pools that borrow: minutes after which a node that nobody needs goes back."
+    ),
+    jobs: int = typer.Option(1, min=1, max=64, help="So many pools at the same time."),
     plot: str = typer.Option("", metavar="FILE", help="Also draw the first week (SVG)."),
     json: Json = False,
 ) -> None:
@@ -257,10 +264,15 @@ def elasticity(
     Examples:
       gpupool bench elasticity
       gpupool bench elasticity --gpus 1000 --days 7 --json
+      gpupool bench elasticity --gpus 10000 --days 30 --minutes 60 --sizes 100,80,70 --idle 20 --jobs 2
     """
     with exits.clear_errors():
         only_warnings()
-        raise typer.Exit(measurement("elasticity").main(json, gpus, days, seed, plot))
+        bench = measurement("elasticity")
+        month = bench.Month(gpus, days, seed, minutes * 60.0, look)
+        parts = [percent / 100.0 for percent in _numbers(sizes)]
+        seconds = [number * 60.0 for number in _numbers(idle)]
+        raise typer.Exit(bench.main(json, month, parts, seconds, jobs, plot))
 
 
 @app.command()
@@ -293,5 +305,5 @@ def _numbers(text: str) -> list[int]:
     except ValueError:
         numbers = []
     if not 1 <= len(numbers) <= 1000:
-        raise typer.BadParameter(f"{text!r} is not a list of seeds such as 42-51")
+        raise typer.BadParameter(f"{text!r} is not a list of whole numbers such as 42-51 or 42,44")
     return numbers

@@ -135,7 +135,8 @@ def _tables(found: list[Provider]) -> RenderableType:
         for job in one.jobs:
             state = "serving" if job.connected and job.phase == "submitted" else job.phase
             left = "-" if job.seconds_left is None else show.seconds(job.seconds_left)
-            jobs.add(
-                job.node, job.engine_job or "-", job.engine or "-", state, left, job.why or job.reason or "-"
-            )
+            engine = job.engine or "-"
+            if job.starts_in is not None:
+                engine = f"{engine}, starts in {show.seconds(job.starts_in)}"
+            jobs.add(job.node, job.engine_job or "-", engine, state, left, job.why or job.reason or "-")
     return Group(lines, jobs) if jobs.count else lines

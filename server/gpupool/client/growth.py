@@ -11,7 +11,7 @@ from gpupool.proto import pool_pb2
 
 @dataclass(frozen=True, slots=True)
 class ProviderJob:
-    """A job of an engine, as proto `ProviderJob` says; `seconds_left`: None: no time limit is known."""
+    """A job of an engine, as proto `ProviderJob` says; `seconds_left`, `starts_in`: None: the engine does not say."""
 
     id: str
     node: str
@@ -22,6 +22,7 @@ class ProviderJob:
     connected: bool
     engine_job: str
     seconds_left: float | None = None
+    starts_in: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,5 +86,7 @@ def _provider(message: Any) -> Provider:
 
 def _job(message: Any) -> ProviderJob:
     plain = ("id", "node", "phase", "engine", "reason", "why", "connected", "engine_job")
-    left = message.seconds_left if message.HasField("seconds_left") else None
-    return ProviderJob(**{name: getattr(message, name) for name in plain}, seconds_left=left)
+    values = {name: getattr(message, name) for name in plain}
+    for name in ("seconds_left", "starts_in"):
+        values[name] = getattr(message, name) if message.HasField(name) else None
+    return ProviderJob(**values)

@@ -76,11 +76,13 @@ class JobReport:
     Attributes:
         reason: in the engine's own words: why it waits, or how it ended.
         seconds_left: until the engine ends it; None: it does not say.
+        starts_in: seconds until the engine expects to start it; None: it does not say.
     """
 
     phase: Phase
     reason: str = ""
     seconds_left: float | None = None
+    starts_in: float | None = None
 
 
 class Provider(Protocol):

@@ -8,6 +8,7 @@ successor, unless what it serves fits elsewhere: its leases are counted like req
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -19,6 +20,8 @@ from gpupool.shares import WHOLE_DEVICE_MILLI
 
 #: After so many seconds in the engine's queue a job says that the engine is full.
 PENDING_PATIENCE: Final = 30.0
+#: An expected start is said in steps of so many seconds: else it would be told anew each time.
+_START_STEP: Final = 300.0
 _FIRST_BACK_OFF: Final = 5.0
 _LONGEST_BACK_OFF: Final = 300.0
 
@@ -81,6 +84,7 @@ class Standing:
         busy: leases, or sessions whose memory is there.
         unneeded_since: since when nobody has needed it; None: somebody does.
         seconds_left: until its time limit; None: none is known.
+        starts_in: seconds until the engine expects to start it; None: it does not say.
         evicting: its leases were told to end.
         leases: that go on elsewhere when its node is drained.
         free: milli-GPU of each of its devices that nobody has; empty if it takes no new leases.
@@ -97,6 +101,7 @@ class Standing:
     busy: bool = False
     unneeded_since: float | None = None
     seconds_left: float | None = None
+    starts_in: float | None = None
     evicting: bool = False
     leases: tuple[Ask, ...] = ()
     free: tuple[int, ...] = ()
@@ -349,7 +354,11 @@ def _say(
         return say("provider.starting", provider=provider)
     waits = job if job is not None and job.engine == "pending" else stuck
     if waits is not None:
-        return say("provider.pending", provider=provider, why=param.text(waits.reason or "no reason"))
+        why = param.text(waits.reason or "no reason")
+        if waits.starts_in is None:
+            return say("provider.pending", provider=provider, why=why)
+        soon = _START_STEP * max(1, math.ceil(waits.starts_in / _START_STEP))
+        return say("provider.pending-until", provider=provider, why=why, seconds=param.seconds(soon))
     if job is None and now < trouble.not_before:
         return say("provider.trouble", provider=provider, why=param.text(trouble.problem))
     if job is None and room == 0:

@@ -59,6 +59,7 @@ class _Seen:
     engine: str = ""
     reason: str = ""
     seconds_left: float | None = None
+    starts_in: float | None = None
     unneeded_since: float | None = None
     connected: bool = False
     evicting: bool = False
@@ -258,7 +259,7 @@ class Grower:
 
     def _take_report(self, provided: _Provided, job: Job, report: JobReport, now: float) -> None:
         seen = self._see(job)
-        seen.seconds_left = report.seconds_left
+        seen.seconds_left, seen.starts_in = report.seconds_left, report.starts_in
         seen.reason = _words(report.reason)
         if report.phase != seen.engine:
             seen.engine, seen.since = report.phase, now
@@ -368,6 +369,7 @@ class Grower:
             busy=node is not None and node.busy and not node.lost,
             unneeded_since=seen.unneeded_since,
             seconds_left=seen.seconds_left,
+            starts_in=seen.starts_in,
             evicting=seen.evicting,
             leases=node.leases if node is not None else (),
             free=self._left.get(job.node, node.free) if node is not None and node.connected else (),

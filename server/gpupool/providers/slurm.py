@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import shlex
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +29,9 @@ from gpupool.providers.contract import (
 )
 
 _ANSWER_SECONDS: Final = 20.0
-_COLUMNS: Final = "%i|%j|%T|%L|%r"
+_COLUMNS: Final = "%i|%j|%T|%L|%S|%r"
+#: Times as seconds since 1970: Slurm's own form has no time zone.
+_ENVIRONMENT: Final = {"SLURM_TIME_FORMAT": "%s"}
 _WAITS: Final = frozenset(
     {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
 )
@@ -35,6 +39,9 @@ _RUNS: Final = frozenset(
     {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT"}
 )
 _TIME: Final = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,2}):)?(\d{1,6}):(\d{2})", re.ASCII)
+#: Seconds. Behind jobs without a time limit Slurm expects a start in a year, which is no expectation.
+_FARTHEST_START: Final = 30 * 86_400.0
+_MOMENT: Final = re.compile(r"[1-9]\d{8,10}", re.ASCII)
 _JOB_NUMBER: Final = re.compile(r"\d{1,12}", re.ASCII)
 #: Errors after which nothing is known: the controller does not answer.
 _DOWN: Final = (
@@ -159,10 +166,11 @@ class SlurmProvider:
             number, _, rest = line.strip().partition("|")
             name, _, rest = rest.partition("|")
             state, _, rest = rest.partition("|")
-            left, _, reason = rest.partition("|")
+            left, _, rest = rest.partition("|")
+            start, _, reason = rest.partition("|")
             job = name.removeprefix(self._prefix)
             if job != name and _JOB_NUMBER.fullmatch(number):
-                found[job] = (number, report(state, left, reason))
+                found[job] = (number, report(state, left, start, reason, time.time()))
         return found
 
     async def _run(self, program: str, *arguments: str, given: str = "", submits: bool = False) -> str:
@@ -177,6 +185,7 @@ class SlurmProvider:
             process = await asyncio.create_subprocess_exec(
                 path,
                 *arguments,
+                env={**os.environ, **_ENVIRONMENT},
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -201,13 +210,17 @@ class SlurmProvider:
         raise ProviderDownError(problem)
 
 
-def report(state: str, left: str, reason: str) -> JobReport:
-    """What columns of `squeue` mean."""
+def report(state: str, left: str, start: str, reason: str, now: float) -> JobReport:
+    """What columns of `squeue` mean. `start` and `now` are seconds since 1970; Slurm expects no start of most jobs that wait."""
     phase: Phase = "pending" if state in _WAITS else "running" if state in _RUNS else "ended"
     words = "" if reason in ("None", "") else reason[:100]
     if phase == "ended":
         return JobReport("ended", f"{state} ({words})" if words else state)
-    return JobReport(phase, words, seconds_of(left) if phase == "running" else None)
+    if phase == "running":
+        return JobReport(phase, words, seconds_left=seconds_of(left))
+    expected = max(0.0, float(start) - now) if _MOMENT.fullmatch(start) else None
+    known = expected is not None and expected <= _FARTHEST_START
+    return JobReport(phase, words, starts_in=expected if known else None)
 
 
 def seconds_of(text: str) -> float | None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from gpupool.cli.common import exits, quantities, show
-from gpupool.cli.common.logs import only_warnings
 from gpupool.cli.common.options import Json, duration
 from gpupool.names import is_project
 from gpupool.pool.model.consolidation import Consolidation
+from gpupool.simulation.quiet import only_warnings
 
 if TYPE_CHECKING:
     from gpupool.model.state import LimitRecord, ProjectRecord

@@ -98,6 +98,7 @@ class GrowthService(pool_pb2_grpc.GrowthServicer):
                     why=printable(job.why[:200]),
                     connected=stands.connected,
                     seconds_left=stands.seconds_left,
+                    starts_in=stands.starts_in,
                     engine_job=str(job.state.get("job", job.state.get("pid", "")))[:32],
                 )
                 for job, stands in self._grower.standing(name)

@@ -1,10 +1,10 @@
-"""What commands that run parts of a server do with its log."""
+"""The log of a simulated pool."""
 
 from __future__ import annotations
 
 
 def only_warnings() -> None:
-    """Of a simulated pool nobody wants to read that a node came or went."""
+    """Nobody wants to read that a simulated node came or went."""
     import logging
 
     import structlog  # takes its time to load
