@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from gpupool.providers.contract import JobReport
+from gpupool.providers.kinds import KINDS, Opening, Place, SettingsError
 from gpupool.providers.slurm import report
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,6 +38,15 @@ SOON = str(int(NOW) + 700)
 )
 def test_columns(columns: tuple[str, str, str, str], read: JobReport) -> None:
     assert report(*columns, NOW) == read
+
+
+@pytest.mark.parametrize("gres", ["shard", "shard:h100", "mps"])
+def test_parts_of_a_gpu_are_not_borrowed(gres: str) -> None:
+    place = Place(Path("/nowhere"), "unix:/nowhere/pool.sock", "pool")
+    with pytest.raises(SettingsError, match=f"'{gres}' is a part of a GPU"):
+        KINDS["slurm"].open(Opening("lab", place, ["gpupool"], None, {"gres": gres}))
+    for whole in ("gpu", "gpu:shard"):
+        KINDS["slurm"].open(Opening("lab", place, ["gpupool"], None, {"gres": whole}))
 
 
 @given(state=st.text(), left=st.text(), start=st.text() | st.text("0123456789"), reason=st.text())

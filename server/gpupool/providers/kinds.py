@@ -13,6 +13,10 @@ from gpupool.providers.local import LocalProvider, LocalSettings
 from gpupool.providers.slurm import SlurmProvider, SlurmSettings
 
 
+#: Of Slurm's generic resources.
+_PARTS_OF_A_GPU: Final = frozenset({"shard", "mps"})
+
+
 class SettingsError(ValueError):
     """The file cannot be used; `str()` is one sentence."""
 
@@ -79,6 +83,12 @@ def _local(opening: Opening) -> Provider:
 
 def _slurm(opening: Opening) -> Provider:
     own = dict(opening.own)
+    gres = own.get("gres", "")
+    if gres.partition(":")[0] in _PARTS_OF_A_GPU:
+        raise SettingsError(
+            f"provider {opening.name}: gres {gres[:40]!r} is a part of a GPU, of which Slurm gives the rest to other jobs; "
+            'the pool borrows whole GPUs and divides them itself, so write "gpu" or "gpu:TYPE"'
+        )
     if "time_limit" in own:
         own["time_limit"] = max(1, int(own["time_limit"] // 60))
     return SlurmProvider(SlurmSettings(opening.place.pool_id, opening.with_token(), **own))
