@@ -276,6 +276,22 @@ def elasticity(
 
 
 @app.command()
+def look(
+    nodes: int = typer.Option(1250, min=10, max=10_000, help="Nodes of eight devices."), json: Json = False
+) -> None:
+    """Measure what a decision costs in a full pool where requests wait, and how that grows with the pool.
+
+    
+    Examples:
+      gpupool bench look
+      gpupool bench look --nodes 250 --json
+    """
+    with exits.clear_errors():
+        only_warnings()
+        raise typer.Exit(measurement("look").main(json, nodes))
+
+
+@app.command()
 def crowd(
     agents: int = typer.Option(1000, min=1, max=20_000, help="Node agents."),
     workers: int = typer.Option(8, min=1, max=64, help="Devices of each, with a worker on each."),

@@ -12,7 +12,6 @@ from gpupool.providers.contract import Provider
 from gpupool.providers.local import LocalProvider, LocalSettings
 from gpupool.providers.slurm import SlurmProvider, SlurmSettings
 
-
 #: Of Slurm's generic resources.
 _PARTS_OF_A_GPU: Final = frozenset({"shard", "mps"})
 
