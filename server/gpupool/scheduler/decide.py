@@ -16,6 +16,7 @@ in one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -29,15 +30,16 @@ from gpupool.scheduler.model import Decision, DeviceView, Outcome, PoolView, Req
 from gpupool.scheduler.placement.cluster import Integers
 from gpupool.scheduler.promised import providers_for
 from gpupool.scheduler.resume import decide_resume
-from gpupool.sentences import clauses
+from gpupool.sentences import NOTHING, clauses
 from gpupool.shares import MAXIMUM_DEVICES, Share
 
 #: Weighs milli before MiB in one number; no device has as many MiB.
 _MILLI = 1 << 32
 _NOTHING = -(1 << 62)
+_NO_ROOM: Final = Decision(Outcome.QUEUE, "full", NOTHING)
 
 
-def decide(pool: PoolView, request: Request, *, helps: bool = True) -> Decision:
+def decide(pool: PoolView, request: Request, *, helps: bool = True, words: bool = True) -> Decision:
     """Grants, queues or refuses ``request``.
 
     REFUSE means that waiting cannot help (too large for every device, above the user's quota by
@@ -47,6 +49,7 @@ def decide(pool: PoolView, request: Request, *, helps: bool = True) -> Decision:
         pool: the pool at one moment.
         request: what is decided about.
         helps: whether to look for what would help, which takes several more decisions.
+        words: whether somebody reads why there is no room. False: a what-if of which only that counts.
 
     Raises:
         ValueError: the request is malformed (not exactly one of milli and mib, count out of 1..8).
@@ -61,7 +64,7 @@ def decide(pool: PoolView, request: Request, *, helps: bool = True) -> Decision:
     elif not pool.devices:
         decision = _from_nothing(pool, request, share)
     else:
-        decision = _decide_new(pool, request, share)
+        decision = _decide_new(pool, request, share, words=words)
     return advise(pool, request, decision) if helps else decision
 
 
@@ -87,10 +90,10 @@ def advise(pool: PoolView, request: Request, decision: Decision) -> Decision:
     """A decision that was made in this view without helps, with them: as if it had been made with them at once."""
     if decision.outcome is Outcome.GRANT:
         return decision
-    return advised(pool, request, decision, lambda view, other: decide(view, other, helps=False))
+    return advised(pool, request, decision, lambda view, other: decide(view, other, helps=False, words=False))
 
 
-def _decide_new(pool: PoolView, request: Request, share: Share) -> Decision:
+def _decide_new(pool: PoolView, request: Request, share: Share, *, words: bool) -> Decision:
     fleet = pool.fleet
     candidates = fleet.candidates(request, share)
     one_node = bool((candidates.per_row >= request.count).any())
@@ -102,9 +105,10 @@ def _decide_new(pool: PoolView, request: Request, share: Share) -> Decision:
     if refusal is not None:
         return refusal
     wanted = [fleet.candidates(request, share, name) for name in request.pools] or [candidates]
-    return next(_ways(pool, request, share, wanted, span=span), None) or _wait_for_room(
-        pool, request, share, candidates, kinds, span=span
-    )
+    found = next(_ways(pool, request, share, wanted, span=span), None)
+    if found is not None:
+        return found
+    return _wait_for_room(pool, request, share, candidates, kinds, span=span) if words else _NO_ROOM
 
 
 def _ways(

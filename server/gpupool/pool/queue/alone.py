@@ -31,7 +31,8 @@ def granted_alone(step: Step, request: RequestRecord) -> Decision | None:
     )
     if not _allowed(step, request, milli):
         return None
-    decision = decide(view.resuming(resumed_by(step, request)), wish_of(step, request), helps=False)
+    seen = view.resuming(resumed_by(step, request))
+    decision = decide(seen, wish_of(step, request), helps=False, words=False)
     if decision.outcome is not Outcome.GRANT:
         return None
     placed = sum(share.milli for share in decision.shares)

@@ -190,7 +190,7 @@ class QueuePass:
         reserved = self._reserved(step, request, lane, entry)
 
         def what_if(view: PoolView) -> Decision:
-            return make_host_room(step.state, view, wish, decide(view, wish, helps=False))
+            return make_host_room(step.state, view, wish, decide(view, wish, helps=False, words=False))
 
         def make_room(now: Decision) -> Decision | None:
             in_future = self._reserved(step, request, lane, entry, in_future=True)
@@ -266,7 +266,7 @@ class QueuePass:
         wish = wish_of(step, request)
 
         def what_if(view: PoolView) -> Decision:
-            return make_host_room(step.state, view, wish, decide(view, wish, helps=False))
+            return make_host_room(step.state, view, wish, decide(view, wish, helps=False, words=False))
 
         lane, entry = step.queue.waiting.lane(request.id), step.queue.waiting.entry(request.id)
         reserved = self._reserved(step, request, lane, entry, in_future=True)
@@ -331,7 +331,7 @@ class QueuePass:
 
         def fits(count: int) -> bool:
             gone = {lease_id for _, lease_id in ends[:count]}
-            return decide(view.without(gone), wish, helps=False).outcome is Outcome.GRANT
+            return decide(view.without(gone), wish, helps=False, words=False).outcome is Outcome.GRANT
 
         if not fits(len(ends)):
             return None

@@ -26,7 +26,7 @@ def make_host_room(state: State, view: PoolView, wish: Request, refused: Decisio
     if all(room <= 0 for room in on_disk.values()) and not _goes_anywhere(state):
         return refused
     could = {name: room + max(0, on_disk[name]) for name, room in view.host_room.items()}
-    planned = decide(view.with_host_room(could), wish, helps=False)
+    planned = decide(view.with_host_room(could), wish, helps=False, words=False)
     if not planned.evict or len({node_of_device(name) for name in planned.wants}) > 1:
         return refused  # for a gang nobody is sent to disk: room would have to come about on several nodes at once
     node = state.nodes[node_of_device(planned.wants[0])]
