@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,23 +26,32 @@ class TlsFiles:
     def credentials(self) -> grpc.ServerCredentials:
         """For the port.
 
-        gRPC looks at both files for each connection, so that a renewed certificate counts without a restart.
+        Both files are looked at for each connection, so that a renewed certificate counts without a restart. gRPC is told only
+        of what is new: it frees what it had when it is told, also under another thread that begins a connection at that moment
+        (grpc/grpc issue 36693). Told at each connection, a server that many call at once dies of that.
 
         Raises:
             TlsFilesUnusableError: a file cannot be read, is none, or the key is open to others.
         """
-        latest = self._configuration()
+        latest = self._read()
+        lock = threading.Lock()
 
-        def renewed() -> grpc.ServerCertificateConfiguration:
+        def renewed() -> grpc.ServerCertificateConfiguration | None:
             nonlocal latest
             # Half of a renewal may be done: then what was before goes on.
-            with contextlib.suppress(TlsFilesUnusableError):
-                latest = self._configuration()
-            return latest
+            with lock, contextlib.suppress(TlsFilesUnusableError):
+                now = self._read()
+                if now != latest:
+                    latest = now
+                    return grpc.ssl_server_certificate_configuration([latest])
+            return None
 
-        return grpc.dynamic_ssl_server_credentials(latest, renewed)
+        return grpc.dynamic_ssl_server_credentials(
+            grpc.ssl_server_certificate_configuration([latest]), renewed
+        )
 
-    def _configuration(self) -> grpc.ServerCertificateConfiguration:
+    def _read(self) -> tuple[bytes, bytes]:
+        """Key and certificate."""
         try:
             if is_open_to_others(self.key.stat()):
                 raise TlsFilesUnusableError(
@@ -56,4 +66,4 @@ class TlsFiles:
         ):
             if b"-----BEGIN " not in text or word not in text:
                 raise TlsFilesUnusableError(f"{path} holds no {word.decode().lower()} in PEM")
-        return grpc.ssl_server_certificate_configuration([(key, certificate)])
+        return key, certificate
