@@ -145,8 +145,8 @@ ROOMS: Mapping[str, str] = {
     # what measures: not in the wheel, found in a checkout by the command line when somebody wants it
     "benchmarks.softgpu_kernels": "",
     "benchmarks": (
-        "gpupool gpupool.client gpupool.model gpupool.node gpupool.pool.model gpupool.proto gpupool.scheduler"
-        " gpupool.scheduler.placement gpupool.simulation"
+        "gpupool gpupool.client gpupool.model gpupool.node gpupool.pool.lifecycle gpupool.pool.model gpupool.proto"
+        " gpupool.scheduler gpupool.scheduler.placement gpupool.simulation"
     ),
     "benchmarks.notebook": "gpupool:face gpupool.client jupyter_gpupool:face benchmarks",
 }

@@ -6,6 +6,7 @@ import contextlib
 import threading
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import grpc
 
@@ -46,9 +47,9 @@ class TlsFiles:
                     return grpc.ssl_server_certificate_configuration([latest])
             return None
 
-        return grpc.dynamic_ssl_server_credentials(
-            grpc.ssl_server_certificate_configuration([latest]), renewed
-        )
+        first = grpc.ssl_server_certificate_configuration([latest])
+        # None means no change; the types of the package do not know that.
+        return grpc.dynamic_ssl_server_credentials(first, cast("Any", renewed))
 
     def _read(self) -> tuple[bytes, bytes]:
         """Key and certificate."""
