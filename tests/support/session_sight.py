@@ -159,12 +159,10 @@ class SessionSight:
         taken = self.taken_mib()
         if any(mib > USABLE for mib in taken.values()):
             raise Inconsistent(f"devices of {USABLE} MiB hold {dict(taken)}")
-        before = self.unexplained_fences
-        if not self._agree():
+        if not self._agree() and any(self.worker_stats(x).state == "fenced" for x in self.attached):
             # A machine that stands still for seconds ends leases, too. How often that may be is bounded in the end.
             self._take_fences({})
-            if self.unexplained_fences > before:
-                self.wait(self._agree, "the end of leases whose workers were fenced")
+            self.wait(self._agree, "the end of leases whose workers were fenced")
         if not self._agree():
             raise Inconsistent(f"the model has {self._expected()}, the pool {self._found()}")
 

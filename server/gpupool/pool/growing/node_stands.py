@@ -35,18 +35,16 @@ class NodesStand:
 
     def _follow(self) -> None:
         changed = self._nodes.union(map(node_of_device, self._devices))
-        for lease_id in self._leases:
-            changed.add(self._lease_on.pop(lease_id, ""))
-            lease = self.state.leases.get(lease_id)
-            if lease is not None:
-                self._lease_on[lease_id] = lease.node
-                changed.add(lease.node)
-        for session_id in self._sessions:
-            changed.add(self._session_on.pop(session_id, ""))
-            session = self.state.sessions.get(session_id)
-            if session is not None:
-                self._session_on[session_id] = session.node
-                changed.add(session.node)
+        for table, keys, places in (
+            (self.state.leases, self._leases, self._lease_on),
+            (self.state.sessions, self._sessions, self._session_on),
+        ):
+            for key in keys:
+                changed.add(places.pop(key, ""))
+                record = table.get(key)
+                if record is not None:
+                    places[key] = record.node
+                    changed.add(record.node)
         for touched in (self._nodes, self._devices, self._leases, self._sessions):
             touched.clear()
         for name in changed:

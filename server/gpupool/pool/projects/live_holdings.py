@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gpupool.model.state import LeaseRecord, State
+from gpupool.model.state import LeaseRecord, State, node_of_device
 from gpupool.scheduler.fairshare.lease import HeldLease, Waiting
 from gpupool.scheduler.fairshare.standings import Standings
 from gpupool.scheduler.fairshare.tree import ProjectTree
@@ -51,7 +51,7 @@ class LiveHoldings:
         self._using: dict[str, tuple[str, int, float]] = {}
         self._used: dict[str, HeldUse] = {}
         self._half_life = 0.0
-        self._node_of: dict[str, str] = {}
+        #: Devices that are there: of each node that is not lost, and of all.
         self._present: dict[str, int] = {}
         self._serving = 0
 
@@ -143,15 +143,7 @@ class LiveHoldings:
     # ---- devices
 
     def _follow_devices(self) -> None:
-        nodes = set(self._nodes)
-        for device_id in self._devices:
-            device = self._state.devices.get(device_id)
-            before = self._node_of.pop(device_id, None)
-            if before is not None:
-                nodes.add(before)
-            if device is not None:
-                self._node_of[device_id] = device.node
-                nodes.add(device.node)
+        nodes = self._nodes.union(map(node_of_device, self._devices))
         self._nodes.clear()
         self._devices.clear()
         for name in nodes:

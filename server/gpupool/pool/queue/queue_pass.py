@@ -13,7 +13,7 @@ It stays valid until something else than the queue changes: meanwhile a new requ
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gpupool.model.state import RequestRecord, key_of
@@ -30,7 +30,7 @@ from gpupool.pool.reclaim.taking_rules import TakingBack, Wanted
 from gpupool.scheduler import advise, decide
 from gpupool.scheduler.fairshare.verdict import Verdict
 from gpupool.scheduler.helps import with_facts
-from gpupool.scheduler.model import Decision, Outcome, PoolView
+from gpupool.scheduler.model import Decision, Outcome, PoolView, Request
 from gpupool.sentences import Sentence, clauses, param, say
 from gpupool.shares import least_milli
 
@@ -187,10 +187,7 @@ class QueuePass:
         if obstacle is not None:
             return Said(obstacle)
         names, wish = resumed_by(step, request), wish_of(step, request)
-        reserved = self._reserved(step, request, lane, entry)
-
-        def what_if(view: PoolView) -> Decision:
-            return make_host_room(step.state, view, wish, decide(view, wish, helps=False, words=False))
+        reserved, what_if = self._reserved(step, request, lane, entry), _what_if(step, wish)
 
         def make_room(now: Decision) -> Decision | None:
             in_future = self._reserved(step, request, lane, entry, in_future=True)
@@ -265,13 +262,10 @@ class QueuePass:
         """What a request waits for that its project's own leases, which matter less, end for; None: none do."""
         wish = wish_of(step, request)
 
-        def what_if(view: PoolView) -> Decision:
-            return make_host_room(step.state, view, wish, decide(view, wish, helps=False, words=False))
-
         lane, entry = step.queue.waiting.lane(request.id), step.queue.waiting.entry(request.id)
         reserved = self._reserved(step, request, lane, entry, in_future=True)
         now = _from_verdict(Outcome.QUEUE, limit)
-        wanted = Wanted(request, wish, milli, reserved, resumed_by(step, request), what_if, now)
+        wanted = Wanted(request, wish, milli, reserved, resumed_by(step, request), _what_if(step, wish), now)
         excess = self.standings.above_limit(request.project, milli)
         decision = self.taking_back.make_room_below_limit(step, wanted, excess)
         if decision is None:
@@ -373,6 +367,11 @@ class QueuePass:
             if project != request.project and self.order(first) < mine:
                 ahead += waiting.count(project)
         return ahead + 1
+
+
+def _what_if(step: Step, wish: Request) -> Callable[[PoolView], Decision]:
+    """What would be said to the wish in a pool that is otherwise; nobody reads the words."""
+    return lambda view: make_host_room(step.state, view, wish, decide(view, wish, helps=False, words=False))
 
 
 def _turn(first: RequestRecord) -> Decision:

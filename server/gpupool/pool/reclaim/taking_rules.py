@@ -7,7 +7,7 @@ anyway is used before anybody else is asked to go, and what one large lease leav
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -79,12 +79,12 @@ class TakingBack:
         self._idle: list[str] | None = None
         #: Leases that have a notice, by the request it is for; "": requests that are gone.
         self._noticed: dict[str, set[str]] = {}
-        for name, parts in self._wholes(step, step.state.index.noticed.records()):
+        for name, parts in taking_view.wholes(step, step.state.index.noticed.records()):
             notice = parts[0].notice
             if parts[0].live and notice is not None and notice.for_request:
                 owner = notice.for_request if notice.for_request in step.state.requests else ""
                 self._noticed.setdefault(owner, set()).add(name)
-        ending = self._wholes(step, step.state.index.releasing.records())
+        ending = taking_view.wholes(step, step.state.index.releasing.records())
         leaving = [taking_view.candidate(step, parts) for _, parts in ending if not parts[0].live]
         self._future = reclaim.after(view, leaving)
 
@@ -214,7 +214,7 @@ class TakingBack:
             return None
         movable = {}
         for name in self._free_to_move(step, mine):
-            parts = self._parts(step, name)
+            parts = taking_view.parts_of(step, name)
             unspoken = parts[0].notice is None or name in mine
             if unspoken and (could := taking_view.movable(step, parts)) is not None:
                 movable[name] = could
@@ -227,7 +227,7 @@ class TakingBack:
         if give_up_at is not None and max(ends.values()) > give_up_at:
             return None
         after = reclaim.after(
-            base, [taking_view.candidate(step, self._parts(step, name)) for name in targets]
+            base, [taking_view.candidate(step, taking_view.parts_of(step, name)) for name in targets]
         )
         for name, target in targets.items():
             after = after.taking((target,), step.state.leases[name].user, f"moved {name}")
@@ -239,7 +239,7 @@ class TakingBack:
             self._noticed.get("", set()).discard(name)
             self._noticed.setdefault(wanted.request.id, set()).add(name)
             notice_rules.give_move(
-                step, self._parts(step, name), wanted.request, wanted.milli, until, targets[name]
+                step, taking_view.parts_of(step, name), wanted.request, wanted.milli, until, targets[name]
             )
         self._expect(step, wanted, after, Plan((), decision))
         # Where they go on nobody else may go meanwhile.
@@ -271,12 +271,12 @@ class TakingBack:
         if step.consolidate is Consolidation.ANY:
             return [
                 name
-                for name, parts in self._wholes(step, step.state.index.holding.records())
+                for name, parts in taking_view.wholes(step, step.state.index.holding.records())
                 if parts[0].live
             ]
         if self._idle is None:
             resting = (leases[session.lease_id] for session in step.state.index.resting.records())
-            wholes = [(name, parts[0]) for name, parts in self._wholes(step, resting)]
+            wholes = [(name, parts[0]) for name, parts in taking_view.wholes(step, resting)]
             self._idle = [name for name, first in wholes if first.live and taking_view.is_idle(step, first)]
         exposed = {held.id for held in self._standings.exposed() if held.id in leases}
         exposed.update(name for name in mine if not self._standings.is_protected(name))
@@ -290,7 +290,7 @@ class TakingBack:
     def forgo(self, step: Step, names: Sequence[str], why: Sentence) -> None:
         """Withdraws notices."""
         if names:
-            notice_rules.withdraw(step, [self._parts(step, name) for name in names], why)
+            notice_rules.withdraw(step, [taking_view.parts_of(step, name) for name in names], why)
         for owned in self._noticed.values():
             owned.difference_update(names)
 
@@ -305,23 +305,12 @@ class TakingBack:
         ]
         self.forgo(step, gone, say("forgo.gone"))
 
-    def _parts(self, step: Step, name: str) -> list[LeaseRecord]:
-        parts = step.state.index.leases_of_gang.of(name) or [step.state.leases[name]]
-        return sorted((part for part in parts if part.holds), key=lambda part: part.part)
-
-    def _wholes(self, step: Step, leases: Iterable[LeaseRecord]) -> Iterator[tuple[str, list[LeaseRecord]]]:
-        """(name, all parts that hold shares) of each of which some part is among these, in their order."""
-        for name in dict.fromkeys(lease.gang or lease.id for lease in leases):
-            parts = self._parts(step, name)
-            if parts:
-                yield name, parts
-
     def _as_planned(self, step: Step, base: PoolView, search: Search, mine: Sequence[str]) -> Plan | None:
         """The plan of last time, less what it does not need any more; None: there is none, or it has come to nothing."""
         notices = [step.state.leases[name].notice for name in mine]
         if any(notice.target for notice in notices if notice is not None):
             return None  # they were to move, which is looked for anew
-        victims = tuple(taking_view.candidate(step, self._parts(step, name)) for name in mine)
+        victims = tuple(taking_view.candidate(step, taking_view.parts_of(step, name)) for name in mine)
         if not victims or not search.allowed(victims):
             return None
         decision = search.decide(reclaim.after(base, victims))
@@ -337,7 +326,7 @@ class TakingBack:
         for held in self._standings.takeable(request.project, wanted.milli, priority=request.priority):
             if held.id not in step.state.leases:
                 continue  # it is only expected
-            parts = self._parts(step, held.id)
+            parts = taking_view.parts_of(step, held.id)
             unspoken = parts[0].notice is None or held.id in free_to_use
             if unspoken and all(part.state == "attached" for part in parts):
                 found.append(taking_view.candidate(step, parts))
@@ -357,7 +346,7 @@ class TakingBack:
         return max(step.now + step.timers.notice, lease.granted_at + taking_view.min_run(step, lease))
 
     def _notice(self, step: Step, wanted: Wanted, name: str, until: float) -> None:
-        parts = self._parts(step, name)
+        parts = taking_view.parts_of(step, name)
         self._noticed.get("", set()).discard(name)
         self._noticed.setdefault(wanted.request.id, set()).add(name)
         if parts[0].notice is None or parts[0].notice.for_request != wanted.request.id:
@@ -389,7 +378,7 @@ class TakingBack:
         facts: dict[str, int | str] = {"asked_milli": wanted.milli, "free_in_seconds": seconds}
         figures = {"milli": param.milli(wanted.milli), "seconds": param.seconds(seconds)}
         if chosen:
-            leases = [self._parts(step, name) for name in chosen]
+            leases = [taking_view.parts_of(step, name) for name in chosen]
             listed = [taking_view.asked_back(parts) for parts in leases]
             if len(listed) > _MAX_SHOWN:
                 listed = [*listed[:_MAX_SHOWN], say("more", count=param.count(len(listed) - _MAX_SHOWN))]

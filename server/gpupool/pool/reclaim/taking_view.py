@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from gpupool.model.state import LeaseRecord
 from gpupool.pool.model.step import Step
@@ -12,6 +12,20 @@ from gpupool.scheduler.model import Held, PlacedShare
 from gpupool.scheduler.reclaim import Candidate
 from gpupool.scheduler.relocate import Movable
 from gpupool.sentences import NOTHING, Sentence, obstacles, param, say
+
+
+def parts_of(step: Step, name: str) -> list[LeaseRecord]:
+    """All parts of a lease that hold shares, by the name of the first."""
+    parts = step.state.index.leases_of_gang.of(name) or [step.state.leases[name]]
+    return sorted((part for part in parts if part.holds), key=lambda part: part.part)
+
+
+def wholes(step: Step, leases: Iterable[LeaseRecord]) -> Iterator[tuple[str, list[LeaseRecord]]]:
+    """(name, all parts that hold shares) of each of which some part is among these, in their order."""
+    for name in dict.fromkeys(lease.gang or lease.id for lease in leases):
+        parts = parts_of(step, name)
+        if parts:
+            yield name, parts
 
 
 def is_idle(step: Step, lease: LeaseRecord) -> bool:

@@ -42,13 +42,13 @@ class Cluster:
         if len(names) != len(self.nodes):
             raise ValueError("two nodes have the same id")
         size, width = len(self.nodes), max(1, *(len(node.devices) for node in self.nodes))
-        # Nodes that are alike share one tuple, often.
+        # Nodes that are alike often share one tuple, which is then read once.
         alike = {id(node.devices): node.devices for node in self.nodes}
         self.kinds: tuple[DeviceSpec, ...] = tuple(
             sorted({d for devices in alike.values() for d in devices}, key=lambda d: (d.model, d.usable_mib))
         )
         number = {kind: index for index, kind in enumerate(self.kinds)}
-        kinds_of = {name: [number[device] for device in devices] for name, devices in alike.items()}
+        kinds_of = {which: [number[device] for device in devices] for which, devices in alike.items()}
         self.kind: Integers = np.zeros((size, width), np.int64)
         self.free_milli: Integers = np.zeros((size, width), np.int64)
         self.free_mib: Integers = np.zeros((size, width), np.int64)
