@@ -8,7 +8,7 @@ import logging
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from gpupool.client import child_environment
 from gpupool.client.credentials import wants_hub_identity
@@ -126,6 +126,10 @@ class GpuPoolExtension(ExtensionApp):
     start_pool_allowed = Bool(
         help="""Whether a page may start a pool on this machine if none is configured and none answers. Default:
         true, but false under JupyterHub.""",
+    ).tag(config=True)
+    start_pool_providers = Unicode(
+        help="""A file of engines (TOML), such as Slurm, from which a pool that a page starts borrows GPUs, as jobs of
+        the server's user. Empty: it lends this machine's GPUs.""",
     ).tag(config=True)
     show_panel = Bool(False, help="Show the GPU panel when a page opens for the first time.").tag(config=True)
 
@@ -267,22 +271,25 @@ class GpuPoolExtension(ExtensionApp):
         return self._pool.problem if self._pool is not None else ""
 
     @property
-    def startable(self) -> bool:
+    def startable(self) -> Literal["no", "lends", "borrows"]:
         """Whether a page may start a pool here: none is configured, and none has answered since this server started."""
-        return (
+        may_start = (
             self.start_pool_allowed
             and not self.token_file
             and not self.hub_identity
             and (self._pool is None or not self._pool.has_answered)
             and self._embedded.fits(self.pool_endpoint)
         )
+        if not may_start:
+            return "no"
+        return "borrows" if self.start_pool_providers else "lends"
 
     async def start_pool(self) -> None:
         """Starts a pool on this machine. Raises PoolRefusedError: it may not. EmbeddedError: it cannot."""
         await self.sessions()
-        if not self.startable:
+        if self.startable == "no":
             raise not_startable()
-        await self._embedded.start()
+        await self._embedded.start(self.start_pool_providers)
 
     async def caller(self) -> Caller | None:
         """Whom the pool takes this server's user for; None: it does not say now. Asked once a minute at most."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pwd
+import signal
 import subprocess
 import sys
 import tempfile
@@ -156,3 +159,53 @@ time_limit = "60m"
 
 def _queue(cluster: slurm.SlurmCluster) -> list[str]:
     return cluster.run("squeue", "--noheader", "--format=%i %T").splitlines()
+
+
+def test_a_user_without_rights_borrows_her_own_jobs(cluster: slurm.SlurmCluster) -> None:
+    """`gpupool up` under her own uid: her job, on her files alone, and it ends with the command."""
+    who = pwd.getpwnam("nobody")
+    with tempfile.TemporaryDirectory(prefix="gps-") as folder:
+        home = Path(folder)
+        (home / "slurm.toml").write_text(
+            '[slurm]\nkind = "slurm"\nmaximum = 2\nadvertise_host = "127.0.0.1"\ntime_limit = "60m"\n'
+            'node_options = ["--driver", "software"]\n'
+        )
+        for path in (home, home / "slurm.toml"):
+            os.chown(path, who.pw_uid, who.pw_gid)
+        environment = {**cluster.environment, "GPUPOOL_HOME": folder, "HOME": folder, "USER": who.pw_name}
+        gpupool = [sys.executable, "-m", "gpupool.cli.main"]
+
+        def start(*words: str) -> subprocess.Popen[str]:
+            return subprocess.Popen(
+                [*gpupool, *words], env=environment, cwd="/", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                user=who.pw_uid, group=who.pw_gid, extra_groups=[],
+            )  # fmt: skip
+
+        try:
+            start("--version").communicate()
+        except PermissionError:
+            pytest.skip(f"other users cannot run {sys.executable}")
+        up = start("up", "--providers", str(home / "slurm.toml"), "--listen", "127.0.0.1")
+        try:
+            assert up.stdout is not None
+            said = ""
+            while "ready" not in said:
+                line = up.stdout.readline()
+                assert line, said
+                said += line
+            assert "borrows GPUs from slurm" in said and _queue(cluster) == []
+            run = start(
+                "run", "-p", "0.2", "--wait", "5m", "--", sys.executable, "-c", "print('her program')"
+            )
+            answer, _ = run.communicate(timeout=120 * BUSY)
+            assert run.returncode == 0 and "her program" in answer, answer
+            assert cluster.run("squeue", "--noheader", "--states=RUNNING", "--format=%u").split() == [
+                "nobody"
+            ]
+        finally:
+            up.send_signal(signal.SIGINT)
+            up.communicate(timeout=60 * BUSY)
+        deadline = until_late(60)
+        while _queue(cluster):
+            assert time.monotonic() < deadline, _queue(cluster)
+            time.sleep(0.1)

@@ -48,6 +48,9 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
         "gpupool up": "runs until it is told to end; the tests of `gpupool up` start it",
     },
     "how-to/run-as-services.md": {"sudo -u gpupool": "needs the user gpupool"},
+    "how-to/slurm-own-jobs.md": {
+        "gpupool lab": "needs a Slurm cluster; `make slurm-check` starts one, and uses it as a user without rights"
+    },
     "how-to/slurm.md": {
         "(umask 077": "needs a Slurm cluster; `make slurm-check` starts one",
         "gpupool pool serve": "needs a Slurm cluster; `make slurm-check` starts one",
@@ -88,6 +91,7 @@ NOTHING_TO_RUN: Final[dict[str, str]] = {
     "how-to/monitoring.md": "see the block above",
     "how-to/one-machine.md": "see the blocks above",
     "how-to/run-as-services.md": "units of systemd",
+    "how-to/slurm-own-jobs.md": "see the block above",
     "how-to/slurm.md": "see the blocks above",
     "how-to/stop-or-reset.md": "what a person does at a hanging cell; "
     "ui-tests and tests/integration/test_jupyter_stop.py do it",

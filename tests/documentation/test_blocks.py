@@ -87,7 +87,8 @@ def test_files_of_providers_are_understood(block: Block, tmp_path: Path) -> None
     """Every TOML of the guides is one."""
     file = tmp_path / "providers.toml"
     file.write_text(block.text)
-    assert [one.open(Place(tmp_path, "unix:/pool.sock", "pool")) for one in settings.read(file)]
+    place = Place(tmp_path, "unix:/pool.sock", "pool", "tls:login1:7460")
+    assert [one.open(place) for one in settings.read(file)]
 
 
 def test_every_setting_of_kubernetes_is_in_its_guide() -> None:

@@ -21,12 +21,16 @@ def test_real_gpus_are_named() -> None:
     assert said == "It lends 2 GPUs: 2 × NVIDIA H100, 80 GiB."
 
 
+def test_gpus_that_come_later_are_told_by_where_they_come_from() -> None:
+    assert sentence([], ["slurm", "lab"]) == "It borrows GPUs from slurm and lab while somebody needs them."
+
+
 def test_nothing_is_said_as_nothing() -> None:
     assert sentence([]) == "It lends no GPU."
 
 
 def test_a_message_comes_back_as_it_was() -> None:
-    told = Told(messages.READY, "x", "unix:/p", (Gpu("a", True, 1),), {"the pool": 7}, 2)
+    told = Told(messages.READY, "x", "unix:/p", (Gpu("a", True, 1),), ("lab",), {"the pool": 7}, 2)
     line = told.line()
     assert line.endswith(b"\n")
     assert Told.parse(line) == told
@@ -45,6 +49,15 @@ def test_options_travel_to_the_keeper() -> None:
     assert EmbeddedOptions.from_json(options.to_json()) == options
     assert options.pool_words() == ["--quota", "ann=0.5", "--notice", "9.000s"]
     assert options.node_words()[:4] == ["--driver", "software", "--software-gpus", "3"]
+
+
+def test_nodes_of_providers_end_with_the_pool_and_dial_an_encrypted_port() -> None:
+    options = EmbeddedOptions(providers="/p.toml", listen="login1:7460")
+    assert EmbeddedOptions.from_json(options.to_json()) == options
+    assert options.pool_words() == [
+        *("--providers", "/p.toml", "--return-nodes"),
+        *("--listen", "login1:7460", "--tls-self-signed"),
+    ]
 
 
 def test_the_quickstart_is_copied_into_a_folder_without_notebooks_only(tmp_path: Path) -> None:

@@ -324,6 +324,28 @@ class TestTimeLimits:
         assert len(world.provider.living()) == 3
 
 
+class TestTheEnd:
+    async def test_a_pool_that_gives_all_back_ends_busy_jobs_too_and_asks_for_no_more(self) -> None:
+        world = World()
+        job = await world.one_job(busy=True)
+        await world.grower.give_back()
+        assert world.provider.living() == [] and world.provider.cancels == [job]
+        world.pool.waiting = [ASK]
+        await world.look(after=100.0, times=3)
+        assert len(world.provider.orders) == 1
+
+    async def test_what_an_engine_did_not_hear_is_ended_by_the_next_pool(self) -> None:
+        world = World()
+        job = await world.one_job()
+        world.provider.down = True
+        await world.grower.give_back()
+        assert world.book.rows[job]["phase"] == "cancelling"
+        world.provider.down = False
+        world.restarted()
+        await world.look()
+        assert world.provider.living() == []
+
+
 class TestTwoProviders:
     async def two(self) -> tuple[World, ScriptedProvider, str, str]:
         """Two providers with a job each, of which each serves somebody, and both of which end soon."""

@@ -10,7 +10,7 @@ from gpupool.ledger.ledger import Ledger
 from gpupool.ledger.provider_hours import DeviceHours, device_hours
 from gpupool.ledger.schema import capacity, charges
 from gpupool.model.clock import Clock
-from gpupool.providers.grower import node_pattern
+from gpupool.providers.jobs import node_pattern
 from sqlalchemy import Connection, insert
 
 HOUR = 3_600_000

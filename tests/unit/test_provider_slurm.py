@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
-from gpupool.providers.contract import JobReport
+from gpupool.providers.contract import JobOrder, JobReport
 from gpupool.providers.kinds import KINDS, Opening, Place, SettingsError
-from gpupool.providers.slurm import report
+from gpupool.providers.settings import read
+from gpupool.providers.slurm import SlurmProvider, report
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,6 +49,95 @@ def test_parts_of_a_gpu_are_not_borrowed(gres: str) -> None:
         KINDS["slurm"].open(Opening("lab", place, ["gpupool"], None, {"gres": gres}))
     for whole in ("gpu", "gpu:shard"):
         KINDS["slurm"].open(Opening("lab", place, ["gpupool"], None, {"gres": whole}))
+
+
+def _opened(
+    folder: Path, table: str = "", place: Place | None = None, token: Path | None = None
+) -> SlurmProvider:
+    file = folder / "providers.toml"
+    file.write_text(f'[lab]\nkind = "slurm"\n{table}')
+    (one,) = read(file)
+    provider = one.open(
+        place or Place(folder, "unix:/pool.sock", "pool", "tls:login1:7460", Path("/h/ca.pem"), 120.0), token
+    )
+    assert isinstance(provider, SlurmProvider)
+    return provider
+
+
+ORDER = JobOrder("j1", "lab-j1", 1)
+
+
+def test_without_more_words_agents_dial_the_pool_s_port_and_trust_its_certificate(tmp_path: Path) -> None:
+    provider = _opened(tmp_path, token=Path("/h/node.token"))
+    script = provider.script(ORDER)
+    assert f"{sys.executable} -m gpupool.cli.main node start " in script
+    assert " --pool tls:login1:7460 --leave-after 120s --token-file /h/node.token " in script
+    assert "export GPUPOOL_CA_FILE=/h/ca.pem\n" in script
+    assert f"--output={tmp_path}/providers/lab/j1.log" in provider.arguments(ORDER)
+
+
+def test_what_the_table_says_comes_first(tmp_path: Path) -> None:
+    table = (
+        'pool = "h:1"\ntoken_file = "/t"\nca_file = "/ca"\noutput = "/o-%j"\ncommand = ["g"]\n'
+        'node_options = ["--leave-after", "1h"]\n'
+    )
+    provider = _opened(tmp_path, table, token=Path("/other"))
+    script = provider.script(ORDER)
+    assert (
+        "g node start --node-pool default --pool h:1 --leave-after 120s --leave-after 1h --token-file /t "
+        in script
+    )
+    assert "GPUPOOL_CA_FILE=/ca\n" in script and "--output=/o-%j" in provider.arguments(ORDER)
+
+
+def test_a_percent_sign_in_the_home_is_no_pattern_of_slurm(tmp_path: Path) -> None:
+    place = Place(Path("/a%j"), "unix:/pool.sock", "pool", "h:1")
+    assert "--output=/a%%j/providers/lab/j1.log" in _opened(tmp_path, place=place).arguments(ORDER)
+
+
+def test_a_pool_that_other_machines_cannot_reach_is_told_so(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="--listen HOST:PORT"):
+        _opened(tmp_path, place=Place(tmp_path, "unix:/pool.sock", "pool"))
+
+
+def test_tokens_are_made_for_agents_that_dial_a_port_and_have_none(tmp_path: Path) -> None:
+    file = tmp_path / "providers.toml"
+    file.write_text(
+        '[a]\nkind = "slurm"\n[b]\nkind = "slurm"\ntoken_file = "/t"\n[c]\nkind = "slurm"\npool = "unix:/p"\n'
+        '[d]\nkind = "local"\n[e]\nkind = "slurm"\npool = "h:1"\n'
+    )
+    place = Place(tmp_path, "unix:/pool.sock", "pool", "tls:login1:7460")
+    assert [one.name for one in read(file) if one.needs_token(place)] == ["a", "e"]
+
+
+async def test_a_job_gets_neither_the_secrets_of_a_server_nor_the_limits_of_a_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = {
+        "JUPYTERHUB_API_TOKEN": "secret", "JPY_API_TOKEN": "secret", "GPUPOOL_HUB_IDENTITY": "1",
+        "GPUPOOL_TOKEN_FILE": "/t", "SLURM_MEM_PER_NODE": "1", "CUDA_VISIBLE_DEVICES": "3",
+    }  # fmt: skip
+    kept = {"SLURM_CONF": "/slurm.conf", "SLURM_JWT": "jwt", "GPUPOOL_CA_FILE": "/ca", "SBATCH_QOS": "q"}
+    for name, value in (told | kept).items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "sbatch").write_text(f"#!/bin/sh\nenv > {tmp_path}/env\necho 7\n")
+    (tmp_path / "sbatch").chmod(0o755)
+    provider = _opened(tmp_path, f'programs = "{tmp_path}"\n')
+    assert await provider.submit(ORDER) == {"job": "7"}
+    found = dict(line.split("=", 1) for line in (tmp_path / "env").read_text().splitlines() if "=" in line)
+    assert found.keys().isdisjoint(told) and kept.items() <= found.items()
+
+
+async def test_what_an_agent_said_last_is_why_its_job_ended(tmp_path: Path) -> None:
+    (tmp_path / "squeue").write_text("#!/bin/sh\necho '7|gpupool-pool-j1|FAILED|0:00|0|NonZeroExitCode'\n")
+    (tmp_path / "squeue").chmod(0o755)
+    provider = _opened(tmp_path, f'programs = "{tmp_path}"\n')
+    log = tmp_path / "providers" / "lab" / "j1.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("starting\nError: no GPU\n\n")
+    assert (await provider.poll({"j1": {"job": "7"}}))[
+        "j1"
+    ].reason == "FAILED (NonZeroExitCode): Error: no GPU"
 
 
 @given(state=st.text(), left=st.text(), start=st.text() | st.text("0123456789"), reason=st.text())

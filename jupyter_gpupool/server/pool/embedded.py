@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gpupool.client.endpoint import home
@@ -34,8 +35,16 @@ class EmbeddedPool:
             self._able = not missing_packages()
         return self._able and endpoint == f"unix:{paths.pool_socket(home())}"
 
-    async def start(self) -> None:
-        """Starts it, or finds the one that this user has already. Raises EmbeddedError: it cannot be started."""
+    async def start(self, providers: str) -> None:
+        """Starts it, or finds the one that this user has already.
+
+        Args:
+            providers: a file of engines that lend its GPUs; empty: this machine does.
+
+        Raises:
+            EmbeddedError: it cannot be started.
+        """
+        from gpupool.embedded.borrowing import borrowing
         from gpupool.embedded.join import join
         from gpupool.embedded.options import EmbeddedOptions
 
@@ -44,7 +53,10 @@ class EmbeddedPool:
                 # Its keeper may have been killed since.
                 self._lifeline.close()
                 self._lifeline = None
-            self._lifeline = await asyncio.to_thread(join, home(), EmbeddedOptions())
+            options = EmbeddedOptions()
+            if providers:
+                options = await asyncio.to_thread(borrowing, options, Path(providers))
+            self._lifeline = await asyncio.to_thread(join, home(), options)
 
     async def stop(self) -> None:
         """Lets go; the pool ends unless somebody else holds it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NotRequired
+from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -82,8 +82,9 @@ class Pool(TypedDict):
     """Why it does not answer."""
     wrong_setting: str | None
     """Which setting keeps the server from asking the pool."""
-    startable: bool
-    """No pool is configured and none answers: one may be started with `POST api/pool/start`."""
+    startable: Literal["no", "lends", "borrows"]
+    """Whether one may be started with `POST api/pool/start`, because none is configured and none answers; and whether it lends
+    the GPUs of the server's machine, or borrows GPUs from an engine such as Slurm."""
     user: str
     devices: list[Device]
     queue: list[QueueEntry]

@@ -66,7 +66,7 @@ ROUTES: Final = (
     Route(
         "POST",
         "api/pool/start",
-        "Starts a pool on this server's machine, where `startable` says that it may, and answers when it lends its GPUs. "
+        "Starts a pool on this server's machine, unless `startable` is `no`, and answers when its GPUs can be asked for. "
         "It ends with this server.",
         pool.Pool,
         refusals=_LOGGED_IN | {HTTPStatus.CONFLICT},

@@ -169,7 +169,7 @@ export function aPool(part: Partial<GpuPool.IPool> = {}): GpuPool.IPool {
   return {
     ok: true,
     wrong_setting: null,
-    startable: false,
+    startable: 'no',
     user: 'ann',
     devices,
     queue: [],

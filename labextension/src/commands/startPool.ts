@@ -3,6 +3,7 @@ import { gpuIcon } from '../ui/icons';
 import { plainSchema } from './arguments';
 import { CommandIDs } from './ids';
 import type { KernelActions } from './kernelActions';
+import { mayStart } from '../model/mayStart';
 
 /** The command that starts a pool where the Jupyter server has none. */
 export function addStartPoolCommand({
@@ -12,10 +13,12 @@ export function addStartPoolCommand({
 }: KernelActions): void {
   app.commands.addCommand(CommandIDs.startPool, {
     label: trans.__('Start a GPU Pool Here'),
-    caption: trans.__('Lend the GPUs of the Jupyter server’s machine'),
+    caption: trans.__(
+      'Start a pool on the Jupyter server’s machine, which ends with the server'
+    ),
     icon: gpuIcon,
     describedBy: plainSchema(),
-    isEnabled: () => model.state.pool?.startable === true,
+    isEnabled: () => mayStart(model.state.pool),
     execute: async () => {
       await new StartPoolApi(app.serviceManager.serverSettings).start();
       await model.refresh();

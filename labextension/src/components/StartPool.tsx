@@ -1,5 +1,6 @@
 import { useState } from 'react';
 import { CommandIDs } from '../commands/ids';
+import { mayStart } from '../model/mayStart';
 import type { IGpuPool } from '../model/tokens';
 import { Button } from '../ui/Button';
 import { h } from '../ui/jsx';
@@ -7,7 +8,7 @@ import type { IContext } from './context';
 
 /** Whether the offer below says all that there is to say. */
 export function replacesProblem({ pool, problem }: IGpuPool.IState): boolean {
-  return pool?.startable === true && problem?.kind === 'setting';
+  return mayStart(pool) && problem?.kind === 'setting';
 }
 
 /** Offers a pool where the server has none, and nobody gave it one. */
@@ -18,7 +19,8 @@ export function StartPool(props: {
   const { commands, trans } = props.context;
   const [starting, setStarting] = useState(false);
   const [failure, setFailure] = useState('');
-  if (props.state.pool?.startable !== true) {
+  const { pool } = props.state;
+  if (!mayStart(pool)) {
     return null;
   }
   const start = async () => {
@@ -41,9 +43,13 @@ export function StartPool(props: {
     >
       <p>{trans.__('No GPU pool is configured, and none runs here.')}</p>
       <p className="jp-GpuPool-detail">
-        {trans.__(
-          'One on this machine lends its NVIDIA GPUs, or software GPUs, and ends with this server.'
-        )}
+        {pool.startable === 'borrows'
+          ? trans.__(
+              'One that you start borrows GPUs as your own jobs, while somebody needs them, and ends with this server.'
+            )
+          : trans.__(
+              'One on this machine lends its NVIDIA GPUs, or software GPUs, and ends with this server.'
+            )}
       </p>
       <div role="alert">
         {failure ? <p className="jp-GpuPool-detail">{failure}</p> : null}

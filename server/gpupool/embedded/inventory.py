@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from gpupool.embedded.messages import Gpu
 
 
-def sentence(gpus: Sequence[Gpu]) -> str:
-    """Says whether GPUs are real or emulated, how many, and how large."""
+def sentence(gpus: Sequence[Gpu], providers: Sequence[str] = ()) -> str:
+    """Says whether GPUs are real or emulated, how many, and how large, or from where they come when somebody needs them."""
+    if providers:
+        return f"It borrows GPUs from {' and '.join(providers)} while somebody needs them."
     if not gpus:
         return "It lends no GPU."
     software = [gpu for gpu in gpus if gpu.software]

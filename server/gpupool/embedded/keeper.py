@@ -20,6 +20,7 @@ from typing import Final, TypeVar
 
 from gpupool.client.endpoint import HOME_VARIABLE, home, private_directory
 from gpupool.client.errors import GpupoolError
+from gpupool.client.growth import GrowthClient
 from gpupool.client.pool import PoolClient
 from gpupool.embedded import messages, paths
 from gpupool.embedded.messages import Gpu, Told
@@ -66,13 +67,9 @@ class Keeper:
         self._pool = Service(
             POOL, [*gpupool, "pool", "serve", *options.pool_words()], environment, logs / "pool.log", lock
         )
-        self._node = Service(
-            NODE,
-            [*gpupool, "node", "start", "--pool", self._endpoint, *options.node_words()],
-            environment,
-            logs / "node.log",
-            lock,
-        )
+        node = [*gpupool, "node", "start", "--pool", self._endpoint, *options.node_words()]
+        self._node = None if options.providers else Service(NODE, node, environment, logs / "node.log", lock)
+        self._services = [service for service in (self._pool, self._node) if service is not None]
 
     async def run(self, first: socket.socket) -> None:
         """Until the last lifeline is gone or a signal comes. ``first``: the lifeline of who started this process."""
@@ -106,8 +103,9 @@ class Keeper:
         serving.cancel()
         with contextlib.suppress(asyncio.CancelledError, Exception):
             await serving
-        await self._node.stop(_STOP_SECONDS)
-        await self._pool.stop(_STOP_SECONDS)
+        # The node first: the pool hears of its sessions' ends.
+        for service in reversed(self._services):
+            await service.stop(_STOP_SECONDS)
         await self._tell(Told(messages.FAILED, failure) if failure else Told(messages.ENDED))
         for writer in self._lifelines:
             writer.close()
@@ -146,18 +144,22 @@ class Keeper:
 
     async def _serve(self) -> None:
         # Side by side: the node looks for its devices meanwhile, and asks for the pool until it is there.
-        await self._pool.start()
-        await self._node.start()
+        for service in self._services:
+            await service.start()
         await self._answering(self._pool, self._pool_is_there)
-        self._told = Told(messages.STARTING, NODE)
+        if self._node is None:
+            names = await self._answering(self._pool, self._providers)
+            self._told = Told(messages.READY, endpoint=self._endpoint, providers=names, pids=self._pids())
+        else:
+            self._told = Told(messages.STARTING, NODE)
+            await self._tell(self._told)
+            gpus = await self._answering(self._node, self._lent)
+            self._told = Told(messages.READY, endpoint=self._endpoint, gpus=gpus, pids=self._pids())
         await self._tell(self._told)
-        gpus = await self._answering(self._node, self._lent)
-        self._told = Told(messages.READY, endpoint=self._endpoint, gpus=gpus, pids=self._pids())
-        await self._tell(self._told)
-        await asyncio.gather(self._keep(self._pool), self._keep(self._node))
+        await asyncio.gather(*map(self._keep, self._services))
 
     def _pids(self) -> dict[str, int]:
-        return {service.name: service.pid for service in (self._pool, self._node)}
+        return {service.name: service.pid for service in self._services}
 
     async def _keep(self, service: Service) -> None:
         """Starts it again as often as it dies, as a service manager would do it."""
@@ -203,6 +205,11 @@ class Keeper:
         if not lent:
             raise GpupoolError("no device yet")
         return lent
+
+    async def _providers(self) -> tuple[str, ...]:
+        """The engines that lend nodes. Raises GpupoolError: the pool does not answer yet."""
+        async with PoolClient(self._endpoint) as pool:
+            return tuple([provider.name for provider in await GrowthClient(pool).providers()])
 
     async def _pool_is_there(self) -> None:
         if not paths.pool_socket(self._home).exists():

@@ -42,6 +42,7 @@ class Told:
         text: what is started, which service died, or why it failed.
         endpoint: of the pool.
         gpus: what the pool lends.
+        providers: engines that lend it nodes when somebody needs them.
         pids: of its services, by their name.
         users: how many others hold a lifeline.
     """
@@ -50,6 +51,7 @@ class Told:
     text: str = ""
     endpoint: str = ""
     gpus: tuple[Gpu, ...] = ()
+    providers: tuple[str, ...] = ()
     pids: dict[str, int] = field(default_factory=dict)
     users: int = 0
 
@@ -63,8 +65,8 @@ class Told:
             said: dict[str, Any] = json.loads(line)
             gpus = tuple(Gpu(str(g["name"]), bool(g["software"]), int(g["mib"])) for g in said["gpus"])
             pids = {str(name): int(pid) for name, pid in said["pids"].items()}
-            return cls(
-                str(said["state"]), str(said["text"]), str(said["endpoint"]), gpus, pids, int(said["users"])
-            )
+            providers = tuple(str(name) for name in said["providers"])
+            state, text, endpoint = (str(said[name]) for name in ("state", "text", "endpoint"))
+            return cls(state, text, endpoint, gpus, providers, pids, int(said["users"]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise BadMessageError(f"no message of a keeper: {line[:80]!r}") from error

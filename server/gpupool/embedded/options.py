@@ -18,6 +18,9 @@ class EmbeddedOptions:
         quotas: ``user=GPUs``, as of ``gpupool pool serve``.
         notice_seconds: between the word that a share is taken back and its end; None: the pool's default.
         restarts: a pool or node that dies is started again.
+        providers: a file of engines that lend nodes, see `gpupool.providers.settings`; then none of this machine's GPUs
+            is lent. Empty: there is none.
+        listen: ``host:port`` at which these nodes reach the pool; empty: they are on this machine.
     """
 
     driver: str = "auto"
@@ -26,11 +29,20 @@ class EmbeddedOptions:
     quotas: tuple[str, ...] = ()
     notice_seconds: float | None = None
     restarts: bool = True
+    providers: str = ""
+    listen: str = ""
 
     def pool_words(self) -> list[str]:
         """Arguments of ``gpupool pool serve``."""
         words = [word for quota in self.quotas for word in ("--quota", quota)]
-        return words if self.notice_seconds is None else [*words, "--notice", f"{self.notice_seconds:.3f}s"]
+        if self.notice_seconds is not None:
+            words += ["--notice", f"{self.notice_seconds:.3f}s"]
+        if self.providers:
+            # Nobody uses them when this pool has ended.
+            words += ["--providers", self.providers, "--return-nodes"]
+        if self.listen:
+            words += ["--listen", self.listen, "--tls-self-signed"]
+        return words
 
     def node_words(self) -> list[str]:
         """Arguments of ``gpupool node start``."""

@@ -65,6 +65,7 @@ class AgentSettings:
     Attributes:
         stop_grace_seconds: between asking a worker to stop and terminating it.
         drain_wait: seconds that sessions have at the end to move to other nodes; the pool must know that this one goes.
+        leave_after: the agent ends if the pool has not answered for so many seconds; None: it tries for ever.
         park_memory_mib: host memory that parked sessions may take.
         park_disk_mib: disk that their images may take; 0: none are written.
         images: where they are kept.
@@ -82,6 +83,7 @@ class AgentSettings:
     answer_seconds: float = 5.0
     leave_workers: bool = False
     drain_wait: float = 0.0
+    leave_after: float | None = None
     park_memory_mib: int = 0
     park_disk_mib: int = 0
     images: SessionImages | None = None
@@ -125,6 +127,8 @@ class Agent:
         self._connection: Connection | None = None
         self._stopping = asyncio.Event()
         self._at_once = asyncio.Event()
+        #: Set when the pool answers a heartbeat.
+        self._heard = asyncio.Event()
         #: Set when a worker has ended.
         self._one_less = asyncio.Event()
         #: Set while the pool answers; tests and the service manager wait for it.
@@ -152,13 +156,14 @@ class Agent:
         watcher = asyncio.create_task(self._watch(), name="engine watch")
         serving = asyncio.create_task(self._serve(), name="pool connection")
         stopping = asyncio.create_task(self._stopping.wait(), name="stop")
-        tasks: set[asyncio.Task[Any]] = {watcher, serving, stopping}
+        leaving = asyncio.create_task(self._pool_is_gone(), name="pool is gone")
+        tasks: set[asyncio.Task[Any]] = {watcher, serving, stopping, leaving}
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in (watcher, serving):
                 if task.done():
                     task.result()
-            if self._settings.drain_wait and not self._settings.leave_workers:
+            if self._settings.drain_wait and not self._settings.leave_workers and not leaving.done():
                 await self._let_move(watcher, serving)
             if not self._settings.leave_workers:
                 await self._stop_all()
@@ -169,6 +174,16 @@ class Agent:
             for link in self._instructions.links.values():
                 await link.close()
             await self._engine.close()
+
+    async def _pool_is_gone(self) -> None:
+        """Returns when the pool has not answered for too long, counted on a clock that stands while the machine sleeps."""
+        patience = self._settings.leave_after
+        with contextlib.suppress(TimeoutError):
+            while True:
+                self._heard.clear()
+                async with asyncio.timeout(patience):
+                    await self._heard.wait()
+        logger.info("ending; the pool has not answered", seconds=patience)
 
     async def _let_move(self, *needed: asyncio.Task[Any]) -> None:
         """Goes on as before until no session is here, but not for ever."""
@@ -400,6 +415,7 @@ class Agent:
         sent_ns = connection.sent_at.get(answer.number)
         if sent_ns is None:
             return
+        self._heard.set()
         for number in [n for n in connection.sent_at if n <= answer.number]:
             del connection.sent_at[number]
             for session in connection.told_ends.pop(number, ()):

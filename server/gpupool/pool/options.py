@@ -35,9 +35,11 @@ class ServeOptions:
         quotas: milli-GPU that a user may hold at a time; `"*"` is for all others. The ledger's own
             quotas take precedence.
         metrics_listen: `host:port` of Prometheus `/metrics`; None: none.
-        tls: certificate and key of the TCP port; None: it is not encrypted.
+        tls: certificate and key of the TCP port; None: it is not encrypted, unless `tls_self_signed`.
+        tls_self_signed: the TCP port has a certificate that the server makes itself, in its home.
         hub: the JupyterHub whose users may call, over TLS and on the socket only; None: none.
         providers: a file that names engines that lend nodes, see `gpupool.providers.settings`; None: there are none.
+        return_nodes: jobs of providers end with this server; else they go on, for the next one.
         show_users: whether users who are no admins see each other's names. What others call their notebooks they never see.
         policy: name of the placement policy, one of `gpupool.scheduler.placement.POLICIES`.
         consolidate: which leases go on elsewhere for a request that fits nowhere.
@@ -58,9 +60,11 @@ class ServeOptions:
     policy: str = DEFAULT_POLICY
     consolidate: Consolidation = Consolidation.IDLE
     tls: TlsFiles | None = None
+    tls_self_signed: bool = False
     hub: HubOptions | None = None
     show_users: bool = True
     providers: Path | None = None
+    return_nodes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,9 @@ import grpc.aio
 
 from gpupool.client.agreement import own_version
 from gpupool.ledger.servers import ServerIdentity
-from gpupool.pool.access.listening import bind_socket, bind_tcp
+from gpupool.pool.access.listening import ServeError, bind_socket, bind_tcp, host_and_port
+from gpupool.pool.access.own_certificate import own_certificate
+from gpupool.pool.access.tls_files import TlsFiles
 from gpupool.pool.leading.lead_times import LeadTimes
 from gpupool.pool.options import SOCKET_NAME, ServeOptions, Serving
 
@@ -48,15 +50,32 @@ class Place:
 
     def identity(self) -> ServerIdentity:
         """A new one each time: a server that was deposed is another one when it leads again."""
-        host = sockets.gethostname()
+        return ServerIdentity(sockets.gethostname(), self.reached_at or f"unix:{self.socket}", own_version())
+
+    @property
+    def reached_at(self) -> str:
+        """What other machines dial; empty: this server listens on this one alone."""
         listen = self.options.listen
         if listen is None:
-            address = f"unix:{self.socket}"
-        else:
-            named, _, port = listen.rpartition(":")
-            anywhere = named.strip("[]") in ("0.0.0.0", "::")  # noqa: S104 (compared, not bound)
-            address = f"{'tls:' if self.options.tls else ''}{host if anywhere else named}:{port}"
-        return ServerIdentity(host, address, own_version())
+            return ""
+        encrypted = self.options.tls is not None or self.options.tls_self_signed
+        return f"{'tls:' if encrypted else ''}{_named(listen)}:{listen.rpartition(':')[2]}"
+
+    @property
+    def own_authority(self) -> Path | None:
+        """The file with which callers trust a certificate of our own; None: we made none."""
+        tls = self._tls() if self.options.tls_self_signed else None
+        return None if tls is None else tls.certificate
+
+    def _tls(self) -> TlsFiles | None:
+        """Raises ServeError: a certificate cannot be made."""
+        if not self.options.tls_self_signed or self.options.listen is None:
+            return self.options.tls
+        host = _named(self.options.listen).strip("[]")
+        try:
+            return own_certificate(self.directory.absolute() / "tls", host)
+        except (OSError, ValueError) as error:
+            raise ServeError(f"no certificate can be made for {host[:200]!r}: {error}") from error
 
     @property
     def socket(self) -> Path:
@@ -75,6 +94,13 @@ class Place:
         listen = self.options.listen
         if listen is None:
             return 0
-        port = bind_tcp(server, listen, self.options.tls)
+        port = bind_tcp(server, listen, self._tls())
         self.options = replace(self.options, listen=f"{listen.rpartition(':')[0]}:{port}")
         return port
+
+
+def _named(listen: str) -> str:
+    """The host of `host:port` as others dial it. Raises AddressError: it is something else."""
+    host, _ = host_and_port(listen)
+    anywhere = host.strip("[]") in ("0.0.0.0", "::")  # noqa: S104 (compared, not bound)
+    return sockets.gethostname() if anywhere else host

@@ -94,7 +94,12 @@ def _check(options: ServeOptions) -> None:
         raise ServeError(f"timers scale {options.timers_scale} is not above 0")
     if options.policy not in POLICIES:
         raise ServeError(f"{options.policy[:40]!r} is not a placement policy: {', '.join(POLICIES)}")
-    if options.hub is not None and options.listen and options.tls is None:
+    if options.tls_self_signed and (options.tls is not None or not options.listen):
+        raise ServeError(
+            "--tls-self-signed makes a certificate for the TCP port, so it needs --listen HOST:PORT and no --tls-certificate"
+        )
+    encrypted = options.tls is not None or options.tls_self_signed
+    if options.hub is not None and options.listen and not encrypted:
         raise ServeError(
             "users of a JupyterHub would send their tokens to an unencrypted port; "
             "give it a certificate with --tls-certificate and --tls-key"

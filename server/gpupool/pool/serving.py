@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from pathlib import Path
 
 import grpc
 import grpc.aio
@@ -13,6 +12,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 from sqlalchemy.exc import SQLAlchemyError
 
+from gpupool.ledger.ledger import Ledger
+from gpupool.pool.access import tokens
 from gpupool.pool.access.auth import AuthInterceptor
 from gpupool.pool.access.hub import Hub, HubOptions, HubUrlUnusableError
 from gpupool.pool.access.listening import ServeError
@@ -27,12 +28,12 @@ from gpupool.pool.api.pool_service import PoolService
 from gpupool.pool.api.projects_service import ProjectsService
 from gpupool.pool.api.reports_service import ReportsService
 from gpupool.pool.ending import cancel
-from gpupool.pool.growing.start import grower
+from gpupool.pool.growing.start import Grounds, grower
 from gpupool.pool.leading.leadership import Leadership
 from gpupool.pool.leading.servers_service import ServersService
 from gpupool.pool.leading.standby import POOL_SERVICE
 from gpupool.pool.lifecycle.shell import PoolShell
-from gpupool.pool.options import ServeOptions, Serving
+from gpupool.pool.options import Serving
 from gpupool.pool.place import GRPC_OPTIONS, Place
 from gpupool.pool.reporting import alert_watch
 from gpupool.pool.reporting.history_sampler import HistorySampler
@@ -56,14 +57,15 @@ async def serve_pool(place: Place, pool: PoolShell, leadership: Leadership | Non
         DeposedError: another server may lead now.
         ServeError: an address cannot be bound, or a setting cannot be used.
     """
-    options, directory = place.options, place.directory
+    options = place.options
     admit = None if leadership is None else leadership.admit
     servers = tuple if leadership is None else lambda: leadership.servers
     auth = AuthInterceptor(pool.ledger, _hub(options.hub), show_users=options.show_users, first=admit)
     server = grpc.aio.server(interceptors=[auth], options=GRPC_OPTIONS)
     pool_pb2_grpc.add_PoolServicer_to_server(PoolService(pool, servers), server)
     pool_pb2_grpc.add_ServersServicer_to_server(ServersService(leadership), server)
-    growing = _grower(options, pool, directory, place.socket)
+    port = await place.bind(server)
+    growing = _grower(place, pool)
     pool_pb2_grpc.add_GrowthServicer_to_server(GrowthService(growing, pool), server)
     nodes = NodesService(pool) if growing is None else NodesService(pool, growing.lends)
     pool_pb2_grpc.add_NodesServicer_to_server(nodes, server)
@@ -79,7 +81,6 @@ async def serve_pool(place: Place, pool: PoolShell, leadership: Leadership | Non
     health = health_aio.HealthServicer()
     await health.set(POOL_SERVICE, health_pb2.HealthCheckResponse.SERVING)
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
-    port = await place.bind(server)
     socket = place.socket
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(socket.unlink, missing_ok=True)
@@ -103,6 +104,8 @@ async def serve_pool(place: Place, pool: PoolShell, leadership: Leadership | Non
         if place.ready is not None:
             place.ready(Serving(socket, port, metrics_port, pool))
         await _until_stopped(place.stop, leadership)
+        if growing is not None and options.return_nodes:
+            await growing.give_back()
         logger.info("stopping; leases stay in the ledger")
 
 
@@ -126,12 +129,31 @@ async def _stop_server(server: grpc.aio.Server, pool: PoolShell) -> None:
     await server.stop(_GRACE_SECONDS)
 
 
-def _grower(options: ServeOptions, pool: PoolShell, home: Path, socket: Path) -> Grower | None:
+class _NodeTokens:
+    """`gpupool.pool.growing.node_tokens.Tokens` over the ledger."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def is_good(self, token: str, node: str) -> bool:
+        found = tokens.verify(self._ledger, token)
+        return found is not None and (found.role, found.subject) == ("node", node)
+
+    def create(self, node: str) -> str:
+        return tokens.create(self._ledger, node, "node").secret
+
+
+def _grower(place: Place, pool: PoolShell) -> Grower | None:
+    options = place.options
     if options.providers is None:
         return None
+    grounds = Grounds(
+        place.directory.absolute(), place.socket, _NodeTokens(pool.ledger), place.reached_at, place.own_authority,
+        options.return_nodes, options.timers_scale,
+    )  # fmt: skip
     try:
-        return grower(pool, settings.read(options.providers), home.absolute(), socket, options.timers_scale)
-    except (ValueError, SQLAlchemyError) as error:
+        return grower(pool, settings.read(options.providers), grounds)
+    except (ValueError, OSError, SQLAlchemyError) as error:
         raise ServeError(str(error)) from None
 
 

@@ -23,15 +23,15 @@ from gpupool.providers.contract import (
     ProviderRefusedError,
 )
 from gpupool.providers.elasticity import Ending, Plan, Scale, Standing, Trouble, plan, stays
-from gpupool.providers.jobs import Job, JobBook
+from gpupool.providers.jobs import Job, JobBook, node_name
 from gpupool.providers.pool import PoolSide
 from gpupool.sentences import Sentence
 
 logger = structlog.get_logger(__name__)
 
 _UNPRINTABLE: Final = re.compile(r"[^ -~]")
-#: Of a job's name that its node's has.
-_LETTERS: Final = 8
+#: Seconds that engines have to take all jobs back at the end.
+_GIVE_BACK: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,9 @@ class Grower:
         self._seen: dict[str, _Seen] = {}
         self._said: dict[str, Sentence] = {}
         self._look_soon = asyncio.Event()
+        #: Held by a look, and by the end.
+        self._turn = asyncio.Lock()
+        self._over = False
         #: Within one look at all providers: by node, the room that those before have left.
         self._left: dict[str, tuple[int, ...]] = {}
         #: By provider, nodes that are none of its jobs, in which leases of its jobs are to go on.
@@ -129,8 +132,30 @@ class Grower:
             for provided in self._provided:
                 await provided.provider.close()
 
+    async def give_back(self) -> None:
+        """Ends all jobs, and asks for none from now on: the pool ends, and nobody will need them."""
+        async with self._turn:
+            self._over = True
+            await asyncio.gather(*map(self._give_all_back, self._provided))
+
+    async def _give_all_back(self, provided: _Provided) -> None:
+        try:
+            async with asyncio.timeout(_GIVE_BACK):
+                for job in self._of_provider(provided.name):
+                    if job.phase != "over":
+                        self._store(replace(job, phase="cancelling", why="the pool ends"))
+                        await self._end(provided, self._jobs[job.id], self._pool.now())
+        except (TimeoutError, ProviderDownError) as error:
+            # Their agents end by themselves when the pool does not answer, see `Place.leave_after`.
+            logger.warning("jobs are not given back", provider=provided.name, problem=_words(error))
+
     async def step(self) -> None:
         """One look at every provider. If one does not answer, the others go on."""
+        async with self._turn:
+            if not self._over:
+                await self._look_at_all()
+
+    async def _look_at_all(self) -> None:
         said: dict[str, Sentence] = {}
         self._left = {}
         for provided in self._provided:
@@ -339,7 +364,7 @@ class Grower:
 
     async def _submit(self, provided: _Provided, now: float) -> None:
         name = self._name()
-        job = Job(name, provided.name, _node_name(provided.name, name), provided.scale.devices)
+        job = Job(name, provided.name, node_name(provided.name, name), provided.scale.devices)
         self._store(job)
         self._see(job).since = now
         try:
@@ -386,15 +411,6 @@ class Grower:
         self._book.forget(job.id)
         self._jobs.pop(job.id, None)
         self._seen.pop(job.id, None)
-
-
-def node_pattern(provider: str) -> str:
-    """The names of all nodes of a provider, as `LIKE` of SQL has it."""
-    return _node_name(provider, "_" * _LETTERS)
-
-
-def _node_name(provider: str, job: str) -> str:
-    return f"{provider}-{job[:_LETTERS]}"
 
 
 def _is_asked_for(job: Job) -> bool:

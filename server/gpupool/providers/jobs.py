@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 #: `intended`: written before the engine is asked; what came of it is not known until its state is here.
 #: `submitted`: the engine has it. `draining`: its node takes no new leases. `cancelling`: the engine was asked to end it.
 #: `over`: the engine says that it has ended; its node is still remembered by the pool.
 PHASES = ("intended", "submitted", "draining", "cancelling", "over")
+
+#: Of a job's name that its node's has.
+_LETTERS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +71,13 @@ class JobBook(Protocol):
 
     def set_limits(self, provider: str, limits: Mapping[str, float]) -> None:
         """Replaces that of one provider."""
+
+
+def node_name(provider: str, job: str) -> str:
+    """What the agent of a job calls itself."""
+    return f"{provider}-{job[:_LETTERS]}"
+
+
+def node_pattern(provider: str) -> str:
+    """The names of all nodes of a provider, as `LIKE` of SQL has it."""
+    return node_name(provider, "_" * _LETTERS)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gpupool.providers.contract import Provider
+from gpupool.providers.job_logs import JobLogs
 from gpupool.providers.local import LocalProvider, LocalSettings
 from gpupool.providers.slurm import SlurmProvider, SlurmSettings
 
@@ -22,11 +23,21 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where this pool is, for providers: `endpoint` is what agents of this machine dial."""
+    """Where this pool is, for providers.
+
+    Attributes:
+        endpoint: what agents of this machine dial.
+        reached_at: what agents of other machines dial; empty: the pool listens on this machine alone.
+        ca_file: the authority of the certificate there, if only this pool knows it.
+        leave_after: seconds without the pool after which an agent ends; None: it waits for the pool as long as its job lasts.
+    """
 
     home: Path
     endpoint: str
     pool_id: str
+    reached_at: str = ""
+    ca_file: Path | None = None
+    leave_after: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +49,7 @@ class Opening:
         agent: the command that starts a node agent, without its token.
         token_file: of the agents; None: they need none, or it is where the engine's administrator put it.
         own: the values of the kind's own keys; times in seconds.
+        home_is_shared: whether agents see the pool's home.
     """
 
     name: str
@@ -45,6 +57,11 @@ class Opening:
     agent: list[str]
     token_file: str | None
     own: Mapping[str, Any]
+    home_is_shared: bool = False
+
+    @property
+    def logs(self) -> JobLogs:
+        return JobLogs(self.place.home / "providers" / self.name)
 
     def with_token(self) -> list[str]:
         """The agent's command where it can read the file itself."""
@@ -60,21 +77,23 @@ class Kind:
         open: makes the provider; raises SettingsError.
         times: those of `keys` that are times.
         required: keys that must be there, each with a clause that says what it is.
-        command: starts `gpupool` on a machine of the engine.
+        command: starts `gpupool` on a machine of the engine; by default as it was started here.
+        elsewhere: agents are on other machines, and the files of this one's home may be there, too.
     """
 
     keys: Mapping[str, type]
     open: Callable[[Opening], Provider]
     times: frozenset[str] = frozenset()
     required: Mapping[str, str] = field(default_factory=dict)
-    command: tuple[str, ...] = ("gpupool",)
+    command: tuple[str, ...] = (sys.executable, "-m", "gpupool.cli.main")
+    elsewhere: bool = False
 
 
 def _local(opening: Opening) -> Provider:
     home = opening.place.home
     return LocalProvider(
         LocalSettings(
-            home / "providers" / opening.name, opening.place.pool_id, opening.with_token(),
+            opening.logs.folder, opening.place.pool_id, opening.with_token(),
             environment={"GPUPOOL_HOME": str(home)}, **opening.own,
         )
     )  # fmt: skip
@@ -90,6 +109,10 @@ def _slurm(opening: Opening) -> Provider:
         )
     if "time_limit" in own:
         own["time_limit"] = max(1, int(own["time_limit"] // 60))
+    if opening.home_is_shared:
+        own["logs"] = opening.logs
+    if opening.place.ca_file is not None:
+        own.setdefault("ca_file", str(opening.place.ca_file))
     return SlurmProvider(SlurmSettings(opening.place.pool_id, opening.with_token(), **own))
 
 
@@ -117,22 +140,20 @@ def _kubernetes(opening: Opening) -> Provider:
     return KubernetesProvider(settings)
 
 
-_POOL: Final = {"pool": "what the nodes dial to reach this pool, such as tls:HOST:PORT"}
 KINDS: Final[Mapping[str, Kind]] = {
     "local": Kind(
         keys={"gpus": list, "time_limit": str},
         open=_local,
         times=frozenset({"time_limit"}),
-        command=(sys.executable, "-m", "gpupool.cli.main"),
     ),
     "slurm": Kind(
         keys={
             "partition": str, "account": str, "qos": str, "constraint": str, "gres": str, "time_limit": str,
-            "options": list, "prolog": list, "output": str, "advertise_host": str, "programs": str,
+            "options": list, "prolog": list, "output": str, "advertise_host": str, "programs": str, "ca_file": str,
         },
         open=_slurm,
         times=frozenset({"time_limit"}),
-        required=_POOL,
+        elsewhere=True,
     ),
     "kubernetes": Kind(
         keys={
@@ -144,6 +165,10 @@ KINDS: Final[Mapping[str, Kind]] = {
         },
         open=_kubernetes,
         times=frozenset({"time_limit", "grace", "keep_ended"}),
-        required={**_POOL, "image": "the image of the node agent"},
+        required={
+            "pool": "what the nodes dial to reach this pool, such as tls:HOST:PORT",
+            "image": "the image of the node agent",
+        },
+        command=("gpupool",),
     ),
 }  # fmt: skip

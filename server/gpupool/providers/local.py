@@ -26,12 +26,11 @@ from gpupool.providers.contract import (
     ProviderRefusedError,
     State,
 )
+from gpupool.providers.job_logs import JobLogs
 
 #: What a job's process carries: the pool's name and the job's.
 MARK: Final = "GPUPOOL_PROVIDER_JOB"
 _NAME: Final = re.compile(r"[0-9a-z]{1,32}")
-_LOGS_KEPT: Final = 20
-_LAST_BYTES: Final = 4096
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -63,6 +62,7 @@ class LocalProvider:
 
     def __init__(self, settings: LocalSettings) -> None:
         self._settings = settings
+        self._logs = JobLogs(settings.folder)
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._asked_to_end: dict[str, float] = {}
         self.capabilities = Capabilities(
@@ -90,9 +90,9 @@ class LocalProvider:
         return await asyncio.to_thread(self._start, order, gpus, environment)
 
     def _start(self, order: JobOrder, gpus: list[str], environment: Mapping[str, str]) -> State:
-        log_file = self._log(order.job)
+        log_file = self._logs.path(order.job)
         try:
-            self._settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._logs.prepare()
             with log_file.open("ab") as log:
                 child = subprocess.Popen(
                     [*self._settings.agent, "--name", order.node],
@@ -135,9 +135,10 @@ class LocalProvider:
                 code = child.poll()  # it ended between the two looks
             self._children.pop(job, None)
             self._asked_to_end.pop(job, None)
-            self._remove_old_logs()
+            self._logs.remove_old()
             return JobReport(
-                "ended", _how_ended(code) + (f": {said}" if code and (said := self._last_line(job)) else "")
+                "ended",
+                _how_ended(code) + (f": {said}" if code and (said := self._logs.last_line(job)) else ""),
             )
         limit = self._settings.time_limit
         if limit is None:
@@ -164,25 +165,6 @@ class LocalProvider:
 
     def _mark(self, job: str, gpus: Sequence[str]) -> str:
         return f"{self._settings.pool_id}/{job}/{','.join(gpus)}"
-
-    def _log(self, job: str) -> Path:
-        if not _NAME.fullmatch(job):
-            raise ValueError(f"{job[:40]!r} is no name of a job")
-        return self._settings.folder / f"{job}.log"
-
-    def _last_line(self, job: str) -> str:
-        """What the agent said last: why it could not start, if it could not."""
-        try:
-            text = self._log(job).read_bytes()[-_LAST_BYTES:].decode(errors="replace")
-        except OSError:
-            return ""
-        return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
-
-    def _remove_old_logs(self) -> None:
-        """Keeps those of the latest jobs."""
-        logs = sorted(self._settings.folder.glob("*.log"), key=lambda log: log.stat().st_mtime)
-        for log in logs[:-_LOGS_KEPT]:
-            log.unlink(missing_ok=True)
 
     @staticmethod
     def _lives(state: State) -> bool:

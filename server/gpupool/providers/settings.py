@@ -46,17 +46,46 @@ class ProviderSettings:
     agent: Mapping[str, Any]
     own: Mapping[str, Any]
 
-    def open(self, place: Place) -> Provider:
+    @property
+    def elsewhere(self) -> bool:
+        """Whether its agents are on other machines, and the table does not say what they dial."""
+        return KINDS[self.kind].elsewhere and "pool" not in self.agent
+
+    def needs_token(self, place: Place) -> bool:
+        """Whether its agents need a token, and the table names none: they see the pool's home then."""
+        shared = KINDS[self.kind].elsewhere and "token_file" not in self.agent
+        return shared and not self._endpoint(place).startswith("unix:")
+
+    def open(self, place: Place, token_file: Path | None = None) -> Provider:
         """The provider.
+
+        Args:
+            place: where the pool is.
+            token_file: a token that the pool made, see `needs_token`.
 
         Raises:
             SettingsError: values that do not go together, or a package that is missing.
         """
         kind = KINDS[self.kind]
         agent = [*self.agent.get("command", kind.command), "node", "start"]
-        agent += ["--node-pool", self.scale.node_pool, "--pool", self.agent.get("pool", place.endpoint)]
+        agent += ["--node-pool", self.scale.node_pool, "--pool", self._endpoint(place)]
+        if place.leave_after is not None:
+            agent += ["--leave-after", f"{place.leave_after:g}s"]
         agent += self.agent.get("node_options", ())
-        return kind.open(Opening(self.name, place, agent, self.agent.get("token_file"), self.own))
+        token = self.agent.get("token_file", None if token_file is None else str(token_file))
+        shared = kind.elsewhere and "token_file" not in self.agent
+        return kind.open(Opening(self.name, place, agent, token, self.own, home_is_shared=shared))
+
+    def _endpoint(self, place: Place) -> str:
+        """What its agents dial. Raises SettingsError: nothing is known that they could."""
+        if not self.elsewhere:
+            return str(self.agent.get("pool", place.endpoint))
+        if not place.reached_at:
+            raise SettingsError(
+                f"[{self.name}]: the nodes are on other machines, and the pool listens on this one alone; start it with "
+                "--listen HOST:PORT, or name what they dial: pool"
+            )
+        return place.reached_at
 
 
 def read(path: Path) -> list[ProviderSettings]:

@@ -13,7 +13,7 @@ import re
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -27,11 +27,16 @@ from gpupool.providers.contract import (
     ProviderRefusedError,
     State,
 )
+from gpupool.providers.job_logs import JobLogs
 
 _ANSWER_SECONDS: Final = 20.0
 _COLUMNS: Final = "%i|%j|%T|%L|%S|%r"
 #: Times as seconds since 1970: Slurm's own form has no time zone.
 _ENVIRONMENT: Final = {"SLURM_TIME_FORMAT": "%s"}
+#: Of a job in which the pool itself runs, such as a user's Jupyter server: its limits and devices are not those of new jobs.
+_OF_THIS_JOB: Final = re.compile(r"(?!SLURM_(CONF|JWT)$)SLURM_.*|CUDA_VISIBLE_DEVICES")
+#: Secrets of a user's server and how it shows itself to a pool: no concern of an agent. A job gets all the rest.
+_OF_A_SERVER: Final = re.compile(r"JUPYTERHUB_.*|JPY_.*|GPUPOOL_(HUB_IDENTITY|ENDPOINT|TOKEN_FILE)")
 _WAITS: Final = frozenset(
     {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
 )
@@ -67,7 +72,9 @@ class SlurmSettings:
         time_limit: minutes; None: the partition's.
         options: for `sbatch`, as they are.
         prolog: lines of the script before the agent: modules, environments.
-        output: file for what the agent writes; Slurm's patterns are allowed.
+        output: file for what the agent writes; Slurm's patterns are allowed. Empty: in `logs`, or nowhere.
+        logs: where the pool reads what the agent has said last; None: it cannot.
+        ca_file: the authority of the pool's certificate, on the compute nodes; empty: one that the system knows.
         advertise_host: shell word for the compute node's address, as kernels dial it.
         programs: folder of Slurm's commands; empty: the path is searched.
     """
@@ -82,7 +89,9 @@ class SlurmSettings:
     time_limit: int | None = None
     options: Sequence[str] = ()
     prolog: Sequence[str] = ()
-    output: str = "/dev/null"
+    output: str = ""
+    logs: JobLogs | None = None
+    ca_file: str = ""
     advertise_host: str = '"$(hostname)"'
     programs: str = ""
 
@@ -102,15 +111,32 @@ class SlurmProvider:
         return Description(version[:60], f"partition {where}")
 
     async def submit(self, order: JobOrder) -> State:
+        if self._settings.logs is not None:
+            await asyncio.to_thread(self._prepare, self._settings.logs)
         answer = await self._run("sbatch", *self.arguments(order), given=self.script(order), submits=True)
         number = answer.strip().partition(";")[0]
         if not _JOB_NUMBER.fullmatch(number):
             raise ProviderDownError(f"sbatch answered {answer[:80]!r}, which is no job")
         return {"job": number}
 
+    @staticmethod
+    def _prepare(logs: JobLogs) -> None:
+        try:
+            logs.prepare()
+            logs.remove_old()
+        except OSError as error:
+            raise ProviderRefusedError(f"{logs.folder} cannot be used: {error.strerror}") from error
+
     async def poll(self, jobs: Mapping[str, State]) -> Mapping[str, JobReport]:
         known = {job: report for job, (_, report) in (await self._queue()).items()}
-        return {job: known.get(job, JobReport("ended", "Slurm does not know it any more")) for job in jobs}
+        unknown = JobReport("ended", "Slurm does not know it any more")
+        return {job: self._with_last_line(job, known.get(job, unknown)) for job in jobs}
+
+    def _with_last_line(self, job: str, report: JobReport) -> JobReport:
+        logs = self._settings.logs
+        if report.phase != "ended" or logs is None or not (said := logs.last_line(job)):
+            return report
+        return replace(report, reason=f"{report.reason}: {said}")
 
     async def cancel(self, job: str, state: State) -> None:
         found = (await self._queue()).get(job)
@@ -129,7 +155,9 @@ class SlurmProvider:
         """Of `sbatch`."""
         own = self._settings
         found = ["--parsable", "--no-requeue", "--nodes=1", "--ntasks=1"]
-        found += [f"--job-name={self._prefix}{order.job}", f"--output={own.output}"]
+        # A % begins one of Slurm's patterns.
+        written = "/dev/null" if own.logs is None else str(own.logs.path(order.job)).replace("%", "%%")
+        found += [f"--job-name={self._prefix}{order.job}", f"--output={own.output or written}"]
         for name in ("partition", "account", "qos", "constraint"):
             if value := getattr(own, name):
                 found.append(f"--{name}={value}")
@@ -141,13 +169,16 @@ class SlurmProvider:
 
     def script(self, order: JobOrder) -> str:
         """What the job does: an agent with a home of its own, which goes with it."""
-        agent = shlex.join([*self._settings.agent, "--name", order.node])
+        own = self._settings
+        agent = shlex.join([*own.agent, "--name", order.node])
+        authority = [f"export GPUPOOL_CA_FILE={shlex.quote(own.ca_file)}"] if own.ca_file else []
         return "\n".join(
             [
                 "#!/bin/bash",
-                *self._settings.prolog,
+                *authority,
+                *own.prolog,
                 'export GPUPOOL_HOME="$(mktemp -d "${TMPDIR:-/tmp}/gpupool-XXXXXX")" || exit 1',
-                f"{agent} --listen-host 0.0.0.0 --advertise-host {self._settings.advertise_host} &",
+                f"{agent} --listen-host 0.0.0.0 --advertise-host {own.advertise_host} &",
                 "agent=$!",
                 "trap 'kill -TERM \"$agent\" 2>/dev/null' TERM INT",
                 # A trap interrupts `wait`: the agent ends its workers first.
@@ -185,7 +216,7 @@ class SlurmProvider:
             process = await asyncio.create_subprocess_exec(
                 path,
                 *arguments,
-                env={**os.environ, **_ENVIRONMENT},
+                env={**_environment(), **_ENVIRONMENT},
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -208,6 +239,16 @@ class SlurmProvider:
         if submits and not any(word in said.lower() for word in _DOWN):
             raise ProviderRefusedError(problem)
         raise ProviderDownError(problem)
+
+
+def _environment() -> dict[str, str]:
+    """For Slurm's commands; `sbatch` hands it on to the job."""
+    left_out = (_OF_THIS_JOB, _OF_A_SERVER)
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not any(pattern.fullmatch(name) for pattern in left_out)
+    }
 
 
 def report(state: str, left: str, start: str, reason: str, now: float) -> JobReport:

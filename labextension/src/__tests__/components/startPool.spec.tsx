@@ -30,7 +30,7 @@ afterEach(() => fixture.dispose());
 
 const startable = {
   ...EMPTY_STATE,
-  pool: aPool({ ok: false, startable: true, devices: [] })
+  pool: aPool({ ok: false, startable: 'lends', devices: [] })
 };
 
 it('offers nothing where a pool is configured', () => {
@@ -38,6 +38,15 @@ it('offers nothing where a pool is configured', () => {
   const { container } = render(<StartPool state={state} context={context} />);
   expect(container.textContent).toBe('');
   expect(replacesProblem(state)).toBe(false);
+});
+
+it('says whose GPUs it would have', () => {
+  const shown = render(<StartPool state={startable} context={context} />);
+  screen.getByText(/^One on this machine lends its NVIDIA GPUs/);
+  shown.unmount();
+  const pool = aPool({ ok: false, startable: 'borrows', devices: [] });
+  render(<StartPool state={{ ...EMPTY_STATE, pool }} context={context} />);
+  screen.getByText(/borrows GPUs as your own jobs/);
 });
 
 it('starts one, once, and says so meanwhile', async () => {

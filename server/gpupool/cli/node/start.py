@@ -167,6 +167,15 @@ def start(
             "that take nodes back with notice. A second signal ends it at once.",
         ),
     ] = "0s",  # type: ignore[assignment]
+    leave_after: Annotated[
+        float | None,
+        typer.Option(
+            parser=duration,
+            metavar="TIME",
+            help="End if the pool hasn't answered for this long, so that the engine gets its GPUs back [default: never].",
+            show_default=False,
+        ),
+    ] = None,
     image_cache_mib: Annotated[
         int,
         typer.Option(
@@ -279,6 +288,7 @@ def start(
         heartbeat_seconds=heartbeat_seconds,
         leave_workers=leave_workers,
         drain_wait=drain_wait,
+        leave_after=leave_after,
         node_pool=node_pool,
         sharing=sharing.value,
         labels=_labels(label or []),

@@ -126,11 +126,13 @@ def serve(
     ] = Consolidation.IDLE,
     tls_certificate: serve_options.TlsCertificate = None,
     tls_key: serve_options.TlsKey = None,
+    tls_self_signed: serve_options.TlsSelfSigned = False,
     hub_api_url: serve_options.HubApiUrl = None,
     hub_believed: serve_options.HubBelieved = "5m",  # type: ignore[assignment]
     hub_grace: serve_options.HubGrace = "30m",  # type: ignore[assignment]
     show_users: serve_options.ShowUsers = True,
     providers: serve_options.Providers = None,
+    return_nodes: serve_options.ReturnNodes = False,
     timers_scale: Annotated[float, typer.Option(hidden=True, help="All timers times this (tests).")] = 1.0,
 ) -> None:
     """Run the pool server until it is told to end; leases and sessions survive its restart.
@@ -177,9 +179,11 @@ def serve(
         policy=policy or DEFAULT_POLICY,
         consolidate=consolidate,
         tls=serve_options.tls_files(tls_certificate, tls_key),
+        tls_self_signed=tls_self_signed,
         hub=serve_options.hub_options(hub_api_url, hub_believed, hub_grace),
         show_users=show_users,
         providers=providers,
+        return_nodes=return_nodes,
     )
     exits.log_to_stderr()
     with exits.clear_errors():

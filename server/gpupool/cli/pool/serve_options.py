@@ -70,11 +70,26 @@ Standby = Annotated[
         "servers of a pool so; callers name them all: --pool HOST:PORT,HOST:PORT.",
     ),
 ]
+TlsSelfSigned = Annotated[
+    bool,
+    typer.Option(
+        "--tls-self-signed",
+        help="Use TLS on the TCP port, with a certificate that the pool makes in $GPUPOOL_HOME/tls. Borrowed nodes "
+        "trust it; other callers need GPUPOOL_CA_FILE=$GPUPOOL_HOME/tls/pool.pem.",
+    ),
+]
+ReturnNodes = Annotated[
+    bool,
+    typer.Option(
+        "--return-nodes",
+        help="When the server ends, give all borrowed nodes back. Without it they continue, and the next server finds them.",
+    ),
+]
 Providers = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Borrow nodes from the engines in this file (TOML): processes of this machine, Slurm. "
+        help="Borrow nodes from the engines in this file (TOML): processes of this machine, Slurm, Kubernetes. "
         "`gpupool provider list` shows them.",
         show_default=False,
     ),

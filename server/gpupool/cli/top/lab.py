@@ -119,6 +119,8 @@ def lab(
     quota: up.Quotas = None,
     notice_seconds: up.NoticeSeconds = None,
     no_restart: up.NoRestart = False,
+    providers: up.Providers = None,
+    listen: up.Listen = "",
     idle_seconds: Annotated[
         int | None,
         typer.Option(
@@ -142,6 +144,7 @@ def lab(
       gpupool lab
       gpupool lab --root-dir notebooks --port 9000 --no-browser
       gpupool lab --driver software --software-gpus 4
+      gpupool lab --providers slurm.toml
     """
     if find_spec("jupyterlab") is None:
         exits.say("JupyterLab is not installed here. Run: pip install 'jupyter-gpupool[lab]'")
@@ -153,7 +156,9 @@ def lab(
     from gpupool.embedded.loopback import free_port
 
     directory = up.use_home(home)
-    options = up.options_of(driver, software_gpus, memory_mib, quota, notice_seconds, no_restart)
+    options = up.options_of(
+        driver, software_gpus, memory_mib, quota, notice_seconds, no_restart, providers, listen
+    )
     token = token or secrets.token_hex(24)
     settings = {"idle_seconds": idle_seconds, "warn_seconds": warn_seconds, "show_panel": panel}
     lifeline: Lifeline | None = None

@@ -56,6 +56,23 @@ NoticeSeconds = Annotated[
     float | None,
     typer.Option(min=0, help="Warning time before a share is taken back.", show_default=False),
 ]
+Providers = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Borrow GPUs from the engines in this file (TOML), such as Slurm, as your own jobs, and lend none of this "
+        "machine's.",
+        show_default=False,
+    ),
+]
+Listen = Annotated[
+    str,
+    typer.Option(
+        metavar="HOST[:PORT]",
+        help="With --providers: the address of this machine that their nodes dial [default: its name, and a free port].",
+        show_default=False,
+    ),
+]
 NoRestart = Annotated[bool, typer.Option("--no-restart", help="Don't restart a pool or node that has died.")]
 
 
@@ -78,16 +95,32 @@ def options_of(
     quota: list[str] | None,
     notice_seconds: float | None,
     no_restart: bool,
+    providers: Path | None,
+    listen: str,
 ) -> EmbeddedOptions:
     """What a new pool is made of. Raises typer.BadParameter."""
     from gpupool.cli.common import quantities
+    from gpupool.embedded.borrowing import borrowing
+    from gpupool.embedded.join import EmbeddedError
     from gpupool.embedded.options import EmbeddedOptions
 
     for text in quota or []:
         quantities.quota(text)
-    return EmbeddedOptions(
+    options = EmbeddedOptions(
         driver, software_gpus, memory_mib, tuple(quota or ()), notice_seconds, not no_restart
     )
+    if providers is None:
+        if listen:
+            raise typer.BadParameter("--listen is for the nodes of --providers; without them nobody dials it")
+        return options
+    if driver != "auto":
+        raise typer.BadParameter(
+            f"--providers lends no GPU of this machine, so --driver {driver[:200]} has no effect; leave one of them out"
+        )
+    try:
+        return borrowing(options, providers, listen)
+    except EmbeddedError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def joined(directory: Path, options: EmbeddedOptions) -> Lifeline | None:
@@ -101,7 +134,7 @@ def joined(directory: Path, options: EmbeddedOptions) -> Lifeline | None:
         return None
     if not lifeline.started:
         tell("A pool of yours runs on this machine already; it is used as it is.")
-    tell(sentence(lifeline.ready.gpus))
+    tell(sentence(lifeline.ready.gpus, lifeline.ready.providers))
     return lifeline
 
 
@@ -122,6 +155,8 @@ def up(
     quota: Quotas = None,
     notice_seconds: NoticeSeconds = None,
     no_restart: NoRestart = False,
+    providers: Providers = None,
+    listen: Listen = "",
 ) -> None:
     """Start a pool with the GPUs of this machine, and keep it until Ctrl-C.
 
@@ -132,15 +167,18 @@ def up(
     Examples:
       gpupool up
       gpupool up --driver software --software-gpus 4
+      gpupool up --providers slurm.toml
     """
     directory = use_home(home)
-    options = options_of(driver, software_gpus, memory_mib, quota, notice_seconds, no_restart)
+    options = options_of(
+        driver, software_gpus, memory_mib, quota, notice_seconds, no_restart, providers, listen
+    )
     with exits.clear_errors(), interrupts.as_keyboard_interrupt():
         lifeline = joined(directory, options)
         if lifeline is None:
             return
         try:
-            _say_how_to_use(directory)
+            _say_how_to_use(directory, waits=bool(lifeline.ready.providers))
             _wait(lifeline)
         except KeyboardInterrupt:
             tell("\nStopping …")
@@ -149,13 +187,18 @@ def up(
                 leave(lifeline)
 
 
-def _say_how_to_use(directory: Path) -> None:
+def _say_how_to_use(directory: Path, *, waits: bool) -> None:
+    # A program that doesn't wait brings no node.
+    wait = "--wait 10m " if waits else ""
     tell("")
     if os.environ.get(HOME_VARIABLE):
         tell(f"In another terminal, first:  export {HOME_VARIABLE}={shlex.quote(str(directory))}")
-    tell("Use it:  gpupool run -p 0.5 -- python program.py    a program with half a GPU")
-    tell("         gpupool smi                                who has what")
-    tell("         jupyter lab                                then %%gpu 0.5 above a cell")
+    for command, meaning in (
+        (f"gpupool run -p 0.5 {wait}-- python program.py", "a program with half a GPU"),
+        ("gpupool smi", "who has what"),
+        ("jupyter lab", "then %%gpu 0.5 above a cell"),
+    ):
+        tell(f"{'Use it:' if 'run' in command else '':9}{command:{42 + len(wait)}} {meaning}")
     tell("ready: Ctrl-C ends the pool.")
 
 

@@ -18,7 +18,8 @@ from gpupool.pool.lifecycle.shell import PoolShell
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
 from gpupool.providers.contract import Description, ProviderDownError
-from gpupool.providers.grower import Grower, node_pattern
+from gpupool.providers.grower import Grower
+from gpupool.providers.jobs import node_pattern
 from gpupool.providers.kinds import SettingsError
 from gpupool.providers.settings import check_scale
 from gpupool.text import printable

@@ -2,42 +2,79 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from gpupool.pool.growing.book import LedgerBook
+from gpupool.pool.growing.node_tokens import Tokens, token_file
 from gpupool.pool.growing.pool_side import PoolSide
 from gpupool.pool.lifecycle.shell import PoolShell
 from gpupool.providers.grower import Grower, Pace
 from gpupool.providers.kinds import Place, SettingsError
 from gpupool.providers.settings import ProviderSettings, changed
 
+#: Agents end so long after a pool that took its nodes' lives with it, seconds: it may only be starting again.
+_LEAVE_AFTER: Final = 120.0
 
-def grower(
-    pool: PoolShell, settings: list[ProviderSettings], home: Path, socket: Path, timers_scale: float
-) -> Grower:
+
+@dataclass(frozen=True, slots=True)
+class Grounds:
+    """What the server tells about itself.
+
+    Attributes:
+        home: its directory.
+        socket: where it listens on this machine.
+        reached_at: what other machines dial; empty: they cannot.
+        ca_file: the authority of the certificate there, if only this pool knows it.
+        return_nodes: nodes live no longer than this server.
+        timers_scale: all times this; for tests.
+        tokens: of nodes.
+    """
+
+    home: Path
+    socket: Path
+    tokens: Tokens
+    reached_at: str = ""
+    ca_file: Path | None = None
+    return_nodes: bool = False
+    timers_scale: float = 1.0
+
+
+def grower(pool: PoolShell, settings: list[ProviderSettings], grounds: Grounds) -> Grower:
     """The loop, with the jobs of before.
 
     Raises:
+        OSError: a token cannot be written.
         SettingsError: limits that `gpupool provider scale` has set do not go with the file any more, or nodes would be
             drained so late that their leases have no time to leave.
         ValueError: the ledger holds jobs that are none.
     """
     book = LedgerBook(pool.ledger)
-    place = Place(home, f"unix:{socket}", book.pool_id)
+    place = Place(
+        grounds.home, f"unix:{grounds.socket}", book.pool_id, grounds.reached_at, grounds.ca_file,
+        _LEAVE_AFTER * grounds.timers_scale if grounds.return_nodes else None,
+    )  # fmt: skip
     limits = book.limits()
     for one in settings:
         _check_time_to_leave(one, pool.timers.notice)
     providers = {
         one.name: (
-            one.open(place),
+            one.open(place, _token(one, place, grounds)),
             changed(
                 f"limits of {one.name} set with `gpupool provider scale`", one.scale, limits.get(one.name, {})
             ),
         )
         for one in settings
     }
-    pace = Pace(*(seconds * timers_scale for seconds in (5.0, 60.0, 10.0, 60.0)))
+    pace = Pace(*(seconds * grounds.timers_scale for seconds in (5.0, 60.0, 10.0, 60.0)))
     return Grower(book, PoolSide(pool), providers, pace)
+
+
+def _token(settings: ProviderSettings, place: Place, grounds: Grounds) -> Path | None:
+    if not settings.needs_token(place):
+        return None
+    return token_file(grounds.tokens, grounds.home / "providers", settings.name)
 
 
 def _check_time_to_leave(settings: ProviderSettings, notice: float) -> None:

@@ -1,0 +1,43 @@
+"""What the agents of a provider's jobs write: a file for each job, as long as it is one of the latest."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_NAME: Final = re.compile(r"[0-9a-z]{1,32}")
+_KEPT: Final = 20
+_LAST_BYTES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class JobLogs:
+    """The files of one provider. `folder` is made with mode 0700 when there is something to write."""
+
+    folder: Path
+
+    def path(self, job: str) -> Path:
+        """Raises ValueError: `job` is no name of a job."""
+        if not _NAME.fullmatch(job):
+            raise ValueError(f"{job[:40]!r} is no name of a job")
+        return self.folder / f"{job}.log"
+
+    def prepare(self) -> None:
+        """Raises OSError: the folder cannot be made."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def last_line(self, job: str) -> str:
+        """What an agent said last: why it could not start, if it could not. Empty: nothing can be read."""
+        try:
+            text = self.path(job).read_bytes()[-_LAST_BYTES:].decode(errors="replace")
+        except OSError:
+            return ""
+        return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+
+    def remove_old(self) -> None:
+        """Keeps those of the latest jobs."""
+        logs = sorted(self.folder.glob("*.log"), key=lambda log: log.stat().st_mtime)
+        for log in logs[:-_KEPT]:
+            log.unlink(missing_ok=True)
