@@ -39,6 +39,7 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
     "how-to/kernel-packs.md": {
         "gpupool kernel-packs build": "needs PyTorch's sources and nvcc; "
         "tests/integration/test_kernel_packs.py builds a small one",
+        "gpupool kernel-packs build --library": "needs bitsandbytes; test_kernel_packs.py does it with a small library",
     },
     "how-to/math-libraries.md": {"pip install": "installs NVIDIA's libraries of some gigabytes"},
     "how-to/monitoring.md": {"gpupool pool serve": "tests/integration/test_metrics.py serves and reads them"},

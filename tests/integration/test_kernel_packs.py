@@ -85,6 +85,69 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PoolAndNode]:
             yield running
 
 
+PARTS = {
+    "first.cu": """
+template <class T> __global__ void twice(T* value) { *value *= 2; }
+extern "C" int first(int* value) { twice<<<1, 1>>>(value); return cudaGetLastError(); }
+""",
+    "second.cu": """
+__device__ int calls = 100;
+template <class T> __global__ void twice(T* value) { *value *= 2; }
+__global__ void add_calls(int* value) { *value += calls++; }
+extern "C" int first(int* value);
+extern "C" int run(int* result) {
+  int* value;
+  if (cudaMalloc(&value, sizeof(int)) != cudaSuccess) return -1;
+  cudaMemcpy(value, result, sizeof(int), cudaMemcpyHostToDevice);
+  if (const int error = first(value)) return error;
+  twice<<<1, 1>>>(value);
+  add_calls<<<1, 1>>>(value);
+  add_calls<<<1, 1>>>(value);
+  return cudaMemcpy(result, value, sizeof(int), cudaMemcpyDeviceToHost);
+}
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def linked_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library that was compiled in parts, with PTX, and then linked, which leaves machine code alone."""
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        pytest.skip("there is no nvcc in PATH")
+    folder = tmp_path_factory.mktemp("linked")
+    for name, text in PARTS.items():
+        (folder / name).write_text(text)
+    (folder / "program.py").write_text(
+        "import ctypes, sys\nvalue = ctypes.c_int(5)\n"
+        "print('run', ctypes.CDLL(sys.argv[1]).run(ctypes.byref(value)), value.value)\n"
+    )
+    made = folder / "liblinked.so"
+    code = ["-Xcompiler", "-fPIC", "-gencode", "arch=compute_80,code=[sm_80,compute_80]"]
+    objects = [Path(name).with_suffix(".o").name for name in PARTS]
+    runtime = native_directory() / "cudart" / "libcudart.so.13"
+    # With `-cudart none` nvcc would not link the parts.
+    for step in (
+        ["-dc", *code, *PARTS],
+        ["-dlink", *code, "-cudart", "shared", "-cudadevrt", "none", *objects, "-o", "linked.o"],
+        [
+            "-shared",
+            "-cudart",
+            "none",
+            "-Xlinker",
+            "--build-id",
+            *objects,
+            "linked.o",
+            "-Xlinker",
+            runtime,
+            "-o",
+            made,
+        ],
+    ):
+        subprocess.run([nvcc, *step], check=True, cwd=folder)
+    return made
+
+
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A library of ours with machine code for compute capability 8.0 and no PTX."""
@@ -201,3 +264,21 @@ def test_it_runs_through_a_pool_whose_node_has_the_pack(library: Path, stack: Po
     program = [sys.executable, str(library.with_name("program.py")), str(library)]
     done = stack.gpupool("run", "-p", "0.2", "--", *program, seconds=120)
     assert done.stdout.splitlines() == EXPECTED, done.stderr
+
+
+def test_a_linked_library_runs_with_the_ptx_of_its_own_parts(linked_library: Path, tmp_path: Path) -> None:
+    with_packs = environment(tmp_path)
+    before = run_alone(with_packs, linked_library)
+    assert before.stdout.splitlines() == [f"run {NO_BINARY} 5"], before.stderr
+    built = gpupool(with_packs, "kernel-packs", "build", "--library", linked_library)
+    assert built.stdout.splitlines() == ["liblinked.so: 2 kernels"], built.stderr
+    after = run_alone(with_packs, linked_library)
+    assert after.stdout.splitlines() == [f"run 0 {5 * 4 + 100 + 101}"], after.stderr
+    assert gpupool(with_packs, "kernel-packs", "verify").returncode == 0
+
+
+def test_a_library_without_ptx_of_its_own_needs_its_sources(library: Path, tmp_path: Path) -> None:
+    refused = gpupool(environment(tmp_path), "kernel-packs", "build", "--library", library)
+    assert refused.returncode == 1
+    assert str(library) in refused.stderr and "--file PATH" in refused.stderr
+    assert not (tmp_path / "packs").exists()

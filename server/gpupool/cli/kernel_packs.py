@@ -66,7 +66,8 @@ def build(
     file: Annotated[
         list[str] | None,
         typer.Option(
-            help="Only this file: for PyTorch its name, for another library its path. May be repeated.",
+            help="Only this file: for PyTorch its name, for another library its path. May be repeated. Without it, another "
+            "library's own PTX is used.",
             show_default=False,
         ),
     ] = None,
@@ -99,7 +100,12 @@ def build(
       gpupool kernel-packs build --torch python3 --source pytorch-v2.6.0.tar.gz
       gpupool kernel-packs build --file SortStable.cu
       gpupool kernel-packs build --library libmine.so --file mine.cu --option=-Iinclude
+      gpupool kernel-packs build --library libbitsandbytes_cuda128.so
     """
+    if library is not None and not file and torch_python is None:
+        with exits.clear_errors():
+            _from_itself(library, json=json)
+        return
     with exits.clear_errors(), tempfile.TemporaryDirectory(prefix="gpupool-kernel-pack-") as work:
         recipe, of = _recipe(torch_python, source, library, file, option, Path(work))
         files = list(recipe.sources) if library else file or torch.chosen(recipe, file_set.value)
@@ -215,6 +221,15 @@ def remove(
             show.as_json({"removed": build_id})
 
 
+def _from_itself(library: Path, *, json: bool) -> None:
+    outcomes = list(building.build_from_itself(library.name, read_library(library), _store()))
+    if json:
+        show.as_json([_record(outcome) for outcome in outcomes])
+        return
+    for outcome in outcomes:
+        print(f"{library.name}: {_in_words(outcome)}")
+
+
 def _recipe(
     torch_python: Path | None,
     source: Path | None,
@@ -226,12 +241,9 @@ def _recipe(
     if torch_python is None and source is None and library is None and file:
         torch_python, source = _as_before()
     if (torch_python is None) == (library is None):
-        raise typer.BadParameter(
-            "say what to build for: --torch PYTHON --source SOURCE, or --library FILE --file SOURCE"
-        )
+        raise typer.BadParameter("say what to build for: --torch PYTHON --source SOURCE, or --library FILE")
     if library is not None:
-        if not file:
-            raise typer.BadParameter("say which source files: --file PATH")
+        assert file
         sources = {Path(name).name: Path(name) for name in file}
         return Recipe(library.name, sources, tuple(option or ())), read_library(library)
     if source is None:

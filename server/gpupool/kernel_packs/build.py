@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gpupool.kernel_packs.bind import Names, bind, read_module
+from gpupool.kernel_packs.bind import Bound, Module, Names, bind, read_module
 from gpupool.kernel_packs.errors import PackError
-from gpupool.kernel_packs.library import Library, problem_of, write_kernels
+from gpupool.kernel_packs.library import FatBinary, Frame, Library, own_texts, problem_of, write_kernels
 from gpupool.kernel_packs.origins import find_origins
 from gpupool.kernel_packs.ptx_text import NotPtxError
 from gpupool.kernel_packs.store import BuiltFile, Pack, Store
@@ -83,6 +83,60 @@ def build(
                 pack.files[outcome.file] = outcome.built
                 store.write(pack, library, origins)
             yield outcome
+
+
+def build_from_itself(product: str, library: Library, store: Store) -> Iterator[Outcome]:
+    """Puts the library's own PTX into its pack; yields an outcome for each fat binary that gets some. Nothing is compiled.
+
+    A library that was compiled in parts and then linked (`nvcc -rdc=true`) holds the parts with their PTX, which no driver
+    looks at, and the linked machine code without any.
+
+    Raises:
+        PackError: there is no such PTX, or the pack cannot be written.
+    """
+    pack = store.pack_of(library, product)
+    names = Names(library.fat_binaries)
+    parts: dict[FatBinary, list[Bound]] = {}
+    for text in own_texts(library.path):
+        module = _read_part(text)
+        if module is not None and (fat_binary := names.best(module.kernels)) is not None:
+            parts.setdefault(fat_binary, []).append(bind(module, fat_binary))
+    if not any(bound.frames for of_one in parts.values() for bound in of_one):
+        raise PackError(
+            f"{library.path} holds no PTX of machine code that has none; name its source files: --file PATH"
+        )
+    store.write(pack, library, {})
+    for number, (fat_binary, of_one) in enumerate(parts.items(), 1):
+        file = f"linked-{number}"
+        outcome = Outcome(file, _built_of_parts(f"{file}.kernels", fat_binary, of_one, store, pack))
+        assert outcome.built is not None
+        pack.files[file] = outcome.built
+        store.write(pack, library, {})
+        yield outcome
+
+
+def _read_part(text: str) -> Module | None:
+    try:
+        return read_module(text)
+    except NotPtxError:
+        return None
+
+
+def _built_of_parts(
+    kernel_file: str, fat_binary: FatBinary, parts: Sequence[Bound], store: Store, pack: Pack
+) -> BuiltFile:
+    frames: list[Frame] = []
+    have: set[str] = set()
+    for frame in (frame for bound in parts for frame in bound.frames):
+        # Parts may have the same template.
+        if have.isdisjoint(frame.names):
+            frames.append(frame)
+            have.update(frame.names)
+    write_kernels(store.path(pack.build_id) / kernel_file, frames)
+    wrong = {name for bound in parts for name in bound.other_parameters} - have
+    absent = set(fat_binary.kernels) - have - wrong
+    usable = len(fat_binary.kernels) - len(absent) - len(wrong)
+    return BuiltFile("", kernel_file, fat_binary.digests, usable, tuple(sorted(absent)), tuple(sorted(wrong)))
 
 
 def verify(pack: Pack, store: Store) -> list[str]:

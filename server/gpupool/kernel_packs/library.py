@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -61,6 +61,19 @@ def read_library(path: Path) -> Library:
             f"{path} has no build id, by which its kernel pack would be found; link it with -Wl,--build-id"
         )
     return Library(path, build_id, tuple(_fat_binary(json.loads(line)) for line in lines[1:]))
+
+
+def own_texts(path: Path) -> Iterator[str]:
+    """The PTX that a shared library holds, one text for each fat binary that has any.
+
+    Raises:
+        PackError: the library cannot be read.
+    """
+    rest = _tool("texts", path).encode()
+    while rest:
+        size, _, rest = rest.partition(b"\n")
+        text, rest = rest[: int(size)], rest[int(size) :]
+        yield text.decode()
 
 
 def write_kernels(path: Path, frames: Iterable[Frame]) -> None:

@@ -1,4 +1,4 @@
-// What `gpupool kernel-packs describe` prints: what a shared library holds for GPUs.
+// What `gpupool-kernel-packs describe` and `texts` print: what a shared library holds for GPUs.
 #include "softgpu/packs/describe.h"
 
 #include <fcntl.h>
@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -74,8 +75,10 @@ void describe(Bytes fat_binary) {
 }  // namespace
 
 namespace softgpu::packs {
+namespace {
 
-int describe_library(const char* path) {
+// Calls `use` with what the library holds. Returns the exit status.
+int with_images(const char* path, const std::function<void(const LibraryImages&)>& use) {
   const int file = open(path, O_RDONLY | O_CLOEXEC);
   struct stat state{};
   if (file < 0 || fstat(file, &state) != 0) {
@@ -91,9 +94,37 @@ int describe_library(const char* path) {
     std::fprintf(stderr, "%s: not a shared library\n", path);
     return 1;
   }
-  std::printf("{\"build_id\": \"%s\"}\n", images->build_id.c_str());
-  for (const Bytes each : images->fat_binaries) describe(each);
+  use(*images);
   return std::fflush(stdout) == 0 ? 0 : 1;
+}
+
+// The lowest architecture's: all devices from there on run it.
+void print_ptx(Bytes fat_binary) {
+  const auto entries = gpupool::image::fatbin_entries(fat_binary);
+  const FatbinEntry* lowest = nullptr;
+  for (const FatbinEntry& entry : entries) {
+    if (entry.kind != FatbinEntry::Kind::ptx) continue;
+    if (lowest == nullptr || entry.architecture < lowest->architecture) lowest = &entry;
+  }
+  const auto text = lowest == nullptr ? std::nullopt : gpupool::image::ptx_text(*lowest);
+  if (!text) return;
+  std::printf("%zu\n", text->size());
+  std::fwrite(text->data(), 1, text->size(), stdout);
+}
+
+}  // namespace
+
+int describe_library(const char* path) {
+  return with_images(path, [](const LibraryImages& images) {
+    std::printf("{\"build_id\": \"%s\"}\n", images.build_id.c_str());
+    for (const Bytes each : images.fat_binaries) describe(each);
+  });
+}
+
+int print_texts(const char* path) {
+  return with_images(path, [](const LibraryImages& images) {
+    for (const Bytes each : images.fat_binaries) print_ptx(each);
+  });
 }
 
 }  // namespace softgpu::packs

@@ -1,4 +1,4 @@
-// A line of JSON for a shared library, and one for each of its fat binaries.
+// What a shared library holds for GPUs, on standard output.
 #pragma once
 
 namespace softgpu::packs {
@@ -7,5 +7,9 @@ namespace softgpu::packs {
 // digests of its machine code (SHA-256 of each entry as stored), and its kernels with [offset, size] of each
 // parameter in bytes. Returns the exit status: 1, with a line on stderr, if the library cannot be read.
 int describe_library(const char* path);
+
+// Prints for each fat binary that has PTX a line with its size in bytes, and that PTX: of the lowest
+// architecture. Returns as above.
+int print_texts(const char* path);
 
 }  // namespace softgpu::packs

@@ -1,5 +1,5 @@
-// gpupool-kernel-packs describe LIBRARY, gpupool-kernel-packs write FILE, gpupool-kernel-packs verify FILE:
-// the part of `gpupool kernel-packs` that knows formats.
+// gpupool-kernel-packs describe LIBRARY, texts LIBRARY, write FILE, verify FILE: the part of
+// `gpupool kernel-packs` that knows formats.
 #include <cstdio>
 #include <iostream>
 #include <string>
@@ -28,13 +28,14 @@ int main(int count, char** arguments) {
   try {
     const std::string_view verb = count == 3 ? arguments[1] : "";
     if (verb == "describe") return softgpu::packs::describe_library(arguments[2]);
+    if (verb == "texts") return softgpu::packs::print_texts(arguments[2]);
     if (verb == "write") {
       const std::string problem = softgpu::packs::write_kernels(std::cin, arguments[2]);
       if (!problem.empty()) std::fprintf(stderr, "%s: %s\n", arguments[2], problem.c_str());
       return problem.empty() ? 0 : 1;
     }
     if (verb == "verify") return softgpu::packs::verify_kernels(arguments[2]);
-    std::fputs("usage: gpupool-kernel-packs describe LIBRARY | write FILE | verify FILE\n", stderr);
+    std::fputs("usage: gpupool-kernel-packs describe LIBRARY | texts LIBRARY | write FILE | verify FILE\n", stderr);
     return 2;
   } catch (...) {
     std::fputs("gpupool-kernel-packs: not enough memory\n", stderr);
