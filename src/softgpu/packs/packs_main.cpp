@@ -35,7 +35,8 @@ int main(int count, char** arguments) {
       return problem.empty() ? 0 : 1;
     }
     if (verb == "verify") return softgpu::packs::verify_kernels(arguments[2]);
-    std::fputs("usage: gpupool-kernel-packs describe LIBRARY | texts LIBRARY | write FILE | verify FILE\n", stderr);
+    std::fputs("usage: gpupool-kernel-packs describe LIBRARY | texts LIBRARY | write FILE | verify FILE\n",
+               stderr);
     return 2;
   } catch (...) {
     std::fputs("gpupool-kernel-packs: not enough memory\n", stderr);
