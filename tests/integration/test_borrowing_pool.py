@@ -177,3 +177,21 @@ def test_an_agent_that_was_told_so_ends_when_the_pool_is_gone(home: Path) -> Non
         for process in (agent, pool):
             process.kill()
             process.wait()
+
+
+@pytest.mark.slow
+def test_a_file_that_the_pool_refuses_is_told_in_lines_without_those_of_an_earlier_start(home: Path) -> None:
+    file = home / "providers.toml"
+    environment = {**os.environ, "GPUPOOL_HOME": str(home / "h")}
+    for setting, reason in (
+        ('gres = "shard"', "'shard' is a part of a GPU"),
+        ('drain_before = "10s"', "at least 60 s"),
+    ):
+        file.write_text(f'[lab]\nkind = "slurm"\n{setting}\n')
+        up = subprocess.run(
+            [*GPUPOOL, "up", "--providers", file, "--listen", "127.0.0.1"],
+            env=environment, capture_output=True, text=True, timeout=120 * BUSY, check=False,
+        )  # fmt: skip
+        said, *log = up.stderr.splitlines()
+        assert up.returncode == 1 and str(home / "h" / "logs" / "pool.log") in said
+        assert reason in log[-1] and not any("shard" in line for line in log if reason not in line), log

@@ -208,6 +208,7 @@ def _start(home: Path, options: EmbeddedOptions) -> Lifeline:
     logs.mkdir(mode=0o700, exist_ok=True)
     log = logs / "keeper.log"
     with theirs, log.open("ab") as output:
+        begin = output.tell()
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "gpupool.embedded", str(theirs.fileno()), options.to_json()],
             env={**os.environ, HOME_VARIABLE: str(home)},
@@ -228,7 +229,7 @@ def _start(home: Path, options: EmbeddedOptions) -> Lifeline:
     if not first:
         lifeline.close()
         process.wait(5)
-        raise EmbeddedError(f"The embedded pool cannot be started. The end of {log}:\n{log_end(log)}")
+        raise EmbeddedError(f"The embedded pool cannot be started. The end of {log}:\n{log_end(log, begin)}")
     return lifeline
 
 

@@ -25,7 +25,7 @@ from gpupool.client.pool import PoolClient
 from gpupool.embedded import messages, paths
 from gpupool.embedded.messages import Gpu, Told
 from gpupool.embedded.options import EmbeddedOptions
-from gpupool.embedded.service import Service, log_end
+from gpupool.embedded.service import Service
 
 POOL: Final = "the pool"
 NODE: Final = "the node"
@@ -183,7 +183,7 @@ class Keeper:
             if asking.done():
                 return asking.result()
             how = "ended while starting" if ended.done() else f"did not answer within {_START_SECONDS:g} s"
-            raise FailedError(f"{service.name} {how}. The end of {service.log}:\n{log_end(service.log)}")
+            raise FailedError(f"{service.name} {how}. The end of {service.log}:\n{service.log_end()}")
         finally:
             ended.cancel()
             asking.cancel()

@@ -21,12 +21,15 @@ def bound_to_us(command: Sequence[str]) -> list[str]:
     return [sys.executable, "-I", "-S", helper, str(os.getpid()), *command]
 
 
-def log_end(log: Path) -> str:
-    """Its last lines."""
+def log_end(log: Path, begin: int = 0) -> str:
+    """Its last lines. `begin`: the byte at which they begin at the earliest: what is before is of another start."""
     try:
-        return "\n".join(log.read_text(errors="replace").splitlines()[-_LAST_LINES:])
+        with log.open("rb") as file:
+            file.seek(begin)
+            text = file.read().decode(errors="replace")
     except OSError:
         return "(no log)"
+    return "\n".join(text.splitlines()[-_LAST_LINES:])
 
 
 class Service:
@@ -50,6 +53,11 @@ class Service:
         self._environment = environment
         self._process: asyncio.subprocess.Process | None = None
         self._started_at = 0.0
+        self._log_begins = 0
+
+    def log_end(self) -> str:
+        """The last lines since its last start."""
+        return log_end(self.log, self._log_begins)
 
     def age(self) -> float:
         """Seconds since its last start."""
@@ -61,6 +69,7 @@ class Service:
 
     async def start(self) -> None:
         with self.log.open("ab") as log:
+            self._log_begins = log.tell()
             self._process = await asyncio.create_subprocess_exec(
                 *bound_to_us(self._command),
                 env=self._environment,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import shlex
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -14,6 +17,7 @@ from gpupool.cli.common import exits, interrupts
 from gpupool.cli.common.options import whole
 from gpupool.client.endpoint import HOME_VARIABLE, home
 from gpupool.client.software_gpu import MOST_DEVICES, MOST_MEMORY_MIB
+from gpupool.text import printable
 
 if TYPE_CHECKING:
     from gpupool.embedded.join import Lifeline
@@ -128,7 +132,8 @@ def joined(directory: Path, options: EmbeddedOptions) -> Lifeline | None:
     from gpupool.embedded.inventory import sentence
     from gpupool.embedded.join import join
 
-    lifeline = join(directory, options, tell)
+    with _log_in_lines():
+        lifeline = join(directory, options, tell)
     if lifeline is None:
         tell(f"A pool that was started by `gpupool pool serve` runs in {directory}; it is used as it is.")
         return None
@@ -136,6 +141,21 @@ def joined(directory: Path, options: EmbeddedOptions) -> Lifeline | None:
         tell("A pool of yours runs on this machine already; it is used as it is.")
     tell(sentence(lifeline.ready.gpus, lifeline.ready.providers))
     return lifeline
+
+
+@contextlib.contextmanager
+def _log_in_lines() -> Iterator[None]:
+    """A pool that cannot be started is told with the end of its log, which has lines."""
+    from gpupool.embedded.join import EmbeddedError
+
+    try:
+        yield
+    except EmbeddedError as error:
+        problem, _, log = str(error).partition("\n")
+        exits.say(problem)
+        for line in log.splitlines():
+            print(f"  {printable(line)}", file=sys.stderr)
+        raise typer.Exit(exits.FAILED) from None
 
 
 def leave(lifeline: Lifeline) -> None:
@@ -211,7 +231,12 @@ def _wait(lifeline: Lifeline) -> None:
 
 
 def report(lifeline: Lifeline) -> None:
-    """Says what its keeper tells. Raises EmbeddedError: the pool has failed."""
+    """Says what its keeper tells. Ends the program if the pool has failed."""
+    with _log_in_lines():
+        _report(lifeline)
+
+
+def _report(lifeline: Lifeline) -> None:
     from gpupool.embedded import messages
     from gpupool.embedded.join import EmbeddedError
 
