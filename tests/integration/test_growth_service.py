@@ -15,6 +15,7 @@ from gpupool.pool.options import Serving
 from gpupool.proto import pool_pb2 as pb
 from gpupool.proto import pool_pb2_grpc
 
+from tests.support.access_table import connect_as
 from tests.support.patience import until_late
 from tests.support.pool_server import Caller, ScriptedNode, make_token, pool_server
 
@@ -61,8 +62,7 @@ async def test_a_request_brings_a_node_and_says_so_and_its_token_is_good_for_it_
         token = make_token(serving, "box", "node")
         async with Caller(f"127.0.0.1:{serving.port}", token) as caller:
             with pytest.raises(grpc.aio.AioRpcError) as refused:
-                async with ScriptedNode(caller, name="box-another"):
-                    pass
+                await connect_as(caller, pb.NodeHello(node="box-another", instance="i"))
             assert refused.value.code() == grpc.StatusCode.PERMISSION_DENIED
             async with ScriptedNode(caller, name=job.node, devices=1):
                 while (event := await asked.read()).WhichOneof("event") == "queued":
