@@ -165,7 +165,7 @@ def pool_lines(pool: dict[str, Any]) -> Iterator[str]:
         for share in device["shares"]:
             yield f"    {_share_text(share)}"
     if not pool["devices"]:
-        yield "The pool has no devices."
+        yield _no_devices(pool)
     for entry in pool["queue"]:
         yield f"queue {entry['place']}: {_who(entry)} wants {_wanted(entry)}. {entry['reason']}"
 
@@ -185,7 +185,16 @@ def pool_html(pool: dict[str, Any]) -> str:
             f"<li>queue {entry['place']}: {escape(_who(entry))} wants {_wanted(entry)}. "
             f"{escape(str(entry['reason']))}</li>"
         )
-    return f'<ul class="jp-gpupool-Pool">{"".join(items) or "<li>The pool has no devices.</li>"}</ul>'
+    return f'<ul class="jp-gpupool-Pool">{"".join(items) or f"<li>{escape(_no_devices(pool))}</li>"}</ul>'
+
+
+def _no_devices(pool: dict[str, Any]) -> str:
+    lenders = " or ".join(pool["lenders"])
+    return (
+        f"No GPU is here now; {lenders} can lend one when it is needed."
+        if lenders
+        else "The pool has no devices."
+    )
 
 
 def _share_text(share: dict[str, Any]) -> str:

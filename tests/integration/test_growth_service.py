@@ -55,6 +55,7 @@ async def jobs(service: Any, count: int) -> list[Any]:
 
 async def test_a_request_brings_a_node_and_says_so_and_its_token_is_good_for_it_alone(tmp_path: Path) -> None:
     async with growing(tmp_path) as (serving, admin, service):
+        assert list((await admin.call("ListDevices", pb.ListRequest())).lenders) == ["box"]
         asked = admin.request("k1", 200, wait_seconds=60.0)
         while "provider." not in str((await asked.read()).queued):
             pass

@@ -255,6 +255,9 @@ class MemoryPool:
                 entry.state = "ended"
         self._wake()
 
+    async def lenders(self) -> list[str]:
+        return []
+
     async def devices(self) -> list[Device]:
         self._answer("devices")
         shares = tuple(

@@ -316,12 +316,15 @@ async def pool_view(extension: GpuPoolExtension) -> Pool:
         "wrong_setting": None,
         "startable": "no",
         "devices": [],
+        "lenders": [],
         "queue": [],
         "totals": {"milli": 0, "free_milli": 0},
     }
     try:
         pool = (await extension.sessions()).pool
-        devices, queue = await asyncio.wait_for(asyncio.gather(pool.devices(), pool.queue()), POOL_SECONDS)
+        async with asyncio.timeout(POOL_SECONDS):
+            devices, queue = await asyncio.gather(pool.devices(), pool.queue())
+            lenders = [] if devices else await pool.lenders()
     except GpupoolError as error:
         wrong = str(error) if isinstance(error, WrongSettingError) else extension.wrong_setting
         return {
@@ -340,6 +343,7 @@ async def pool_view(extension: GpuPoolExtension) -> Pool:
         "user": extension.user,
         "wrong_setting": extension.wrong_setting or None,
         "startable": "no",
+        "lenders": lenders,
         "devices": [_device_view(device, extension.user, kernels) for device in devices],
         "queue": [_entry_view(entry, extension.reader, kernels) for entry in queue],
         "totals": Totals(milli=1000 * len(usable), free_milli=sum(device.free_milli for device in usable)),

@@ -206,6 +206,9 @@ class PoolConnection:
     async def devices(self) -> list[Device]:
         return await self._ask_as_anybody(lambda pool: pool.devices())
 
+    async def lenders(self) -> list[str]:
+        return await self._ask_as_anybody(lambda pool: pool.lenders())
+
     async def leases(self) -> list[Lease]:
         return await self._ask(lambda pool: pool.leases())
 

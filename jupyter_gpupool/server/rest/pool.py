@@ -87,6 +87,8 @@ class Pool(TypedDict):
     the GPUs of the server's machine, or borrows GPUs from an engine such as Slurm."""
     user: str
     devices: list[Device]
+    lenders: list[str]
+    """Engines that lend nodes when somebody needs them; told only where there is no device."""
     queue: list[QueueEntry]
     totals: Totals
 

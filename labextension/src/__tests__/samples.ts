@@ -172,6 +172,7 @@ export function aPool(part: Partial<GpuPool.IPool> = {}): GpuPool.IPool {
     startable: 'no',
     user: 'ann',
     devices,
+    lenders: [],
     queue: [],
     totals: {
       milli: 1000 * usable.length,

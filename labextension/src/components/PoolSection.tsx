@@ -61,6 +61,12 @@ function Demand(props: {
 
 function emptyText(state: IGpuPool.IState, { trans }: IContext): string {
   if (state.pool?.ok) {
+    if (state.pool.lenders.length > 0) {
+      return trans.__(
+        'No GPU is here now. %1 can lend one when it is needed.',
+        state.pool.lenders.join(', ')
+      );
+    }
     return trans.__('The pool has no device. Start a node: gpupool node start');
   }
   return state.ready

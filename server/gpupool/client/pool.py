@@ -201,6 +201,10 @@ class PoolClient:
         answer = await self._unary("ListDevices", pool_pb2.ListRequest())
         return [convert.device(item) for item in answer.devices]
 
+    async def lenders(self) -> list[str]:
+        """Providers that bring nodes when somebody needs them."""
+        return list((await self._unary("ListDevices", pool_pb2.ListRequest())).lenders)
+
     async def leases(self) -> list[Lease]:
         answer = await self._unary("ListLeases", pool_pb2.ListRequest())
         return [convert.lease(item) for item in answer.leases]

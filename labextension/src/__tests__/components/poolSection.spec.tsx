@@ -205,6 +205,11 @@ describe('the pool', () => {
     screen.getByText(/Start a node/);
   });
 
+  it('says who can lend one where the pool borrows its nodes', () => {
+    render(pool([], { lenders: ['slurm'] }));
+    screen.getByText(/slurm can lend one when it is needed/);
+  });
+
   it('can be folded', () => {
     render(pool([aDevice()]));
     const toggle = screen.getByRole('button', { name: /Pool/ });

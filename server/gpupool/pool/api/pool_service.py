@@ -168,7 +168,9 @@ class PoolService(pool_pb2_grpc.PoolServicer):
 
     async def ListDevices(self, request: pb.ListRequest, context: Any) -> pb.DeviceList:
         pool = self._pool
-        return convert.device_list(pool.state, pool.timers, pool.clock.now(), current_identity().viewer)
+        found = convert.device_list(pool.state, pool.timers, pool.clock.now(), current_identity().viewer)
+        found.lenders.extend(promise.provider for promise in pool.machine.view.promised)
+        return found
 
     async def ListLeases(self, request: pb.ListRequest, context: Any) -> pb.LeaseList:
         return convert.lease_list(self._pool.state, self._pool.clock, current_identity().viewer)
