@@ -105,7 +105,7 @@ def test_jobs_serve_dial_an_encrypted_port_know_no_secret_and_end_with_the_pool(
         ready = lifeline.ready
         assert (ready.gpus, ready.providers, list(ready.pids)) == ((), ("lab",), ["the pool"])
         assert stand_in_slurm.living(home / "slurm") == {}
-        assert "lab has given a node" in _run(home)
+        assert "lab can bring one" in _run(home)
         (agent,) = _agents(home)
         words = agent.cmdline()
         assert words[words.index("--pool") + 1].startswith("tls:127.0.0.1:")
