@@ -73,8 +73,8 @@ ROOMS: Mapping[str, str] = {
         " gpupool.pool.projects gpupool.pool.queue gpupool.proto gpupool.scheduler gpupool.scheduler.placement"
     ),
     "gpupool.pool.growing": (
-        "gpupool gpupool.sentences gpupool.ledger gpupool.model gpupool.pool.lifecycle gpupool.pool.model gpupool.providers"
-        " gpupool.scheduler"
+        "gpupool gpupool.sentences gpupool.client gpupool.ledger gpupool.model gpupool.pool.lifecycle gpupool.pool.model"
+        " gpupool.providers gpupool.scheduler"
     ),
     "gpupool.pool.access": (
         "gpupool gpupool.sentences gpupool.client gpupool.ledger gpupool.model gpupool.proto gpupool.request"

@@ -125,3 +125,4 @@ async def test_a_file_that_is_wrong_says_where(tmp_path: Path, settings: str, sa
     with pytest.raises(ServeError, match=said):
         async with growing(tmp_path, settings):
             pass
+    assert not list(tmp_path.rglob("*.sock"))

@@ -110,11 +110,16 @@ extern "C" int run(int* result) {
 
 
 @pytest.fixture(scope="module")
-def linked_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A library that was compiled in parts, with PTX, and then linked, which leaves machine code alone."""
-    nvcc = shutil.which("nvcc")
-    if nvcc is None:
+def nvcc() -> str:
+    found = shutil.which("nvcc")
+    if found is None:
         pytest.skip("there is no nvcc in PATH")
+    return found
+
+
+@pytest.fixture(scope="module")
+def linked_library(nvcc: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library that was compiled in parts, with PTX, and then linked, which leaves machine code alone."""
     folder = tmp_path_factory.mktemp("linked")
     for name, text in PARTS.items():
         (folder / name).write_text(text)
@@ -149,11 +154,8 @@ def linked_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def library(nvcc: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A library of ours with machine code for compute capability 8.0 and no PTX."""
-    nvcc = shutil.which("nvcc")
-    if nvcc is None:
-        pytest.skip("there is no nvcc in PATH")
     folder = tmp_path_factory.mktemp("mine")
     source = folder / "mine.cu"
     source.write_text(SOURCE)

@@ -64,11 +64,6 @@ async def serve_pool(place: Place, pool: PoolShell, leadership: Leadership | Non
     server = grpc.aio.server(interceptors=[auth], options=GRPC_OPTIONS)
     pool_pb2_grpc.add_PoolServicer_to_server(PoolService(pool, servers), server)
     pool_pb2_grpc.add_ServersServicer_to_server(ServersService(leadership), server)
-    port = await place.bind(server)
-    growing = _grower(place, pool)
-    pool_pb2_grpc.add_GrowthServicer_to_server(GrowthService(growing, pool), server)
-    nodes = NodesService(pool) if growing is None else NodesService(pool, growing.lends)
-    pool_pb2_grpc.add_NodesServicer_to_server(nodes, server)
     pool_pb2_grpc.add_ReportsServicer_to_server(ReportsService(pool), server)
     history = HistorySampler(pool)
     pool_pb2_grpc.add_HistoryServicer_to_server(HistoryService(pool, history), server)
@@ -81,9 +76,14 @@ async def serve_pool(place: Place, pool: PoolShell, leadership: Leadership | Non
     health = health_aio.HealthServicer()
     await health.set(POOL_SERVICE, health_pb2.HealthCheckResponse.SERVING)
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
-    socket = place.socket
+    socket, port = place.socket, await place.bind(server)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(socket.unlink, missing_ok=True)
+        # Nodes are told the port, so it is known by now.
+        growing = _grower(place, pool)
+        pool_pb2_grpc.add_GrowthServicer_to_server(GrowthService(growing, pool), server)
+        nodes = NodesService(pool) if growing is None else NodesService(pool, growing.lends)
+        pool_pb2_grpc.add_NodesServicer_to_server(nodes, server)
         metrics_port = 0
         if options.metrics_listen:
             from gpupool.pool.reporting.metrics import serve_metrics

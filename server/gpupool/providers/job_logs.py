@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-_NAME: Final = re.compile(r"[0-9a-z]{1,32}")
+from gpupool.providers.jobs import JOB_NAME
+
 _KEPT: Final = 20
 _LAST_BYTES: Final = 4096
 
@@ -20,7 +20,7 @@ class JobLogs:
 
     def path(self, job: str) -> Path:
         """Raises ValueError: `job` is no name of a job."""
-        if not _NAME.fullmatch(job):
+        if not JOB_NAME.fullmatch(job):
             raise ValueError(f"{job[:40]!r} is no name of a job")
         return self.folder / f"{job}.log"
 

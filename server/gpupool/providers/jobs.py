@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, Protocol
@@ -11,6 +12,8 @@ from typing import Any, Final, Protocol
 #: `over`: the engine says that it has ended; its node is still remembered by the pool.
 PHASES = ("intended", "submitted", "draining", "cancelling", "over")
 
+#: What a job is called, in the engine too.
+JOB_NAME: Final = re.compile(r"[0-9a-z]{1,32}")
 #: Of a job's name that its node's has.
 _LETTERS: Final = 8
 

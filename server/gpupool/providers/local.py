@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import signal
 import subprocess
 import time
@@ -27,10 +26,10 @@ from gpupool.providers.contract import (
     State,
 )
 from gpupool.providers.job_logs import JobLogs
+from gpupool.providers.jobs import JOB_NAME
 
 #: What a job's process carries: the pool's name and the job's.
 MARK: Final = "GPUPOOL_PROVIDER_JOB"
-_NAME: Final = re.compile(r"[0-9a-z]{1,32}")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -158,7 +157,7 @@ class LocalProvider:
                 pid = int(folder.name)
                 pool_id, _, rest = _mark_of(pid).partition("/")
                 job, _, gpus = rest.partition("/")
-                if pool_id == self._settings.pool_id and _NAME.fullmatch(job):
+                if pool_id == self._settings.pool_id and JOB_NAME.fullmatch(job):
                     taken = [gpu for gpu in gpus.split(",") if gpu]
                     found[job] = {"pid": pid, "started": _started(pid) or 0, "gpus": taken}
         return found

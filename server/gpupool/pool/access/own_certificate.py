@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import os
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from gpupool.client.session_file import write_private
 from gpupool.pool.access.tls_files import TlsFiles
 
 _VALID: Final = datetime.timedelta(days=825)
@@ -79,13 +79,5 @@ def _make(files: TlsFiles, host: str, name: x509.GeneralName) -> None:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     # The key first: a certificate without its key is replaced at the next start.
-    _write(files.key, secret)
-    _write(files.certificate, certificate.public_bytes(serialization.Encoding.PEM))
-
-
-def _write(path: Path, text: bytes) -> None:
-    new = path.with_name(f"{path.name}.new")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(text)
-    new.replace(path)
+    write_private(files.key, secret)
+    write_private(files.certificate, certificate.public_bytes(serialization.Encoding.PEM))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
+
+from gpupool.client.session_file import write_private
 
 
 class Tokens(Protocol):
@@ -31,14 +31,5 @@ def token_file(tokens: Tokens, folder: Path, provider: str) -> Path:
         known = ""
     if not tokens.is_good(known, provider):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write(path, lambda: tokens.create(provider))
+        write_private(path, f"{tokens.create(provider)}\n".encode())
     return path
-
-
-def _write(path: Path, text: Callable[[], str]) -> None:
-    # Whole or not at all: an agent may read it now. Made after the file, so that no token is made in vain.
-    new = path.with_suffix(".new")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(f"{text()}\n")
-    new.replace(path)
