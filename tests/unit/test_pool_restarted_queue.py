@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from gpupool.filters import parse
 from gpupool.ledger.ledger import Ledger
+from gpupool.model import events
 from gpupool.model.instructions import TellGranted, TellQueued, TellRefused
 from gpupool.pool.lifecycle import restore
 
@@ -51,6 +52,16 @@ def test_a_new_request_comes_behind_those_that_waited(world: PoolWorld) -> None:
     answer = world.answer("late")
     assert isinstance(answer, TellQueued)
     assert answer.place == 2
+
+
+def test_those_behind_one_who_leaves_move_up_before_all_nodes_are_back(world: PoolWorld) -> None:
+    world.attach("holder", 1000)
+    for key in ("first", "second", "third"):
+        world.request(key, 1000, user=key, wait=None)
+    world.disconnect()  # within the time in which a pool that has just started waits for its nodes
+    world.told.clear()
+    world.handle(events.Cancelled(world.now, "first", "first"))
+    assert {x.key: x.place for x in world.told if isinstance(x, TellQueued)} == {"second": 1, "third": 2}
 
 
 def test_one_may_be_granted_before_its_caller_is_back_and_is_then_told(world: PoolWorld) -> None:

@@ -133,6 +133,7 @@ def schedule(step: Step) -> None:
     if _still_comes_back(step):
         # What the nodes have is not known yet: a notice would be withdrawn for nothing, a place lost.
         memory.untold = True
+        _move_up(step)
         return
     for _ in range(_LOOKS):
         # A request that waits for room that is being made keeps it from others until that comes to nothing.
@@ -236,6 +237,17 @@ def tell_places(step: Step) -> None:
         request = step.state.requests.get(request_id)
         if request is not None and said is not None:
             _tell_place(step, look, request, place, _in_full(step, said))
+
+
+def _move_up(step: Step) -> None:
+    """Fills the places of those who left the queue, without a look at what the others could get."""
+    if len(step.state.requests) > ALL_TOLD:
+        return
+    told = sorted((x for x in step.state.requests.values() if x.place), key=lambda x: x.place)
+    for place, request in enumerate(told, 1):
+        if request.place != place:
+            step.state.requests[request.id] = replace(request, place=place, told=(place, request.said))
+            step.do(TellQueued(request.user, request.key, place, request.said, request.eta))
 
 
 def _answer(step: Step, look: QueuePass, request: RequestRecord) -> None:
