@@ -163,11 +163,27 @@ def test_the_client_library_loads_without_jupyter_or_server_packages() -> None:
 
 
 def test_the_command_line_starts_without_what_serves() -> None:
-    """Commands that ask, and the Tab key, would wait for it."""
+    """Commands that ask a pool, and the Tab key, would wait for it."""
     code = (
-        "import sys, gpupool.cli.main;"
+        "import sys, typer.main;"
+        "from gpupool.cli.common.groups import commands_below; from gpupool.cli.main import app;"
+        "commands = list(commands_below(typer.main.get_command(app)));"
+        "assert len(commands) > 40, commands;"
         "heavy = {'numpy', 'sqlalchemy', 'structlog', 'gpupool.scheduler', 'gpupool.ledger.ledger'} & set(sys.modules);"
         "sys.exit(f'loaded: {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_command_starts_without_the_others() -> None:
+    code = (
+        "import sys, typer.main; from gpupool.cli.main import app;"
+        "program = typer.main.get_command(app);"
+        "program.commands['node'].commands['drain'];"
+        "loaded = {name for name in sys.modules if name.startswith('gpupool.cli.')};"
+        "others = loaded & {'gpupool.cli.bench', 'gpupool.cli.kernel_packs', 'gpupool.cli.node.start', 'gpupool.cli.top.lab'};"
+        "sys.exit(f'loaded: {others}' if others or 'gpupool.cli.node.drain' not in loaded else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

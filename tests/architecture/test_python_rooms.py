@@ -258,6 +258,15 @@ def _named(node: ast.AST, module: str, is_package: bool) -> Iterator[str]:
         above = base[: len(base) - node.level + 1] if node.level else []
         within = ".".join([*above, *([node.module] if node.module else [])])
         yield from (f"{within}.{alias.name}" for alias in node.names)
+    elif isinstance(node, ast.Assign):
+        yield from _places(node.value)
+
+
+def _places(value: ast.expr) -> Iterator[str]:
+    """Modules that a table of commands names: `Row("up", "gpupool.cli.top.up:up")` loads one."""
+    for call in ast.walk(value):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Row":
+            yield from (str(ast.literal_eval(place)).partition(":")[0] for place in call.args[1:2])
 
 
 def wrong_imports(tree: Tree) -> list[str]:
@@ -336,6 +345,7 @@ class TestMistakesAreNoticed:
             "import gpupool.pool.queue.queue_pass as look",
             "from ..queue.queue_pass import QueuePass",
             "from ..queue import queue_pass",
+            "rows = (Row('look', 'gpupool.pool.queue.queue_pass:look'),)",
         ],
     )
     def test_an_import_upwards(self, tmp_path: Path, text: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 from typer.core import TyperGroup
 
 from gpupool.cli.common.likeness import meant, offered
+from gpupool.cli.common.table import Commands, Row
 
 #: Characters of a command's line in its group's help: it is wrapped, not cut.
 _WHOLE_SENTENCE: Final = 400
@@ -18,9 +19,16 @@ class Group(TyperGroup):
 
     Attributes:
         order: headings of the group, the first first; others follow.
+        rows: commands of which each is loaded when it is used; empty for a group that has all of its commands already.
     """
 
     order: ClassVar[tuple[str, ...]] = ()
+    rows: ClassVar[tuple[Row, ...]] = ()
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        if self.rows:
+            self.commands = Commands(self.rows, Group)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The commands, each under its heading."""
@@ -42,18 +50,23 @@ class Group(TyperGroup):
         option = args[0].partition("=")[0] if args else ""
         if option.startswith("-") and option != "--" and not ctx.resilient_parsing:
             own = {flag for given in self.get_params(ctx) for flag in (*given.opts, *given.secondary_opts)}
-            having = [
-                path
-                for path, command in commands_below(self)
-                if any(option in (*given.opts, *given.secondary_opts) for given in command.params)
-            ]
-            if option not in own and having:
+            # This loads every command: an option of the group's own doesn't wait for it.
+            having = [] if option in own else self._having(option)
+            if having:
                 program = ctx.command_path
                 some = [path for path in having if " " not in path][:6]
                 ctx.fail(
                     f"{program!r} has no option {option}{offered(program, [f'{x} {option}' for x in some])}"
                 )
         return super().parse_args(ctx, args)
+
+    def _having(self, option: str) -> list[str]:
+        """The paths of the commands below that have an option."""
+        return [
+            path
+            for path, command in commands_below(self)
+            if any(option in (*given.opts, *given.secondary_opts) for given in command.params)
+        ]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Finds the command; for a word that is none it says which may have been meant, anywhere in the program."""

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import typer
 
-from gpupool.cli.common.watch import WatchCommand
-from gpupool.cli.pool import audit, backup, queue, replay, restore, serve, simulate, stats
+from gpupool.cli.common.groups import Group
+from gpupool.cli.common.table import Row
+
+
+class PoolCommands(Group):
+    """All of them."""
+
+    rows = (
+        Row("serve", "gpupool.cli.pool.serve:serve"),
+        Row("stats", "gpupool.cli.pool.stats:stats", watches=True),
+        Row("queue", "gpupool.cli.pool.queue:queue", watches=True),
+        Row("audit", "gpupool.cli.pool.audit:audit"),
+        Row("backup", "gpupool.cli.pool.backup:backup"),
+        Row("restore", "gpupool.cli.pool.restore:restore"),
+        Row("replay", "gpupool.cli.pool.replay:replay"),
+        Row("simulate", "gpupool.cli.pool.simulate:simulate"),
+    )
+
 
 app = typer.Typer(
-    no_args_is_help=True, help="Run the pool server. See its queue, statistics and journal. Make backups."
+    cls=PoolCommands,
+    no_args_is_help=True,
+    help="Run the pool server. See its queue, statistics and journal. Make backups.",
 )
-
-app.command("serve")(serve.serve)
-app.command("stats", cls=WatchCommand)(stats.stats)
-app.command("queue", cls=WatchCommand)(queue.queue)
-app.command("audit")(audit.audit)
-app.command("backup")(backup.backup)
-app.command("restore")(restore.restore)
-app.command("replay")(replay.replay)
-app.command("simulate")(simulate.simulate)

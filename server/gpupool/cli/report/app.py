@@ -1,12 +1,22 @@
-"""`gpupool report usage`: what was used in the past."""
+"""`gpupool report`: what was used in the past."""
 
 from __future__ import annotations
 
 import typer
 
-from gpupool.cli.report import history, usage
+from gpupool.cli.common.groups import Group
+from gpupool.cli.common.table import Row
 
-app = typer.Typer(no_args_is_help=True, help="Past use: sums for a bill, and figures over time.")
 
-app.command("usage")(usage.usage)
-app.command("history")(history.history)
+class ReportCommands(Group):
+    """All of them."""
+
+    rows = (
+        Row("usage", "gpupool.cli.report.usage:usage"),
+        Row("history", "gpupool.cli.report.history:history"),
+    )
+
+
+app = typer.Typer(
+    cls=ReportCommands, no_args_is_help=True, help="Past use: sums for a bill, and figures over time."
+)

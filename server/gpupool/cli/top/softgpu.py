@@ -18,7 +18,7 @@ from gpupool.client import software_gpu
 NOT_EXECUTABLE: Final = 126
 NOT_FOUND: Final = 127
 
-HELP: Final = (
+EPILOG: Final = (
     "Exit codes: 0 done, 1 the software GPU is not installed, 2 wrong arguments, 126 the command cannot be executed, "
     "127 there is no such command; once it runs, the command's own."
 )
