@@ -1,6 +1,6 @@
 # A node. docker run --gpus all --network host -v …/node.token:/run/secrets/node.token:ro IMAGE \
-#   node --pool POOL:7460 --token-file /run/secrets/node.token --listen-host ADDRESS_OF_THIS_MACHINE
-# NVIDIA's driver comes from the host with `--gpus all`; without it the node lends software GPUs.
+#   node start --pool POOL:7460 --token-file /run/secrets/node.token --listen-host ADDRESS_OF_THIS_MACHINE
+# NVIDIA's driver comes from the host with `--gpus all`. `--driver software --software-gpus 2` lends software GPUs instead.
 FROM python:3.12-slim-bookworm
 COPY jupyter_gpupool-*.whl /tmp/wheel/
 RUN pip install --no-cache-dir "$(echo /tmp/wheel/*.whl)[pool,cuda13]" \

@@ -1,4 +1,4 @@
-# The pool server. Its ledger is in the volume; tokens: docker exec POOL gpupool token create ann --role user
+# The pool server. Its ledger is in the volume; tokens: docker exec POOL gpupool token create --user ann
 FROM python:3.12-slim-bookworm
 COPY jupyter_gpupool-*.whl /tmp/wheel/
 RUN pip install --no-cache-dir "$(echo /tmp/wheel/*.whl)[pool,postgresql,kubernetes]" \

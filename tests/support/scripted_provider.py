@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -22,16 +23,28 @@ from gpupool.sentences import Sentence
 
 @dataclass
 class ScriptedProvider:
-    """An engine in memory. `down`: it does not answer; `refuses`: why it will have no job; `first`: what new jobs are."""
+    """An engine in memory.
+
+    Attributes:
+        first: what new jobs are.
+        down: it does not answer.
+        hangs: it does not even say that.
+        slow: seconds that it takes for a submit.
+        loses_answers: a job is taken, and the answer lost.
+        refuses: why it will have no job.
+        submits: how often it was asked for one.
+    """
 
     capabilities: Capabilities = field(default_factory=Capabilities)
     jobs: dict[str, JobReport] = field(default_factory=dict)
     orders: dict[str, JobOrder] = field(default_factory=dict)
     first: JobReport = field(default_factory=lambda: JobReport("running"))
     down: bool = False
-    #: The job is taken, and the answer lost.
+    hangs: bool = False
+    slow: float = 0.0
     loses_answers: bool = False
     refuses: str = ""
+    submits: int = 0
     cancels: list[str] = field(default_factory=list)
     closed: bool = False
 
@@ -44,7 +57,9 @@ class ScriptedProvider:
         return Description("scripted")
 
     async def submit(self, order: JobOrder) -> State:
+        self.submits += 1
         self._answer()
+        await asyncio.sleep(self.slow)
         if self.refuses:
             raise ProviderRefusedError(self.refuses)
         assert order.job not in self.orders, "a job was submitted twice"
@@ -54,10 +69,14 @@ class ScriptedProvider:
         return {"job": order.job}
 
     async def poll(self, jobs: Mapping[str, State]) -> Mapping[str, JobReport]:
+        if self.hangs:
+            await asyncio.sleep(3600)
         self._answer()
         return {job: self.jobs.get(job, JobReport("ended", "unknown")) for job in jobs}
 
     async def cancel(self, job: str, state: State) -> None:
+        if self.hangs:
+            await asyncio.sleep(3600)
         self._answer()
         self.cancels.append(job)
         if job in self.jobs:

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field, replace
 
 import pytest
+from gpupool.providers import grower
 from gpupool.providers.contract import JobReport
 from gpupool.providers.elasticity import PENDING_PATIENCE, Ask, Scale
 from gpupool.providers.grower import Grower
@@ -82,6 +83,84 @@ class TestGrowing:
         world = World(scale=Scale(minimum=2, maximum=3, idle=1.0))
         await world.look(times=5)
         assert len(world.provider.living()) == 2
+
+
+class TestTrouble:
+    async def test_a_job_that_serves_does_not_end_the_pauses_after_refusals(self) -> None:
+        world = World()
+        await world.one_job(busy=True)
+        world.provider.refuses = "above the quota"
+        world.pool.waiting = [ASK]
+        await world.look(times=60)
+        assert 2 <= world.provider.submits - 1 <= 8
+        assert "above the quota" in world.pool.words("ann")
+
+    async def test_a_new_agent_ends_them(self) -> None:
+        world = World()
+        await world.one_job(busy=True)
+        world.provider.refuses = "above the quota"
+        world.pool.waiting = [ASK]
+        await world.look(times=60)
+        world.provider.refuses = ""
+        await world.look(after=301.0)
+        new = world.provider.living()[-1]
+        world.pool.connect(world.provider.node_of(new), busy=True)
+        await world.look(times=2)
+        assert world.grower.provider("lab")[2].failures == 0
+
+    async def test_a_time_limit_that_leaves_no_time_is_a_failure(self) -> None:
+        world = World()
+        world.provider.first = JobReport("running", seconds_left=90.0)
+        world.pool.waiting = [ASK]
+        await world.look(times=200)
+        assert 2 <= world.provider.submits <= 10
+        assert "time limit of 90 s" in world.pool.words("ann")
+
+
+class TestAnswersThatAreLost:
+    async def lost(self) -> World:
+        """A pool that has ended while the answer to its submit was on its way."""
+        world = World(scale=Scale(maximum=1, idle=60.0, drain_before=100.0, start=50.0))
+        world.provider.loses_answers = True
+        world.pool.waiting = [ASK]
+        await world.look()
+        (job,) = world.provider.jobs
+        world.provider.down = True
+        await world.grower.give_back()
+        world.provider.down = world.provider.loses_answers = False
+        assert world.book.jobs()[job].phase == "cancelling"
+        return world
+
+    async def test_what_never_came_to_the_engine_takes_no_place(self) -> None:
+        world = await self.lost()
+        world.provider.jobs.clear()
+        world.restarted()
+        await world.look(after=10.0)
+        await world.look(after=61.0, times=2)
+        assert len(world.provider.living()) == 1
+
+    async def test_what_came_to_it_is_ended_by_the_next_pool(self) -> None:
+        world = await self.lost()
+        (job,) = world.provider.jobs
+        world.provider.jobs[job] = JobReport("running")
+        world.restarted()
+        await world.look(after=10.0, times=4)
+        assert job not in world.provider.living()
+        assert job not in world.book.rows
+        assert len(world.provider.living()) == 1
+
+
+class TestAProviderThatIsNoLongerNamed:
+    async def test_its_nodes_are_emptied_and_its_jobs_forgotten(self) -> None:
+        world = World()
+        job = await world.one_job(busy=True)
+        node = world.provider.node_of(job)
+        world.grower = Grower(world.book, world.pool, {"other": (ScriptedProvider(), world.scale)})
+        await world.look()
+        assert [(name, evict) for name, _, evict in world.pool.drains] == [(node, True)]
+        del world.pool.nodes[node]
+        await world.look(after=61.0)
+        assert job not in world.book.rows
 
 
 class TestShrinking:
@@ -325,6 +404,30 @@ class TestTimeLimits:
 
 
 class TestTheEnd:
+    async def test_an_engine_that_does_not_answer_keeps_nobody_from_ending(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(grower, "_FINISH", 0.05)
+        monkeypatch.setattr(grower, "_GIVE_BACK", 0.05)
+        world = World()
+        job = await world.one_job(busy=True)
+        world.provider.hangs = True
+        looking = asyncio.ensure_future(world.look())
+        await asyncio.sleep(0)
+        await asyncio.wait_for(world.grower.give_back(), 10)
+        await asyncio.wait_for(looking, 10)
+        assert world.book.jobs()[job].phase == "cancelling"
+
+    async def test_a_job_that_was_being_submitted_is_ended_too(self) -> None:
+        world = World()
+        world.provider.slow = 0.05
+        world.pool.waiting = [ASK]
+        looking = asyncio.ensure_future(world.look())
+        await asyncio.sleep(0.01)
+        await world.grower.give_back()
+        await looking
+        assert world.provider.living() == []
+
     async def test_a_pool_that_gives_all_back_ends_busy_jobs_too_and_asks_for_no_more(self) -> None:
         world = World()
         job = await world.one_job(busy=True)
@@ -363,8 +466,10 @@ class TestTwoProviders:
             (job,) = provider.living()
             world.pool.connect(provider.node_of(job))
             world.pool.serve(provider.node_of(job), Ask(user, 400, None))
-            provider.jobs[job] = JobReport("running", seconds_left=399.0)
             found.append(job)
+        await world.look()
+        for provider, job in zip((world.provider, other), found, strict=True):
+            provider.jobs[job] = JobReport("running", seconds_left=399.0)
         return world, other, found[0], found[1]
 
     async def test_whose_jobs_end_together_do_not_count_on_each_other(self) -> None:

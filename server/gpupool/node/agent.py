@@ -22,6 +22,7 @@ import stamina
 import structlog
 
 from gpupool.client.endpoint import EndpointError, metadata, open_channel, read_token, resolve_endpoint
+from gpupool.client.errors import GpupoolError
 from gpupool.client.servers import NOT_LEADER, ServerRing, reason_of
 from gpupool.engines.local import LocalEngine
 from gpupool.engines.records import (
@@ -125,6 +126,7 @@ class Agent:
         self._devices: tuple[DeviceInventory, ...] = ()
         self._judged: tuple[DeviceInventory, ...] = ()
         self._connection: Connection | None = None
+        self._served = False
         self._stopping = asyncio.Event()
         self._at_once = asyncio.Event()
         #: Set when the pool answers a heartbeat.
@@ -291,10 +293,17 @@ class Agent:
     async def _serve_once(self, endpoint: str) -> bool:
         """One connection from hello to its end; whether it ever worked."""
         connection = Connection()
-        channel = open_channel(endpoint)
-        tasks: set[asyncio.Task[None]] = set()
         try:
             token = read_token(self._settings.token_file)
+            channel = open_channel(endpoint)
+        except GpupoolError as error:
+            if not self._served:
+                raise
+            # Sessions must not end because a file is just being written again, or its disk is away for a moment.
+            logger.warning("what the pool is shown cannot be read", problem=str(error))
+            return False
+        tasks: set[asyncio.Task[None]] = set()
+        try:
             self._judged = await asyncio.to_thread(self._health.judge, self._devices)
             stub: Any = pool_pb2_grpc.NodesStub
             connection.base_ns = boottime_ns()
@@ -325,6 +334,7 @@ class Agent:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await channel.close(None)
+        self._served = self._served or connection.answered.is_set()
         return connection.answered.is_set()
 
     def _hello(self) -> Any:

@@ -54,6 +54,11 @@ class Scale:
     start: float = 300.0
     offer: Offer = field(default_factory=Offer)
 
+    @property
+    def lead(self) -> float:
+        """Seconds before its time limit at which a job gets a successor; one that lives no longer is of no use."""
+        return self.drain_before + self.replace_before
+
 
 @dataclass(frozen=True, slots=True)
 class Ask:
@@ -84,6 +89,7 @@ class Standing:
         busy: leases, or sessions whose memory is there.
         unneeded_since: since when nobody has needed it; None: somebody does.
         seconds_left: until its time limit; None: none is known.
+        lifetime: the same when it began to run; None: not known.
         starts_in: seconds until the engine expects to start it; None: it does not say.
         evicting: its leases were told to end.
         leases: that go on elsewhere when its node is drained.
@@ -101,6 +107,7 @@ class Standing:
     busy: bool = False
     unneeded_since: float | None = None
     seconds_left: float | None = None
+    lifetime: float | None = None
     starts_in: float | None = None
     evicting: bool = False
     leases: tuple[Ask, ...] = ()
@@ -239,10 +246,8 @@ def stays(scale: Scale, job: Standing) -> bool:
 
 
 def _ends_soon(scale: Scale, job: Standing) -> bool:
-    lead = scale.drain_before + scale.replace_before
-    return (
-        job.phase in ("submitted", "draining") and job.seconds_left is not None and job.seconds_left <= lead
-    )
+    left = job.seconds_left
+    return job.phase in ("submitted", "draining") and left is not None and left <= scale.lead
 
 
 def _pack(
@@ -336,6 +341,8 @@ def _wrong(scale: Scale, job: Standing, now: float) -> str:
         return f"its agent has {job.found} device(s), and the engine was asked for {job.devices}"
     if job.engine == "running" and not job.connected and now - job.since >= scale.start:
         return f"its agent did not connect within {scale.start:g} s"
+    if job.lifetime is not None and job.lifetime <= scale.lead:
+        return f"its time limit of {job.lifetime:.0f} s is no longer than drain_before and replace_before, {scale.lead:g} s"
     return ""
 
 

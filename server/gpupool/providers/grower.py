@@ -32,6 +32,10 @@ logger = structlog.get_logger(__name__)
 _UNPRINTABLE: Final = re.compile(r"[^ -~]")
 #: Seconds that engines have to take all jobs back at the end.
 _GIVE_BACK: Final = 10.0
+#: Seconds that a look which is under way then has to end.
+_FINISH: Final = 3.0
+#: So many jobs are told to end side by side then.
+_AT_ONCE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +68,32 @@ class _Seen:
     connected: bool = False
     evicting: bool = False
     told_to_end: float | None = None
+    #: This process has submitted it.
+    submitted: bool = False
+    #: `seconds_left` when it was seen to run first, of a job that this process has submitted.
+    lifetime: float | None = None
 
 
 @dataclass(slots=True)
 class _Provided:
-    """A provider with what has been seen of it."""
+    """A provider with what has been seen of it.
+
+    Attributes:
+        trouble: with its jobs; over when the agent of one has connected.
+        silence: it does not say how its jobs are; over when it does.
+    """
 
     name: str
     provider: Provider
     scale: Scale
     trouble: Trouble = field(default_factory=Trouble)
+    silence: Trouble = field(default_factory=Trouble)
     swept: float | None = None
+
+    @property
+    def problem(self) -> Trouble:
+        """What is wrong now."""
+        return self.silence if self.silence.failures else self.trouble
 
 
 class Grower:
@@ -108,6 +127,7 @@ class Grower:
         #: Held by a look, and by the end.
         self._turn = asyncio.Lock()
         self._over = False
+        self._looking: asyncio.Task[None] | None = None
         #: Within one look at all providers: by node, the room that those before have left.
         self._left: dict[str, tuple[int, ...]] = {}
         #: By provider, nodes that are none of its jobs, in which leases of its jobs are to go on.
@@ -133,27 +153,55 @@ class Grower:
                 await provided.provider.close()
 
     async def give_back(self) -> None:
-        """Ends all jobs, and asks for none from now on: the pool ends, and nobody will need them."""
+        """Ends all jobs, and asks for none from now on: the pool ends, and nobody will need them.
+
+        What an engine does not hear in time, the next pool tells it: the ledger has it before any engine is asked.
+        """
+        self._over = True
+        for job in list(self._jobs.values()):
+            if job.phase != "over":
+                self._store(replace(job, phase="cancelling", why="the pool ends"))
+        if (looking := self._looking) is not None:
+            # An engine that does not answer would keep the pool from its end.
+            await asyncio.wait({looking}, timeout=_FINISH)
+            looking.cancel()
         async with self._turn:
-            self._over = True
             await asyncio.gather(*map(self._give_all_back, self._provided))
 
     async def _give_all_back(self, provided: _Provided) -> None:
+        some = asyncio.Semaphore(_AT_ONCE)
+
+        async def end(job: Job) -> None:
+            async with some:
+                await self._end(provided, job, self._pool.now())
+
         try:
             async with asyncio.timeout(_GIVE_BACK):
-                for job in self._of_provider(provided.name):
-                    if job.phase != "over":
-                        self._store(replace(job, phase="cancelling", why="the pool ends"))
-                        await self._end(provided, self._jobs[job.id], self._pool.now())
-        except (TimeoutError, ProviderDownError) as error:
+                mine = [job for job in self._of_provider(provided.name) if job.phase == "cancelling"]
+                answers = await asyncio.gather(*map(end, mine), return_exceptions=True)
+            problem = next((answer for answer in answers if answer is not None), None)
+        except TimeoutError as error:
+            problem = error
+        if problem is not None:
             # Their agents end by themselves when the pool does not answer, see `Place.leave_after`.
-            logger.warning("jobs are not given back", provider=provided.name, problem=_words(error))
+            logger.warning("jobs are not given back", provider=provided.name, problem=_words(problem))
 
     async def step(self) -> None:
         """One look at every provider. If one does not answer, the others go on."""
         async with self._turn:
-            if not self._over:
-                await self._look_at_all()
+            if self._over:
+                return
+            looking = self._looking = asyncio.ensure_future(self._look_at_all())
+            try:
+                await asyncio.wait({looking})
+            except asyncio.CancelledError:
+                looking.cancel()
+                await asyncio.wait({looking})
+                raise
+            finally:
+                self._looking = None
+            if not looking.cancelled():
+                looking.result()
 
     async def _look_at_all(self) -> None:
         said: dict[str, Sentence] = {}
@@ -161,9 +209,25 @@ class Grower:
         for provided in self._provided:
             for name, sentence in (await self._look(provided)).items():
                 said.setdefault(name, sentence)
+        self._leave_unnamed()
         if said != self._said:
             self._pool.say(said)
             self._said = said
+
+    def _leave_unnamed(self) -> None:
+        """Empties the nodes of providers that the settings no longer name: nobody sees their time limits any more."""
+        for job in [job for job in self._jobs.values() if job.provider not in self.names()]:
+            node, seen = self._pool.node(job.node), self._see(job)
+            if node is None:
+                if self._pool.now() - seen.since >= self._pace.settle:
+                    self._forget(job)
+            elif node.lost:
+                self._pool.forget(job.node)
+            elif not node.drained or (node.busy and not seen.evicting):
+                self._pool.drain(
+                    job.node, f"the settings do not name its provider {job.provider}", evict=True
+                )
+                seen.evicting = True
 
     # ---- what others see
 
@@ -173,7 +237,7 @@ class Grower:
     def provider(self, name: str) -> tuple[Provider, Scale, Trouble]:
         """Raises KeyError: there is none."""
         found = self._of(name)
-        return found.provider, found.scale, found.trouble
+        return found.provider, found.scale, found.problem
 
     def standing(self, name: str) -> list[tuple[Job, Standing]]:
         """The jobs of a provider, with how they stand."""
@@ -214,13 +278,14 @@ class Grower:
             reports = await provided.provider.poll(known) if known else {}
         except ProviderDownError as error:
             # Nothing is known of the engine; leases and nodes go on as they are.
-            provided.trouble = provided.trouble.failed(now, _words(error))
+            provided.silence = provided.silence.failed(now, _words(error))
             logger.warning("a provider does not answer", provider=provided.name, problem=str(error))
             return self._plan(provided, now).said
+        provided.silence = Trouble()
         for job_id, report in reports.items():
             self._take_report(provided, self._jobs[job_id], report, now)
         for job in self._of_provider(provided.name):
-            self._take_node(job)
+            self._take_node(provided, job)
         decided = self._plan(provided, now)
         self._note_needs(provided, decided, now)
         await self._act(provided, decided, now)
@@ -234,7 +299,7 @@ class Grower:
             provided.scale,
             [self._standing(job) for job in self._of_provider(provided.name)],
             self._pool.asks(),
-            provided.trouble,
+            provided.problem,
             now,
             self._elsewhere(provided.name),
             [job for job, node in mine.items() if node in others],
@@ -261,13 +326,17 @@ class Grower:
 
     async def _find(self, provided: _Provided, jobs: Sequence[Job], now: float) -> None:
         """Jobs whose submit was never answered, and jobs that nobody here knows."""
-        lost = [job for job in jobs if job.phase == "intended"]
+        lost = [
+            job for job in jobs if job.phase == "intended" or (job.phase == "cancelling" and not job.state)
+        ]
         due = provided.swept is None or now - provided.swept >= self._pace.sweep
         if not lost and not due:
             return
         owned = await provided.provider.list_owned()
         for job in lost:
-            if job.id in owned:
+            if job.id in owned and job.phase == "cancelling":
+                self._store(replace(job, state=owned[job.id]))
+            elif job.id in owned:
                 self._store(replace(job, phase="submitted", state=owned[job.id], why="found in the engine"))
             elif now - self._see(job).since >= self._pace.settle:
                 logger.info("a job was never submitted", provider=provided.name, job=job.id)
@@ -288,9 +357,9 @@ class Grower:
         seen.reason = _words(report.reason)
         if report.phase != seen.engine:
             seen.engine, seen.since = report.phase, now
+            if report.phase == "running" and seen.submitted:
+                seen.lifetime = report.seconds_left
         if report.phase != "ended":
-            if seen.connected:
-                provided.trouble = Trouble()
             return
         came = seen.connected or self._pool.node(job.node) is not None
         why = job.why if job.phase == "cancelling" else f"the engine ended it: {seen.reason}"
@@ -301,11 +370,13 @@ class Grower:
         logger.info("a job is over", provider=provided.name, job=job.id, node=job.node, why=why)
         self._store(replace(job, phase="over", why=why))
 
-    def _take_node(self, job: Job) -> None:
+    def _take_node(self, provided: _Provided, job: Job) -> None:
         node = self._pool.node(job.node)
         seen = self._see(job)
-        if node is not None:
+        if node is not None and not seen.connected:
+            # Only a new one shows that the engine gives again; one that has served for long shows nothing.
             seen.connected = True
+            provided.trouble = Trouble()
         if job.phase != "over":
             return
         if node is None:
@@ -366,14 +437,16 @@ class Grower:
         name = self._name()
         job = Job(name, provided.name, node_name(provided.name, name), provided.scale.devices)
         self._store(job)
-        self._see(job).since = now
+        seen = self._see(job)
+        seen.since, seen.submitted = now, True
         try:
             state = await provided.provider.submit(JobOrder(job.id, job.node, job.devices))
         except ProviderRefusedError:
             self._forget(job)
             raise
         logger.info("a job is submitted", provider=provided.name, job=job.id, node=job.node)
-        self._store(replace(job, phase="submitted", state=state))
+        # Meanwhile the pool may have begun to end.
+        self._store(replace(job, phase="cancelling" if self._over else "submitted", state=state))
 
     # ---- records
 
@@ -394,6 +467,7 @@ class Grower:
             busy=node is not None and node.busy and not node.lost,
             unneeded_since=seen.unneeded_since,
             seconds_left=seen.seconds_left,
+            lifetime=seen.lifetime,
             starts_in=seen.starts_in,
             evicting=seen.evicting,
             leases=node.leases if node is not None else (),

@@ -140,6 +140,12 @@ def _provider(path: Path, name: str, table: Any) -> ProviderSettings:
     offer = offer_of(values.get("device_type", ""), values.get("node_options", ()))
     scale = Scale(**{**sizes, **times}, offer=offer)
     check_scale(where, scale)
+    limit = own.get("time_limit")
+    if limit is not None and limit <= scale.lead:
+        raise SettingsError(
+            f"{where}: time_limit is {limit:g} s; it must be longer than drain_before ({scale.drain_before:g} s) and "
+            f"replace_before ({scale.replace_before:g} s) together"
+        )
     agent = {key: value for key, value in values.items() if key in _AGENT}
     return ProviderSettings(name, named, scale, agent, own)
 

@@ -36,7 +36,9 @@ _ENVIRONMENT: Final = {"SLURM_TIME_FORMAT": "%s"}
 #: Of a job in which the pool itself runs, such as a user's Jupyter server: its limits and devices are not those of new jobs.
 _OF_THIS_JOB: Final = re.compile(r"(?!SLURM_(CONF|JWT)$)SLURM_.*|CUDA_VISIBLE_DEVICES")
 #: Secrets of a user's server and how it shows itself to a pool: no concern of an agent. A job gets all the rest.
-_OF_A_SERVER: Final = re.compile(r"JUPYTERHUB_.*|JPY_.*|GPUPOOL_(HUB_IDENTITY|ENDPOINT|TOKEN_FILE)")
+_OF_A_SERVER: Final = re.compile(
+    r"JUPYTER_TOKEN|JUPYTERHUB_.*|JPY_.*|GPUPOOL_(HUB_IDENTITY|ENDPOINT|TOKEN_FILE)"
+)
 _WAITS: Final = frozenset(
     {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
 )
@@ -177,7 +179,10 @@ class SlurmProvider:
                 "#!/bin/bash",
                 *authority,
                 *own.prolog,
-                'export GPUPOOL_HOME="$(mktemp -d "${TMPDIR:-/tmp}/gpupool-XXXXXX")" || exit 1',
+                # The folder for temporary files of the pool's machine need not exist here. `export` hides a failure.
+                'GPUPOOL_HOME="$(mktemp -d "${TMPDIR:-/tmp}/gpupool-XXXXXX" 2>/dev/null || '
+                'mktemp -d /tmp/gpupool-XXXXXX)" || exit 1',
+                "export GPUPOOL_HOME",
                 f"{agent} --listen-host 0.0.0.0 --advertise-host {own.advertise_host} &",
                 "agent=$!",
                 "trap 'kill -TERM \"$agent\" 2>/dev/null' TERM INT",

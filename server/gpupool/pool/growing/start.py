@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import structlog
+
 from gpupool.pool.growing.book import LedgerBook
 from gpupool.pool.growing.node_tokens import Tokens, token_file
 from gpupool.pool.growing.pool_side import PoolSide
@@ -13,6 +15,8 @@ from gpupool.pool.lifecycle.shell import PoolShell
 from gpupool.providers.grower import Grower, Pace
 from gpupool.providers.kinds import Place, SettingsError
 from gpupool.providers.settings import ProviderSettings, changed
+
+logger = structlog.get_logger(__name__)
 
 #: Agents end so long after a pool that took its nodes' lives with it, seconds: it may only be starting again.
 _LEAVE_AFTER: Final = 120.0
@@ -55,6 +59,7 @@ def grower(pool: PoolShell, settings: list[ProviderSettings], grounds: Grounds) 
         grounds.home, f"unix:{grounds.socket}", book.pool_id, grounds.reached_at, grounds.ca_file,
         _LEAVE_AFTER * grounds.timers_scale if grounds.return_nodes else None,
     )  # fmt: skip
+    _warn_of_unnamed(book, settings)
     limits = book.limits()
     for one in settings:
         _check_time_to_leave(one, pool.timers.notice)
@@ -69,6 +74,18 @@ def grower(pool: PoolShell, settings: list[ProviderSettings], grounds: Grounds) 
     }
     pace = Pace(*(seconds * grounds.timers_scale for seconds in (5.0, 60.0, 10.0, 60.0)))
     return Grower(book, PoolSide(pool), providers, pace)
+
+
+def _warn_of_unnamed(book: LedgerBook, settings: list[ProviderSettings]) -> None:
+    """Jobs of a provider that was renamed or taken out of the file: no provider ends them."""
+    names = {one.name for one in settings}
+    for name in {job.provider for job in book.jobs().values() if job.phase != "over"} - names:
+        jobs = [job.id for job in book.jobs().values() if job.provider == name]
+        logger.warning(
+            "the settings do not name a provider that has jobs; end them in its engine",
+            provider=name,
+            jobs=jobs,
+        )
 
 
 def _token(settings: ProviderSettings, place: Place, grounds: Grounds) -> Path | None:
