@@ -159,6 +159,21 @@ class TestTokens:
                 connection.exec_driver_sql("ALTER TABLE tokens RENAME TO away")
             await node.heartbeat()
 
+    async def test_and_callers_who_were_known_before_renew_their_leases(self, stage):
+        ledger = stage.serving.pool.ledger
+        known, unknown = tokens.create(ledger, "ann", "user"), tokens.create(ledger, "ann", "user")
+        address = f"127.0.0.1:{stage.serving.port}"
+        async with Caller(address, known.secret) as caller, Caller(address, unknown.secret) as other:
+            grant = await caller.grant("mine", 100)
+            with ledger.engine.begin() as connection:
+                connection.exec_driver_sql("ALTER TABLE tokens RENAME TO away")
+            renewed = await caller.call("Renew", pb.RenewLeases(lease_ids=[grant.lease_id]))
+            assert [lease.state for lease in renewed.leases] == ["attached"]
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await other.devices()
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert dict(caught.value.trailing_metadata())["gpupool-reason"] == "ledger"
+
     async def test_the_secret_is_stored_nowhere(self, stage):
         secret = make_token(stage.serving, "ann", "user").rpartition("_")[2]
         for path in stage.serving.socket.parent.iterdir():

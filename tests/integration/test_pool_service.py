@@ -273,6 +273,22 @@ class TestLeases:
         assert (bigger.shares[0].share.milli, bigger.epoch) == (600, 1)
         assert await free(stand) == 400
 
+    async def test_two_resizes_of_one_lease_each_get_their_own_answer(self, stand):
+        grant = await stand.caller.grant("k1", 200)
+        stand.node.mute.add("lease")
+        growing = asyncio.create_task(
+            stand.caller.call("Resize", pb.ResizeLease(lease_id=grant.lease_id, milli=800))
+        )
+        order = await stand.node.wait_for(
+            lambda m: m.HasField("lease") and m.lease.shares[0].share.milli == 800
+        )
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stand.caller.call("Resize", pb.ResizeLease(lease_id=grant.lease_id, milli=300))
+        assert dict(caught.value.trailing_metadata())["gpupool-reason"] == "busy"
+        stand.node.mute.clear()
+        await stand.node.obey(order)
+        assert (await growing).shares[0].share.milli == 800
+
     @pytest.mark.parametrize(
         ("milli", "in_use_mib", "code", "words"),
         [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -84,7 +85,9 @@ async def connect_once(caller: Caller, hello: pb.NodeHello, patience: float) -> 
     await asyncio.wait({answer}, timeout=patience)
     try:
         if not answer.done():
-            await call.write(pb.FromNode(heartbeat=pb.Heartbeat(number=1)))
+            # A call that has just been refused cannot be written to; its answer says why.
+            with contextlib.suppress(asyncio.InvalidStateError):
+                await call.write(pb.FromNode(heartbeat=pb.Heartbeat(number=1)))
         assert (await answer).HasField("heartbeat")
     finally:
         answer.cancel()

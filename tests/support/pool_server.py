@@ -175,9 +175,12 @@ class ScriptedNode:
     async def _read(self) -> None:
         async for message in self._call:
             self.received.append(message)
-            kind = message.WhichOneof("instruction")
-            if kind not in self.mute:
-                await self._answers[kind](self, message)
+            if message.WhichOneof("instruction") not in self.mute:
+                await self.obey(message)
+
+    async def obey(self, message: Any) -> None:
+        """Does what an instruction says, also one that it was mute to."""
+        await self._answers[message.WhichOneof("instruction")](self, message)
 
     async def _started(self, message: Any) -> None:
         start = message.start

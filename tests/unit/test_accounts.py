@@ -133,3 +133,12 @@ def test_a_lease_that_is_forgotten_later_is_not_booked_twice() -> None:
     pool.at(20.0)
     assert pool.used(20.0) == (10.0, 0.0)
     assert isinstance(pool.state.accounts["user/ann"], AccountRecord)
+
+
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
+def test_leases_that_end_together_are_booked_from_the_first_grant(order: tuple[str, str]) -> None:
+    pool = Pool()
+    pool.at(0.0, lease("a", 1000, 0.0))
+    pool.at(50.0, lease("b", 1000, 50.0))
+    pool.at(60.0, gone=order)
+    assert pool.used(60.0) == (70.0, 0.0)

@@ -22,6 +22,7 @@ from gpupool.client.agreement import PROTOCOL_KEY, PROTOCOL_VERSION, own_version
 from gpupool.pool.access import hidden_users, tokens
 from gpupool.pool.access.hub import Hub, HubBusyError, HubDeniedError, HubDownError
 from gpupool.pool.access.hub_cache import Short
+from gpupool.pool.access.token_check import LedgerSilentError, TokenCheck
 from gpupool.sentences import Sentence, plain, render, without_users
 from gpupool.text import printable
 
@@ -87,14 +88,15 @@ _NOT_KNOWN: Final = (
 class Identity:
     """The caller. `name`: a user, or the node's name for role `node`. `token_id`: empty on the socket.
 
-    `hub`, `hub_id`: of a user of a JupyterHub, who is in its `groups`. `sees_users`: whether other users' names are
-    for them to see; what others call their notebooks never is.
+    `check`: of a token of the ledger. `hub`, `hub_id`: of a user of a JupyterHub, who is in its `groups`. `sees_users`:
+    whether other users' names are for them to see; what others call their notebooks never is.
     """
 
     name: str
     role: str
     local: bool = False
     token_id: str = ""
+    check: TokenCheck | None = field(default=None, repr=False, compare=False)
     groups: tuple[str, ...] = ()
     sees_users: bool = True
     hub: Hub | None = field(default=None, repr=False, compare=False)
@@ -136,12 +138,12 @@ def current_exchange() -> Short:
     return _exchanged.get()
 
 
-def still_admitted(ledger: tokens.Stored) -> bool:
+async def still_admitted() -> bool:
     """Whether the caller's token has not been revoked since the call began: calls that last ask again."""
     identity = current_identity()
     if identity.hub is not None:
         return identity.hub.is_live(identity.hub_id)
-    return not identity.token_id or tokens.is_live(ledger, identity.token_id)
+    return identity.check is None or await identity.check.is_live(identity.token_id)
 
 
 async def refuse_revoked(context: Any) -> NoReturn:
@@ -175,7 +177,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         first: Callable[[Any], Awaitable[None]] | None = None,
     ) -> None:
         self._first = first
-        self._ledger = ledger
+        self._check = TokenCheck(ledger)
         self._hub = hub
         self._show_users = show_users
         self._local = Identity(os_user(), "admin", local=True)
@@ -212,7 +214,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         elif context.peer().startswith("unix:"):
             identity = self._local
         else:
-            identity = self._from_token(token) if scheme == _BEARER else None
+            identity = await self._from_token(context, token) if scheme == _BEARER else None
         if identity is None:
             text = _NOT_KNOWN if scheme == _BEARER and token else _HOW_TO_CALL
             await refuse(context, grpc.StatusCode.UNAUTHENTICATED, "forbidden", text)
@@ -225,9 +227,14 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             )
         return identity
 
-    def _from_token(self, token: str) -> Identity | None:
-        info = tokens.verify(self._ledger, token)
-        return None if info is None else Identity(info.subject, info.role, token_id=info.id)
+    async def _from_token(self, context: Any, token: str) -> Identity | None:
+        try:
+            info = await self._check.verify(token)
+        except LedgerSilentError as error:
+            await refuse(context, grpc.StatusCode.UNAVAILABLE, "ledger", str(error))
+        if info is None:
+            return None
+        return Identity(info.subject, info.role, token_id=info.id, check=self._check)
 
     def _from_short(self, token: str) -> Identity | None:
         found = self._hub.who(token) if self._hub is not None else None

@@ -13,6 +13,7 @@ import math
 import ssl
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
@@ -82,6 +83,8 @@ class Hub:
         self._cache = HubCache(options.times)
         self._new = RateLimit(_NEW_PER_SECOND, _NEW_BURST, time.monotonic())
         self._at_once = asyncio.Semaphore(_AT_ONCE)
+        # Of its own: a Hub that hangs must not take the threads in which the server asks whether it leads.
+        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="hub")
         self._asking: dict[bytes, asyncio.Task[Short]] = {}
         self._problem = ""
         self._failed_at = -math.inf
@@ -129,7 +132,11 @@ class Hub:
     async def _judge(self, token: str, digest: bytes) -> Short:
         try:
             async with self._at_once:
-                status, body = await asyncio.to_thread(self._ask, token)
+                if time.monotonic() - self._failed_at < _PAUSE_SECONDS:
+                    # It has failed for another caller while this one waited for its turn.
+                    return self._without_the_hub(digest)
+                loop = asyncio.get_running_loop()
+                status, body = await loop.run_in_executor(self._threads, self._ask, token)
             if status in _DENIED:
                 self._cache.denied(digest)
                 raise HubDeniedError(

@@ -59,7 +59,7 @@ class NodesService(pool_pb2_grpc.NodesServicer):
             epoch = self._pool.ledger.database.epoch
             while (item := await stream.outgoing.get()) is not None:
                 yield item if isinstance(item, pb.ToNode) else convert.to_node(item, self._pool.timers, epoch)
-            if not still_admitted(self._pool.ledger):
+            if not await still_admitted():
                 await refuse_revoked(context)
         finally:
             self._pool.close_stream(connection)
@@ -105,7 +105,7 @@ class NodesService(pool_pb2_grpc.NodesServicer):
         """Ends the stream when the agent closes its side, breaks off, sends nonsense or is not admitted now."""
         try:
             async for message in incoming:
-                if not still_admitted(self._pool.ledger):
+                if not await still_admitted():
                     logger.warning("the token of a node has been revoked", node=node)
                     return
                 if self._pool.questions.answered(node, message):

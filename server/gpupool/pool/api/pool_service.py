@@ -52,6 +52,8 @@ class PoolService(pool_pb2_grpc.PoolServicer):
     def __init__(self, pool: PoolShell, servers: Callable[[], Sequence[ServerRow]] = tuple) -> None:
         self._pool = pool
         self._servers = servers
+        #: Leases that somebody resizes.
+        self._resizing: set[str] = set()
 
     async def Request(self, request: pb.RequestLease, context: Any) -> AsyncIterator[pb.RequestEvent]:
         user = await self._user_of(request, context)
@@ -70,7 +72,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
                 told = await mailbox.get(pause)
                 if told is None:
                     await refuse(context, grpc.StatusCode.UNAVAILABLE, "stopping", "the pool is stopping")
-                if not still_admitted(self._pool.ledger):
+                if not await still_admitted():
                     await refuse_revoked(context)
                 if isinstance(told, TellQueued):
                     eta = -1.0 if told.eta is None else told.eta
@@ -133,6 +135,21 @@ class PoolService(pool_pb2_grpc.PoolServicer):
             milli, mib = validate.size(request.milli, request.mib)
         except validate.BadInputError as error:
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, error.reason, str(error))
+        if lease.id in self._resizing:
+            # The answer to the one before would be taken for the answer to this one.
+            await refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "busy", say("resize.busy"))
+        self._resizing.add(lease.id)
+        try:
+            told = await self._resized(lease.id, milli, mib, context)
+        finally:
+            self._resizing.discard(lease.id)
+        if told.said:
+            code = _RESIZE_STATUS.get(told.reason, grpc.StatusCode.FAILED_PRECONDITION)
+            await refuse(context, code, told.reason, told.said)
+        return convert.grant(self._pool.state, self._pool.state.leases[lease.id])
+
+    async def _resized(self, lease_id: str, milli: int | None, mib: int | None, context: Any) -> TellResized:
+        """What the machine says in the end."""
         told: TellResized | None = None
         try:
             async with asyncio.timeout(RESIZE_SECONDS):
@@ -140,8 +157,8 @@ class PoolService(pool_pb2_grpc.PoolServicer):
                     if told is not None:
                         await asyncio.sleep(ROOM_SECONDS)
                         told = None  # what is waited for from here on is another answer
-                    future = self._pool.expect_resize(lease.id)
-                    await self._apply(events.Resized(self._pool.clock.now(), lease.id, milli, mib), context)
+                    future = self._pool.expect_resize(lease_id)
+                    await self._apply(events.Resized(self._pool.clock.now(), lease_id, milli, mib), context)
                     told = await future
         except TimeoutError:
             if told is not None:
@@ -149,10 +166,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
                 await refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "full", said)
             text = f"the worker has not confirmed within {RESIZE_SECONDS:.0f} s; both sizes are kept until it has"
             await refuse(context, grpc.StatusCode.DEADLINE_EXCEEDED, "worker-failed", text)
-        if told.said:
-            code = _RESIZE_STATUS.get(told.reason, grpc.StatusCode.FAILED_PRECONDITION)
-            await refuse(context, code, told.reason, told.said)
-        return convert.grant(self._pool.state, self._pool.state.leases[lease.id])
+        return told
 
     async def CloseSession(self, request: pb.CloseSessionRequest, context: Any) -> pb.Released:
         session = self._pool.state.sessions.get(request.session_id)

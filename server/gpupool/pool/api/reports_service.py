@@ -95,7 +95,7 @@ class ReportsService(pool_pb2_grpc.ReportsServicer):
             if not request.follow or self._pool.closing:
                 return
             await asyncio.sleep(FOLLOW_SECONDS)
-            if not still_admitted(self._pool.ledger):
+            if not await still_admitted():
                 await refuse_revoked(context)
 
     # ---- helpers

@@ -7,6 +7,7 @@ that is heard afterwards waits for the database's word.
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import grpc
@@ -43,6 +44,8 @@ class Leadership:
         self._confirmed_at = now()
         self._question: asyncio.Task[None] | None = None
         self._failing = False
+        # Of its own: what else the server waits for in threads must not delay this answer.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="leadership")
         self.lost = asyncio.Event()
         self.why = ""
         self.serving = False
@@ -93,7 +96,7 @@ class Leadership:
     async def _ask_once(self) -> None:
         asked_at = now()
         try:
-            lead = await asyncio.to_thread(self._ask)
+            lead = await asyncio.get_running_loop().run_in_executor(self._thread, self._ask)
             if lead is Lead.FREE and self.serving:
                 # On the event loop, as every step: the connection is not for two threads.
                 self._database.take_back()

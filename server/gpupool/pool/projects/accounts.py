@@ -39,9 +39,13 @@ class WindowUse:
 
 def follow(step: Step) -> None:
     """Books leases that ended or changed their size in this step."""
-    for before, after in step.state.leases.changes().values():
-        if before is None or not before.holds:
-            continue
+    changes = [
+        (before, after)
+        for before, after in step.state.leases.changes().values()
+        if before is not None and before.holds
+    ]
+    # A window begins with the first lease in it, also if several end in one step.
+    for before, after in sorted(changes, key=lambda change: change[0].granted_at):
         if after is None or not after.holds:
             lease_ended(step, before)
         elif after.milli != before.milli:

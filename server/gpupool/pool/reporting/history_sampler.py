@@ -121,8 +121,10 @@ class HistorySampler:
     def present(self) -> Present:
         """What is not in the ledger yet, the running minute included."""
         self.look()
-        times = () if self._writing is None else (self._writing,)
-        return Present(self._version, times + tuple(self._unwritten(self.now_ms())))
+        # The version first: if a minute comes into the ledger in between, `reading` sees it.
+        version, writing = self._version, self._writing
+        times = () if writing is None else (writing,)
+        return Present(version, times + tuple(self._unwritten(self.now_ms())))
 
     def reading(self, present: Present, connection: Connection) -> bool:
         """Fixes what a connection sees; False: what is written has changed since `present`. In any thread."""
@@ -158,20 +160,33 @@ class HistorySampler:
                 with samples.writing(engine) as connection:
                     self._pool.ledger.database.fence(connection)
                     samples.add(connection, MINUTE_MS, time.from_ms // MINUTE_MS * MINUTE_MS, rows)
+                self._writing = None
                 self._version += 1
-            for _ in range(_THINNED):
-                with self._one:
-                    with samples.writing(engine) as connection:
-                        self._pool.ledger.database.fence(connection)
-                        more = samples.thin(connection, time.to_ms)
-                    self._version += more
-                if not more:
-                    break
         except SQLAlchemyError as error:
-            if not self._failing:
-                cause = str(getattr(error, "orig", None) or error).partition("\n")[0]
-                logger.warning("the history cannot be written", problem=cause)
-            self._failing = True
+            self._note(error)
             return False
-        self._failing = False
+        try:
+            self._thin(time.to_ms)
+        except SQLAlchemyError as error:
+            # The minute is stored: it must not come again. The next minute's turn thins what this one left.
+            self._note(error)
+        else:
+            self._failing = False
         return True
+
+    def _thin(self, now_ms: int) -> None:
+        engine = self._pool.ledger.engine
+        for _ in range(_THINNED):
+            with self._one:
+                with samples.writing(engine) as connection:
+                    self._pool.ledger.database.fence(connection)
+                    more = samples.thin(connection, now_ms)
+                self._version += more
+            if not more:
+                break
+
+    def _note(self, error: SQLAlchemyError) -> None:
+        if not self._failing:
+            cause = str(getattr(error, "orig", None) or error).partition("\n")[0]
+            logger.warning("the history cannot be written", problem=cause)
+        self._failing = True
