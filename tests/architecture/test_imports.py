@@ -187,3 +187,26 @@ def test_a_command_starts_without_the_others() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", ["run", "smi", "explain", "health", "lease", "gpu", "session", "report", "pool queue"]
+)
+def test_a_users_command_needs_nothing_of_a_pool_server(command: str) -> None:
+    """The extra `jupyter` brings typer and rich, and none of these."""
+    code = (
+        "import sys;"
+        "missing = ('cryptography', 'grpc_health', 'numpy', 'prometheus_client', 'pynvml', 'sqlalchemy', 'stamina', 'structlog');"
+        "sys.modules.update(dict.fromkeys(missing));"
+        "import gpupool.cli.top.run_command; from gpupool.cli.main import app;"
+        f"app({[*command.split(), '--help']})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_where_only_the_kernels_part_is_installed_the_command_says_what_is_missing() -> None:
+    code = "import sys; sys.modules['typer'] = None; from gpupool.cli.entry import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "pip install 'jupyter-gpupool[jupyter]'" in done.stderr and "Traceback" not in done.stderr

@@ -103,7 +103,7 @@ ROOMS: Mapping[str, str] = {
         " gpupool.scheduler gpupool.scheduler.placement"
     ),
     "gpupool.kernel_packs": "gpupool.client",
-    "gpupool.embedded": "gpupool.client gpupool.providers",
+    "gpupool.embedded": "gpupool gpupool.client gpupool.providers",
     "gpupool.cli.common": "gpupool gpupool.client gpupool.request",
     "gpupool.cli.pool": (
         "gpupool gpupool.sentences gpupool.cli.common gpupool.client gpupool.ledger gpupool.model gpupool.pool"

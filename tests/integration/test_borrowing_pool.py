@@ -99,7 +99,7 @@ def test_jobs_serve_dial_an_encrypted_port_know_no_secret_and_end_with_the_pool(
 ) -> None:
     monkeypatch.setenv("JUPYTERHUB_API_TOKEN", SECRET)
     monkeypatch.setenv("SLURM_JOB_GPUS", "7")
-    lifeline = join(home, borrowing(EmbeddedOptions(), _providers(home), "127.0.0.1"))
+    lifeline = join(home, borrowing(EmbeddedOptions(), _providers(home), home, "127.0.0.1"))
     assert lifeline is not None
     try:
         ready = lifeline.ready
@@ -125,7 +125,7 @@ def test_jobs_serve_dial_an_encrypted_port_know_no_secret_and_end_with_the_pool(
 def test_an_agent_that_cannot_start_says_why_to_whoever_waits(home: Path) -> None:
     file = _providers(home)
     file.write_text(file.read_text().replace('"software"]', '"nothing/libcuda.so.1"]'))
-    lifeline = join(home, borrowing(EmbeddedOptions(), file, "127.0.0.1"))
+    lifeline = join(home, borrowing(EmbeddedOptions(), file, home, "127.0.0.1"))
     assert lifeline is not None
     environment = {**os.environ, "GPUPOOL_HOME": str(home)}
     wish = [*GPUPOOL, "run", "-p", "0.2", "--wait", "10m", "--", "true"]
@@ -142,7 +142,7 @@ def test_an_agent_that_cannot_start_says_why_to_whoever_waits(home: Path) -> Non
 
 @pytest.mark.slow
 def test_a_pool_that_is_killed_finds_its_jobs_and_nothing_is_left_if_its_keeper_is(home: Path) -> None:
-    lifeline = join(home, borrowing(EmbeddedOptions(), _providers(home), "127.0.0.1"))
+    lifeline = join(home, borrowing(EmbeddedOptions(), _providers(home), home, "127.0.0.1"))
     assert lifeline is not None
     _run(home)
     before = stand_in_slurm.living(home / "slurm")
@@ -157,6 +157,27 @@ def test_a_pool_that_is_killed_finds_its_jobs_and_nothing_is_left_if_its_keeper_
     _keeper(home).kill()
     lifeline.close()
     wait_until(lambda: not stand_in_slurm.living(home / "slurm"), 60, "the job to end with the pool")
+
+
+@pytest.mark.slow
+def test_the_job_of_a_pool_that_was_killed_with_its_keeper_serves_the_next(home: Path) -> None:
+    file = _providers(home)
+    lifeline = join(home, borrowing(EmbeddedOptions(), file, home, "127.0.0.1"))
+    assert lifeline is not None
+    _run(home)
+    before = stand_in_slurm.living(home / "slurm")
+    keeper, pool = _keeper(home), psutil.Process(lifeline.ready.pids["the pool"])
+    for process in (keeper, pool):
+        process.suspend()  # otherwise the first that dies gives the other time to end in order
+    for process in (pool, keeper):
+        process.kill()
+    lifeline.close()
+    lifeline = join(home, borrowing(EmbeddedOptions(), file, home, "127.0.0.1"))
+    assert lifeline is not None
+    _run(home)
+    assert stand_in_slurm.living(home / "slurm") == before
+    lifeline.leave()
+    assert not stand_in_slurm.living(home / "slurm")
 
 
 @pytest.mark.slow

@@ -107,6 +107,7 @@ async def test_what_is_set_outlives_the_server(tmp_path: Path) -> None:
         ("[box]\nkind = 'local'\nminimum = 4\nmaximum = 3", "minimum <= maximum"),
         ("[box]\nkind = 'local'\nidle = 'soon'", "is no time"),
         ("[box]\nkind = 'local'\ndrain_before = '2s'", "at least 3 s"),
+        ("[box]\nkind = 'local'\ntime_limit = '15m'", "longer than drain_before"),
         ("[box]\nkind = 'kubernetes'\nimage = 'x'", "pool is missing"),
         ("[box]\nkind = 'kubernetes'\npool = 'x:1'", "image is missing"),
         ("[box]\nkind = 'kubernetes'\npool = 'x:1'\nimage = 'x'\nnode_selector = ['a']", "a table of texts"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -145,3 +147,26 @@ def test_whatever_stands_there_is_a_report(state: str, left: str, start: str, re
     found = report(state, left, start, reason, NOW)
     assert found.phase in ("pending", "running", "ended")
     assert found.starts_in is None or found.starts_in >= 0.0
+
+
+def _ran(tmp_path: Path, **variables: str) -> tuple[int, str]:
+    """Exit code of a job's script, and the home that its agent was given; empty: none was started."""
+    agent, told = tmp_path / "agent", tmp_path / "told"
+    agent.write_text(f'#!/bin/sh\n[ -d "$GPUPOOL_HOME" ] && echo "$GPUPOOL_HOME" > {told}\n')
+    agent.chmod(0o700)
+    script = _opened(tmp_path, f'command = ["{agent}"]\n', token=Path("/h/node.token")).script(ORDER)
+    done = subprocess.run(["bash"], input=script, text=True, env={**os.environ, **variables}, check=False)
+    return done.returncode, told.read_text().strip() if told.exists() else ""
+
+
+def test_an_agent_has_a_home_of_its_own_where_the_pools_temporary_folder_is_not(tmp_path: Path) -> None:
+    code, home = _ran(tmp_path, TMPDIR="/nonexistent")
+    assert (code, home[:13]) == (0, "/tmp/gpupool-")
+    assert not Path(home).exists()
+
+
+def test_without_one_no_agent_starts(tmp_path: Path) -> None:
+    (tmp_path / "mktemp").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "mktemp").chmod(0o700)
+    code, home = _ran(tmp_path, PATH=f"{tmp_path}:{os.environ['PATH']}")
+    assert code != 0 and home == ""

@@ -55,7 +55,7 @@ class EmbeddedPool:
                 self._lifeline = None
             options = EmbeddedOptions()
             if providers:
-                options = await asyncio.to_thread(borrowing, options, Path(providers))
+                options = await asyncio.to_thread(borrowing, options, Path(providers), home())
             self._lifeline = await asyncio.to_thread(join, home(), options)
 
     async def stop(self) -> None:

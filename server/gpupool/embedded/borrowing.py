@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import re
 import socket
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from gpupool.embedded.join import EmbeddedError
+from gpupool.client.endpoint import private_directory
+from gpupool.embedded import paths
+from gpupool.embedded.join import EmbeddedError, is_kept
 from gpupool.embedded.options import EmbeddedOptions
 from gpupool.providers.kinds import SettingsError
 from gpupool.providers.settings import read
@@ -17,12 +20,13 @@ from gpupool.providers.settings import read
 _ADDRESS: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]\s]+)(?::([0-9]{1,5}))?", re.ASCII)
 
 
-def borrowing(options: EmbeddedOptions, file: Path, listen: str = "") -> EmbeddedOptions:
+def borrowing(options: EmbeddedOptions, file: Path, home: Path, listen: str = "") -> EmbeddedOptions:
     """The options with providers in place of this machine's GPUs.
 
     Args:
         options: what else the pool is made of.
         file: the providers, see `gpupool.providers.settings`.
+        home: the pool's home. It keeps the port: jobs that an earlier pool has left dial it.
         listen: ``host`` or ``host:port`` at which nodes on other machines reach the pool; empty: this machine's name.
 
     Raises:
@@ -33,11 +37,11 @@ def borrowing(options: EmbeddedOptions, file: Path, listen: str = "") -> Embedde
         elsewhere = any(one.elsewhere for one in read(file))
     except SettingsError as error:
         raise EmbeddedError(f"{error}.") from None
-    reached_at = _listen(listen) if elsewhere or listen else ""
+    reached_at = _listen(listen, home) if elsewhere or listen else ""
     return replace(options, providers=str(file), listen=reached_at)
 
 
-def _listen(named: str) -> str:
+def _listen(named: str, home: Path) -> str:
     """``host:port``. The port is chosen here, once: the pool may be started again, and its nodes come back to it."""
     match = _ADDRESS.fullmatch(named)
     if named and match is None:
@@ -53,8 +57,30 @@ def _listen(named: str) -> str:
             )
         if port is not None:
             return named
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.bind(address)
-            return f"{host}:{probe.getsockname()[1]}"
+        return f"{host}:{_port(family, address, home)}"
     except OSError as error:
         raise EmbeddedError(f"This machine cannot listen at {host[:200]!r}: {error.strerror}.") from None
+
+
+def _port(family: int, address: Any, home: Path) -> int:
+    """That of before if it can be had or the pool has it now, else a free one, which is kept. Raises OSError: there is none."""
+    file = paths.port(private_directory(home))
+    text = file.read_text()[:8].strip() if file.exists() else ""
+    kept = int(text) if text.isascii() and text.isdigit() else 0
+    if kept:
+        if is_kept(home):
+            return kept
+        with contextlib.suppress(OSError):
+            return _bound(family, address, kept)
+    found = _bound(family, address, 0)
+    file.parent.mkdir(mode=0o700, exist_ok=True)
+    file.write_text(f"{found}\n")
+    return found
+
+
+def _bound(family: int, address: Any, port: int) -> int:
+    """The port if it is free, of 0 one that is. Raises OSError: it is not."""
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((address[0], port, *address[2:]))
+        return int(probe.getsockname()[1])

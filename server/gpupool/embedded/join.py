@@ -20,6 +20,7 @@ from gpupool.embedded import messages, paths
 from gpupool.embedded.messages import BadMessageError, Told
 from gpupool.embedded.options import EmbeddedOptions
 from gpupool.embedded.service import log_end
+from gpupool.text import printable
 
 #: A pool and its node have so long to start, seconds.
 START_SECONDS: Final = 240.0
@@ -28,6 +29,8 @@ STOP_SECONDS: Final = 60.0
 #: A keeper that ends has so long, and one that starts until it says so.
 _TURN_SECONDS: Final = 90.0
 _LOOK_SECONDS: Final = 0.05
+#: A keeper on another machine is alive if it has shown so in this time, seconds.
+_ALIVE: Final = 4 * paths.SIGN_OF_LIFE_SECONDS
 #: sun_path has 108 bytes with its final zero.
 _MOST_SOCKET_PATH: Final = 107
 #: The extra `pool` brings these.
@@ -111,6 +114,11 @@ def missing_packages() -> list[str]:
     return [name for name in _NEEDED if find_spec(name) is None]
 
 
+def is_kept(home: Path) -> bool:
+    """Whether a keeper runs a pool in ``home``."""
+    return _is_held(paths.keeper_lock(home))
+
+
 def runs_by_itself(home: Path) -> bool:
     """Whether a pool answers in ``home`` that no keeper has started."""
     return _answers(paths.pool_socket(home)) and not _is_held(paths.keeper_lock(home))
@@ -186,6 +194,11 @@ def _found_or_started(home: Path, options: EmbeddedOptions) -> Lifeline | None:
                 return Lifeline(found, started=False)
             except OSError:
                 found.close()
+            if host := _on_another_machine(home):
+                raise EmbeddedError(
+                    f"Your pool in {home} runs on {host}: use it there, end it there, or name another home with --home "
+                    f"or ${HOME_VARIABLE}."
+                )
             if not _is_held(paths.keeper_lock(home)):
                 break
             if time.monotonic() > deadline:
@@ -194,6 +207,22 @@ def _found_or_started(home: Path, options: EmbeddedOptions) -> Lifeline | None:
         if _answers(paths.pool_socket(home)):
             return None
         return _start(home, options)
+
+
+def _on_another_machine(home: Path) -> str:
+    """The machine on which the pool in ``home`` runs; empty: on none, or on this one."""
+    lock = paths.keeper_lock(home)
+    try:
+        host = printable(lock.read_text(errors="replace"))[:255]
+        if not host or host == socket.gethostname():
+            return ""
+        # The file server's clock tells both times.
+        mark = paths.start_lock(home)
+        os.utime(mark)
+        silent = mark.stat().st_mtime - lock.stat().st_mtime
+    except FileNotFoundError:
+        return ""
+    return host if _is_held(lock) or silent < _ALIVE else ""
 
 
 def _start(home: Path, options: EmbeddedOptions) -> Lifeline:

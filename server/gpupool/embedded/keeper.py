@@ -61,6 +61,7 @@ class Keeper:
         self._leaving: set[asyncio.StreamWriter] = set()
         self._told = Told(messages.STARTING, POOL)
         self._ending = asyncio.Event()
+        self._lock = lock
         environment = {**os.environ, HOME_VARIABLE: str(directory), "PYTHONUNBUFFERED": "1"}
         gpupool = [sys.executable, "-P", "-m", "gpupool.cli.main"]
         logs = paths.logs(directory)
@@ -88,13 +89,23 @@ class Keeper:
         holding = asyncio.ensure_future(self._hold(reader, writer))
         serving = asyncio.ensure_future(self._serve())
         ending = asyncio.ensure_future(self._ending.wait())
+        living = asyncio.ensure_future(self._show_life())
         await asyncio.wait((serving, ending), return_when=asyncio.FIRST_COMPLETED)
         door.close()
         path.unlink(missing_ok=True)
         await self._stop(serving)
-        for task in (holding, ending):
+        for task in (holding, ending, living):
             task.cancel()
-        await asyncio.gather(holding, ending, return_exceptions=True)
+        await asyncio.gather(holding, ending, living, return_exceptions=True)
+        os.ftruncate(self._lock, 0)
+
+    async def _show_life(self) -> None:
+        """Not every file system shows other machines that a lock is held."""
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, socket.gethostname().encode(), 0)
+        while True:
+            await asyncio.sleep(paths.SIGN_OF_LIFE_SECONDS)
+            os.utime(self._lock)
 
     async def _stop(self, serving: asyncio.Future[None]) -> None:
         failure = ""

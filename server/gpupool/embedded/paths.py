@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
+
+#: So often a keeper touches its lock: machines that see the home see by this that it lives.
+SIGN_OF_LIFE_SECONDS: Final = 15.0
 
 
 def lifeline_socket(home: Path) -> Path:
@@ -11,7 +15,7 @@ def lifeline_socket(home: Path) -> Path:
 
 
 def keeper_lock(home: Path) -> Path:
-    """Held by the keeper as long as anything runs that it started."""
+    """Held by the keeper as long as anything runs that it started. It names the keeper's machine: homes may be shared."""
     return home / "here.lock"
 
 
@@ -23,6 +27,11 @@ def start_lock(home: Path) -> Path:
 def pool_socket(home: Path) -> Path:
     """Where the pool listens."""
     return home / "pool.sock"
+
+
+def port(home: Path) -> Path:
+    """The port of a pool that borrows. Jobs of an earlier pool dial it."""
+    return home / "providers" / "port"
 
 
 def logs(home: Path) -> Path:

@@ -122,7 +122,7 @@ def options_of(
             f"--providers lends no GPU of this machine, so --driver {driver[:200]} has no effect; leave one of them out"
         )
     try:
-        return borrowing(options, providers, listen)
+        return borrowing(options, providers, home(), listen)
     except EmbeddedError as error:
         raise typer.BadParameter(str(error)) from None
 

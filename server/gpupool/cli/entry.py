@@ -1,0 +1,23 @@
+"""The installed `gpupool` command. Where only the kernel's part of the package is installed, it says what is missing."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+#: What the command line itself is written with. The extras `jupyter` and `pool` bring it.
+_NEEDED: Final = ("typer", "rich")
+
+
+def main() -> None:
+    """Runs the command of the process's arguments, and ends the process."""
+    try:
+        from gpupool.cli.main import app
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _NEEDED:
+            raise
+        sys.exit(
+            f"gpupool: the command line needs the package {error.name}. Run: pip install 'jupyter-gpupool[jupyter]', "
+            "or 'jupyter-gpupool[pool]' for a pool server or a node"
+        )
+    app(prog_name="gpupool")
