@@ -17,7 +17,7 @@ from gpupool.request.option import Known, Option, Place
 COMMANDS: Final = {
     "attach": "hold a share over several cells",
     "detach": "give the GPU back; what is in its memory is kept",
-    "reset": "end the GPU session: what is in GPU memory is lost, Python variables stay",
+    "reset": "end the GPU session: arrays in GPU memory are lost, Python variables stay",
     "resize": "change the size of the share",
     "status": "what this kernel has and uses",
     "list": "the pool: devices, shares, queue",

@@ -61,16 +61,16 @@ class GpuMagics(Magics):
             %%gpu 0.2 --hold           keep the GPU after the cell, until detached or idle
             %%gpu 0.2 --for 2h         give the GPU back after 2 hours at the latest
             %%gpu 0.2 --strict         never more than a fifth of the time, also while the GPU is idle
-            %%gpu --exclusive          a whole GPU that nobody else has a share of meanwhile
+            %%gpu --exclusive          a whole GPU; nobody else gets a share of it
             %%gpu 0.5 --type H100      of a GPU with this in its name (H100|A100: one of them)
             %%gpu 1 --project research/vision --kind preemptible --priority 60
-                                       whose quota it counts against, and whether it may be taken back for others
+                                       the quota that counts, and whether the pool may take it back for others
             %%gpu 1 --filter 'memory>=40GiB' --filter label.zone=a --node-pool a --node-pool b
-                                       what the GPU must be like, and where it is taken from
+                                       conditions on the GPU, and the node pools to use
 
         The Tab key completes options and their values. Other cell magics may stand below (``%%time``,
         ``%%capture``) or, if they run Python, above. A cell that fails stops Run All, with the GPU given back.
-        What is in GPU memory stays when the cell ends, for the next ``%%gpu`` cell.
+        Arrays in GPU memory stay when the cell ends, for the next ``%%gpu`` cell.
 
         In code, ``with gpupool.attach(0.2):`` and ``@gpupool.gpu(0.2)`` do the same.
 
@@ -78,7 +78,7 @@ class GpuMagics(Magics):
 
             %gpu attach 0.2            hold a share over several cells
             %gpu detach                give it back
-            %gpu reset                 end the GPU session: what is in GPU memory is lost, Python variables stay
+            %gpu reset                 end the GPU session: arrays in GPU memory are lost, Python variables stay
             %gpu resize 0.4            change its size
             %gpu status                what this kernel has and uses
             %gpu list                  the pool: devices, shares, queue

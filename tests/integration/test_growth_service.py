@@ -120,6 +120,7 @@ async def test_what_is_set_outlives_the_server(tmp_path: Path) -> None:
             "line break",
         ),
         ("[box]\nkind = 'slurm'\npool = \"a\\nb\"", "line break"),
+        ("[box]\nkind = 'slurm'\npool = 'h:1'\noptions = ['--clusters=big']", "'--clusters=big'"),
     ],
 )
 async def test_a_file_that_is_wrong_says_where(tmp_path: Path, settings: str, said: str) -> None:

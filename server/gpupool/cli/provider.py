@@ -80,7 +80,7 @@ def scale(
     token_file: TokenFile = None,
     json: Json = False,
 ) -> None:
-    """Say how many jobs an engine may and must lend. It stays so until it is said again, also over a restart.
+    """Set the smallest and the largest number of jobs. The setting stays until you change it, also after a restart.
 
     \b
     Examples:

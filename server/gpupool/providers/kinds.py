@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from gpupool.providers.slurm import SlurmProvider, SlurmSettings
 
 #: Of Slurm's generic resources.
 _PARTS_OF_A_GPU: Final = frozenset({"shard", "mps"})
+_OTHER_CLUSTER: Final = re.compile(r"-M|--cluster")
 
 
 class SettingsError(ValueError):
@@ -107,6 +109,12 @@ def _slurm(opening: Opening) -> Provider:
             f"provider {opening.name}: gres {gres[:40]!r} is a part of a GPU, of which Slurm gives the rest to other jobs; "
             'the pool borrows whole GPUs and divides them itself, so write "gpu" or "gpu:TYPE"'
         )
+    for option in own.get("options", ()):
+        if _OTHER_CLUSTER.match(option):
+            raise SettingsError(
+                f"provider {opening.name}: options has {option[:40]!r}, but the pool looks for its jobs in the cluster of this "
+                "machine only; run the pool on a login node of the other cluster"
+            )
     if "time_limit" in own:
         own["time_limit"] = max(1, int(own["time_limit"] // 60))
     if opening.home_is_shared:

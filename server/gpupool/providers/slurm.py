@@ -34,7 +34,7 @@ _COLUMNS: Final = "%i|%j|%T|%L|%S|%r"
 #: Times as seconds since 1970: Slurm's own form has no time zone.
 _ENVIRONMENT: Final = {"SLURM_TIME_FORMAT": "%s"}
 #: Of a job in which the pool itself runs, such as a user's Jupyter server: its limits and devices are not those of new jobs.
-_OF_THIS_JOB: Final = re.compile(r"(?!SLURM_(CONF|JWT)$)SLURM_.*|CUDA_VISIBLE_DEVICES")
+_OF_THIS_JOB: Final = re.compile(r"(?!SLURM_(CONF|JWT)$)SLURM_.*|SBATCH_CLUSTERS|CUDA_VISIBLE_DEVICES")
 #: Secrets of a user's server and how it shows itself to a pool: no concern of an agent. A job gets all the rest.
 _OF_A_SERVER: Final = re.compile(
     r"JUPYTER_TOKEN|JUPYTERHUB_.*|JPY_.*|GPUPOOL_(HUB_IDENTITY|ENDPOINT|TOKEN_FILE)"

@@ -266,7 +266,7 @@ SPELLINGS: Final = (
         "share",
         False,
         Switch(),
-        "a whole GPU, which nobody else has a share of meanwhile",
+        "a whole GPU; nobody else gets a share of it",
         ("--exclusive",),
         keyword="exclusive",
         where=WORDS,

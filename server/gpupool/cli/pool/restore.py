@@ -35,8 +35,8 @@ def restore(
 ) -> None:
     """Put a backup in the place of the ledger. The pool server must be stopped.
 
-    What was granted after the backup was taken is not in it: leases end, sessions are parked and go on, and the pool
-    waits for 30 seconds at its next start until workers of before have ended their leases.
+    The backup doesn't have what was granted later: those leases end, and sessions are parked and resume. At its next
+    start the pool waits for 30 seconds until earlier workers have stopped.
 
     \b
     Examples:
