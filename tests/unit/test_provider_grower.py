@@ -412,20 +412,20 @@ class TestTheEnd:
         world = World()
         job = await world.one_job(busy=True)
         world.provider.hangs = True
-        looking = asyncio.ensure_future(world.look())
-        await asyncio.sleep(0)
+        running = asyncio.ensure_future(world.grower.run())
+        await asyncio.sleep(0.01)
         await asyncio.wait_for(world.grower.give_back(), 10)
-        await asyncio.wait_for(looking, 10)
+        running.cancel()
         assert world.book.jobs()[job].phase == "cancelling"
 
     async def test_a_job_that_was_being_submitted_is_ended_too(self) -> None:
         world = World()
         world.provider.slow = 0.05
         world.pool.waiting = [ASK]
-        looking = asyncio.ensure_future(world.look())
+        running = asyncio.ensure_future(world.grower.run())
         await asyncio.sleep(0.01)
         await world.grower.give_back()
-        await looking
+        running.cancel()
         assert world.provider.living() == []
 
     async def test_a_pool_that_gives_all_back_ends_busy_jobs_too_and_asks_for_no_more(self) -> None:

@@ -139,10 +139,7 @@ class Grower:
         try:
             while True:
                 self._look_soon.clear()
-                try:
-                    await self.step()
-                except Exception:
-                    logger.exception("the look at providers failed")
+                await self._step_beside()
                 try:
                     async with asyncio.timeout(self._pace.look):
                         await self._look_soon.wait()
@@ -151,6 +148,20 @@ class Grower:
         finally:
             for provided in self._provided:
                 await provided.provider.close()
+
+    async def _step_beside(self) -> None:
+        """A step that the end can cancel: an engine may not answer."""
+        looking = self._looking = asyncio.ensure_future(self.step())
+        try:
+            await asyncio.wait({looking})
+        except asyncio.CancelledError:
+            looking.cancel()
+            await asyncio.wait({looking})
+            raise
+        finally:
+            self._looking = None
+        if not looking.cancelled() and (error := looking.exception()) is not None:
+            logger.error("the look at providers failed", exc_info=error)
 
     async def give_back(self) -> None:
         """Ends all jobs, and asks for none from now on: the pool ends, and nobody will need them.
@@ -162,7 +173,6 @@ class Grower:
             if job.phase != "over":
                 self._store(replace(job, phase="cancelling", why="the pool ends"))
         if (looking := self._looking) is not None:
-            # An engine that does not answer would keep the pool from its end.
             await asyncio.wait({looking}, timeout=_FINISH)
             looking.cancel()
         async with self._turn:
@@ -189,19 +199,8 @@ class Grower:
     async def step(self) -> None:
         """One look at every provider. If one does not answer, the others go on."""
         async with self._turn:
-            if self._over:
-                return
-            looking = self._looking = asyncio.ensure_future(self._look_at_all())
-            try:
-                await asyncio.wait({looking})
-            except asyncio.CancelledError:
-                looking.cancel()
-                await asyncio.wait({looking})
-                raise
-            finally:
-                self._looking = None
-            if not looking.cancelled():
-                looking.result()
+            if not self._over:
+                await self._look_at_all()
 
     async def _look_at_all(self) -> None:
         said: dict[str, Sentence] = {}
