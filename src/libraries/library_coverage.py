@@ -33,8 +33,8 @@ def page() -> str:
         total = len(library.implemented) + len(library.refused)
         rows.append(f"| `{name}` | {total} | {len(library.implemented)} | {len(library.refused)} |")
         by_reason: dict[str, list[str]] = {}
-        for function, reason in library.refused.items():
-            by_reason.setdefault(reason, []).append(function)
+        for function, refusal in library.refused.items():
+            by_reason.setdefault(refusal.reason, []).append(function)
         reasons.append(f"\n## {name}\n")
         reasons += [
             f"- {len(names)} functions, such as `{names[0]}`: {reason}" for reason, names in by_reason.items()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
+import math
 import subprocess
 import sys
 import tomllib
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from gpupool.client.native import native_directory
@@ -148,3 +150,71 @@ def test_a_function_that_is_not_carried_says_so_by_its_status(
     machine: Machine, library: str, function: str, status: int
 ) -> None:
     assert machine.call(library, function, out(8)).status == status
+
+
+def _loaded(soname: str) -> ctypes.CDLL:
+    assert exported(soname)
+    return ctypes.CDLL(str(native_directory() / "libraries" / soname))
+
+
+@pytest.mark.parametrize(
+    ("soname", "function"),
+    [
+        (f"lib{library}.so.{major}", f"{library}GetStatus{what}")
+        for library in ("cublas", "cublasLt")
+        for major in (12, 13)
+        for what in ("Name", "String")
+    ],
+)
+def test_a_status_has_a_name(soname: str, function: str) -> None:
+    name_of = getattr(_loaded(soname), function)
+    name_of.restype = ctypes.c_char_p
+    assert name_of(7) == b"CUBLAS_STATUS_INVALID_VALUE"
+    assert name_of(15) == b"CUBLAS_STATUS_NOT_SUPPORTED"
+
+
+class _Complex(ctypes.Structure):
+    _fields_ = (("real", ctypes.c_double), ("imaginary", ctypes.c_double))
+
+
+class _Team(ctypes.Structure):
+    _fields_ = (("ranks", ctypes.c_int), ("rank", ctypes.c_int), ("stride", ctypes.c_int))
+
+
+def _answer(soname: str, function: str, kind: Any) -> Any:
+    refused = getattr(_loaded(soname), function)
+    refused.restype = kind
+    return refused()
+
+
+def test_a_refused_function_that_has_no_status_returns_nothing_that_looks_like_a_result() -> None:
+    assert _answer("libcufftw.so.12", "fftw_plan_dft_1d", ctypes.c_void_p) is None
+    assert math.isnan(_answer("libcublas.so.13", "cublasSdot", ctypes.c_float))
+    assert math.isnan(_answer("libcublas.so.13", "cublasDznrm2", ctypes.c_double))
+    product = _answer("libcublas.so.13", "cublasZdotc", _Complex)
+    assert math.isnan(product.real)
+    assert math.isnan(product.imaginary)
+    assert _answer("libcublas.so.13", "cublasIsamax", ctypes.c_int) == 0
+    assert _answer("libnccl.so.2", "ncclTeamRankToWorld", ctypes.c_int) == -1
+    team = _answer("libnccl.so.2", "ncclTeamWorld", _Team)
+    assert (team.ranks, team.rank, team.stride) == (0, 0, 0)
+
+
+def _table(folder: Path, refused: str) -> Path:
+    table = folder / "table.toml"
+    table.write_text(
+        '[library]\nsonames = { 13 = "libany.so.13" }\nnot_supported = 15\n'
+        f'[implemented]\nnames = []\n[[refused]]\nreason = "not carried"\n{refused}\n'
+    )
+    return table
+
+
+@pytest.mark.parametrize("name", ["anyGetStatusString", "anyGetErrorName", "fftwf_plan_dft_1d", "cublasSdot"])
+def test_a_row_of_functions_that_have_no_status_says_what_they_return(tmp_path: Path, name: str) -> None:
+    generator = _generator()
+    with pytest.raises(generator.TableError, match=f"{name} has no status"):
+        generator.load(_table(tmp_path, f'names = ["{name}"]'), "13")
+    with pytest.raises(generator.TableError, match="nothing returns anything"):
+        generator.load(_table(tmp_path, f'returns = "anything"\nnames = ["{name}"]'), "13")
+    made = generator.load(_table(tmp_path, f'returns = "pointer"\nnames = ["{name}"]'), "13")
+    assert f"void* {name}()" in generator.refusals(made)

@@ -36,33 +36,6 @@ int write(void* handle, T value, T Handle::* field, bool valid = true) {
   });
 }
 
-const char* name_of(int status) {
-  switch (status) {
-    case success:
-      return "CUBLAS_STATUS_SUCCESS";
-    case not_initialized:
-      return "CUBLAS_STATUS_NOT_INITIALIZED";
-    case alloc_failed:
-      return "CUBLAS_STATUS_ALLOC_FAILED";
-    case invalid_value:
-      return "CUBLAS_STATUS_INVALID_VALUE";
-    case arch_mismatch:
-      return "CUBLAS_STATUS_ARCH_MISMATCH";
-    case mapping_error:
-      return "CUBLAS_STATUS_MAPPING_ERROR";
-    case execution_failed:
-      return "CUBLAS_STATUS_EXECUTION_FAILED";
-    case internal_error:
-      return "CUBLAS_STATUS_INTERNAL_ERROR";
-    case not_supported:
-      return "CUBLAS_STATUS_NOT_SUPPORTED";
-    case license_error:
-      return "CUBLAS_STATUS_LICENSE_ERROR";
-    default:
-      return "an unknown cuBLAS status";
-  }
-}
-
 /// The version that this library's headers have: the major one is that of CUDA.
 constexpr gpupool::libraries::Version own_version{GPUPOOL_CUDA_MAJOR, 0, 0};
 

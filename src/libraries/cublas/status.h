@@ -1,4 +1,4 @@
-// cublasStatus_t, and what the driver's results are in it (cublas_api.h).
+// cublasStatus_t, its names, and what the driver's results are in it (cublas_api.h).
 #pragma once
 
 #include <cuda.h>
@@ -20,6 +20,33 @@ enum Status : int {
   not_supported = 15,
   license_error = 16,
 };
+
+inline const char* name_of(int status) {
+  switch (status) {
+    case success:
+      return "CUBLAS_STATUS_SUCCESS";
+    case not_initialized:
+      return "CUBLAS_STATUS_NOT_INITIALIZED";
+    case alloc_failed:
+      return "CUBLAS_STATUS_ALLOC_FAILED";
+    case invalid_value:
+      return "CUBLAS_STATUS_INVALID_VALUE";
+    case arch_mismatch:
+      return "CUBLAS_STATUS_ARCH_MISMATCH";
+    case mapping_error:
+      return "CUBLAS_STATUS_MAPPING_ERROR";
+    case execution_failed:
+      return "CUBLAS_STATUS_EXECUTION_FAILED";
+    case internal_error:
+      return "CUBLAS_STATUS_INTERNAL_ERROR";
+    case not_supported:
+      return "CUBLAS_STATUS_NOT_SUPPORTED";
+    case license_error:
+      return "CUBLAS_STATUS_LICENSE_ERROR";
+    default:
+      return "an unknown cuBLAS status";
+  }
+}
 
 inline Status status_of(CUresult result) {
   return libraries::status_of(result, libraries::Outcomes<Status>{success, alloc_failed, not_supported,

@@ -36,6 +36,12 @@ GPUPOOL_LIBRARY_EXPORT std::size_t cublasLtGetCudartVersion() {
 GPUPOOL_LIBRARY_EXPORT int cublasLtGetProperty(int property, int* value) {
   return gpupool::libraries::read_property(own_version, property, value) ? success : invalid_value;
 }
+GPUPOOL_LIBRARY_EXPORT const char* cublasLtGetStatusName(int status) {
+  return name_of(status);
+}
+GPUPOOL_LIBRARY_EXPORT const char* cublasLtGetStatusString(int status) {
+  return name_of(status);
+}
 // There is no log of its own.
 GPUPOOL_LIBRARY_EXPORT int cublasLtLoggerSetCallback(void*) {
   return success;
