@@ -71,6 +71,16 @@ inline bool is_outside(const View& view, const Block& block) {
   return block.i - (block.j_end - 1) > view.below || block.j - (block.i_end - 1) > view.above;
 }
 
+/// How many diagonals below and above the main one are not zero, stored or not: a matrix that mirrors what is
+/// stored has as many on both sides.
+struct Band {
+  std::int64_t below, above;
+};
+inline Band band_of(const View& view) {
+  const std::int64_t both = std::max(view.below, view.above);
+  return view.structure == Structure::zero ? Band{view.below, view.above} : Band{both, both};
+}
+
 /// The type of numbers to compute with.
 template <class N>
 constexpr Element element_of = std::is_same_v<N, float>                 ? Element::f32
@@ -258,20 +268,15 @@ void write_block(const View& view, const Block& block, bool reads, F f) {
 }
 
 /// C += alpha · A · B over terms [begin, end), C in column order in host memory. `rows` of A, `columns` of B.
-/// Terms that are not stored are left out; where not all of a factor is stored, it is read in pieces.
+/// Terms outside of a factor's band are left out; where not all of a factor is stored, it is read in pieces.
 template <class N>
 void add_product(N alpha, const View& a, const View& b, const Block& of_c, std::int64_t terms, N beta, N* c,
                  std::int64_t ldc) {
   static thread_local std::vector<N> room_a, room_b;
   std::int64_t begin = 0, end = terms;
-  if (a.structure == Structure::zero) {
-    begin = std::max(begin, of_c.i - a.below);
-    end = std::min(end, of_c.i_end + a.above);
-  }
-  if (b.structure == Structure::zero) {
-    begin = std::max(begin, of_c.j - b.above);
-    end = std::min(end, of_c.j_end + b.below);
-  }
+  const Band of_a = band_of(a), of_b = band_of(b);
+  begin = std::max({begin, of_c.i - of_a.below, of_c.j - of_b.above});
+  end = std::min({end, of_c.i_end + of_a.above, of_c.j_end + of_b.below});
   const bool whole = as_it_lies<N>(a, {of_c.i, of_c.i_end, begin, std::max(begin, end)}).has_value() &&
                      as_it_lies<N>(b, {begin, std::max(begin, end), of_c.j, of_c.j_end}).has_value();
   const std::int64_t step = whole ? std::max<std::int64_t>(end - begin, 1)
@@ -300,10 +305,17 @@ void solve_in_place(const View& a, std::int64_t begin, std::int64_t end, std::in
     const Block first = forward ? Block{begin, middle, 0, columns} : Block{middle, end, 0, columns};
     const Block second = forward ? Block{middle, end, 0, columns} : Block{begin, middle, 0, columns};
     solve_in_place(a, first.i, first.i_end, columns, x, ldx);
-    std::vector<N> room;
-    const auto factor = panel(a, {second.i, second.i_end, first.i, first.i_end}, room);
-    gemm(factor.trans, Trans::none, second.rows(), columns, first.rows(), N(-1), factor.data, factor.leading,
-         x + first.i, ldx, N(1), x + second.i, ldx);
+    // Of a narrow band only a corner between the halves is not zero: time and memory are those of the band.
+    const Block corner = forward ? Block{second.i, std::min(second.i_end, first.i_end + a.below),
+                                         std::max(first.i, second.i - a.below), first.i_end}
+                                 : Block{std::max(second.i, first.i - a.above), second.i_end, first.i,
+                                         std::min(first.i_end, second.i_end + a.above)};
+    if (corner.rows() > 0) {
+      std::vector<N> room;
+      const auto factor = panel(a, corner, room);
+      gemm(factor.trans, Trans::none, corner.rows(), columns, corner.columns(), N(-1), factor.data,
+           factor.leading, x + corner.j, ldx, N(1), x + corner.i, ldx);
+    }
     solve_in_place(a, second.i, second.i_end, columns, x, ldx);
     return;
   }
