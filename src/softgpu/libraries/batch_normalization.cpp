@@ -26,12 +26,13 @@ using Walk = Loops<operands>;
 }
 
 void check_normalization(const BatchNormalization& op, const Memory& memory) {
+  const bool backward = op.direction == NormalizationDirection::backward;
   const auto check = [&](const Tensor& tensor, bool needed, const char* what) {
     if (tensor.address == 0 && !needed) return;
-    check_tensor(tensor, memory, what);
+    const bool written = backward ? &tensor == &op.dx || &tensor == &op.dz : &tensor == &op.y;
+    (written ? check_written : check_tensor)(tensor, memory, what);
     check_same_sizes(tensor, op.x, what);
   };
-  const bool backward = op.direction == NormalizationDirection::backward;
   if (op.direction > NormalizationDirection::backward) wrong_normalization("there is no such direction");
   check_tensor(op.x, memory, "the input");
   check(op.y, !backward || op.rectified, "the output");

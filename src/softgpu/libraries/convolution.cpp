@@ -29,6 +29,12 @@ void check_convolution(const Convolution& op, const Memory& memory) {
   check_tensor(op.filter, memory, "the filter");
   check_tensor(op.output, memory, "the output");
   if (!op.sound()) wrong_convolution("shapes do not fit, or a number is out of range");
+  check_written(op.target(), memory, "what is computed");
+  // A part gathers its positions' terms and packs its filters; it has at least 64 positions.
+  const ConvolutionBlocks blocks = op.blocks();
+  const std::int64_t terms = blocks.inner * blocks.taps;
+  check_room(64 * (terms + blocks.rows), "what a convolution gathers");
+  check_room(blocks.block_rows * terms, "the filters of a convolution");
   if (op.added.address != 0) {
     check_tensor(op.added, memory, "what is added");
     check_same_sizes(op.added, op.target(), "what is added");

@@ -34,7 +34,7 @@ void check(const Dropout& op, const Memory& memory) {
   if (!(op.rate >= 0 && op.rate <= 1))
     throw Failure(softgpu::Fault::illegal_instruction, "a rate of dropout that is none");
   check_tensor(op.from, memory, "the argument");
-  check_tensor(op.into, memory, "the result");
+  check_written(op.into, memory, "the result");
   check_same_sizes(op.from, op.into, "the argument");
   const std::int64_t bytes = gpupool::operations::bytes_of_mask(op.into.elements());
   memory.check(op.mask, static_cast<std::uint64_t>(bytes), 1, "the mask");

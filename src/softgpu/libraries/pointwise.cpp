@@ -108,7 +108,7 @@ void compute_pointwise(const Pointwise& op, const Parts& parts) {
 }  // namespace
 
 void run(const Pointwise& op, const Parts& parts, const Memory& memory) {
-  check_tensor(op.target, memory, "the result");
+  check_written(op.target, memory, "the result");
   const bool gradient = op.combine == Combine::gradient;
   const bool two = gradient || (op.combine != Combine::first && op.combine != Combine::square_root &&
                                 op.combine != Combine::complement);

@@ -22,7 +22,9 @@ void check_pooling(const Pooling& op, const Memory& memory) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
   if (op.x.dims != 2 + Pooling::space || op.y.dims != op.x.dims) wrong_pooling("not five dimensions");
   check_tensor(op.x, memory, "the input");
-  check_tensor(op.y, memory, "the output");
+  (op.backward ? check_tensor : check_written)(op.y, memory, "the output");
+  for (const Tensor* const tensor : {&op.x, &op.y})
+    check_room(tensor->sizes[2] * tensor->sizes[3] * tensor->sizes[4], "a plane of a pooling");
   if (op.x.sizes[0] != op.y.sizes[0] || op.x.sizes[1] != op.y.sizes[1])
     wrong_pooling("images or channels do not fit");
   for (int d = 0; d < Pooling::space; ++d) {
@@ -33,7 +35,7 @@ void check_pooling(const Pooling& op, const Memory& memory) {
   if (op.pool > Pool::average) wrong_pooling("there is no such kind");
   if (!op.backward) return;
   check_tensor(op.dy, memory, "the gradient of the output");
-  check_tensor(op.dx, memory, "the gradient of the input");
+  check_written(op.dx, memory, "the gradient of the input");
   check_same_sizes(op.dy, op.y, "the gradient of the output");
   check_same_sizes(op.dx, op.x, "the gradient of the input");
 }

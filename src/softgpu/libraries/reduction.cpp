@@ -75,7 +75,7 @@ void reduce_row(Reduce operation, const double* row, std::int64_t count, std::in
 
 void run(const Reduction& op, const Parts& parts, const Memory& memory) {
   check_tensor(op.source, memory, "what is reduced");
-  check_tensor(op.target, memory, "the result");
+  check_written(op.target, memory, "the result");
   if (op.operation > Reduce::multiply_without_zeros)
     throw Failure(softgpu::Fault::illegal_instruction, "there is no such reduction");
   bool fits = op.source.dims == op.target.dims;

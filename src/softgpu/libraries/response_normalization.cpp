@@ -22,12 +22,13 @@ void check_normalization(const ResponseNormalization& op, const Memory& memory) 
   if (op.x.dims != 2 + ResponseNormalization::space) wrong_normalization("not five dimensions");
   check_tensor(op.x, memory, "the input");
   // Channels of a line lie in host memory together.
-  if (op.x.sizes[1] > (std::int64_t{1} << 31) / op.x.sizes[4]) wrong_normalization("too large");
+  check_room(op.x.sizes[1] * op.x.sizes[4], "response normalisation");
   for (const auto& [tensor, what] : {std::pair{&op.y, "the output"},
                                      {&op.dy, "the gradient of the output"},
                                      {&op.dx, "the gradient of the input"}}) {
     if (tensor != &op.y && !op.backward) continue;
-    check_tensor(*tensor, memory, what);
+    const bool written = tensor == (op.backward ? &op.dx : &op.y);
+    (written ? check_written : check_tensor)(*tensor, memory, what);
     check_same_sizes(*tensor, op.x, what);
   }
 }

@@ -73,10 +73,11 @@ void softmax_gradient(const Softmax& op, const std::vector<double>& y, std::vect
 }  // namespace
 
 void run(const Softmax& op, const Parts& parts, const Memory& memory) {
+  const Tensor& target = op.backward ? op.x : op.y;
   for (const auto& [tensor, what] : {std::pair{&op.x, "the argument"}, std::pair{&op.y, "the result"},
                                      std::pair{&op.dy, "the gradient of the result"}}) {
     if (tensor == &op.dy && !op.backward) continue;
-    check_tensor(*tensor, memory, what);
+    (tensor == &target ? check_written : check_tensor)(*tensor, memory, what);
     check_same_sizes(*tensor, op.y, what);
   }
   if (op.y.dims < 2) throw Failure(softgpu::Fault::illegal_instruction, "a softmax without channels");
@@ -85,11 +86,11 @@ void run(const Softmax& op, const Parts& parts, const Memory& memory) {
     const bool summed = i == 1 || (i > 1 && op.of_instance);
     (summed ? along : sums).add(op.y.sizes[i], {op.x.strides[i], op.y.strides[i], op.dy.strides[i]});
   }
+  check_room(along.elements(), "a softmax");
   along.arrange(softmax_y);
   sums.arrange(softmax_y);
   std::vector<double> values, results, before;
   const std::int64_t all = sums.elements(), block = op.block();
-  const Tensor& target = op.backward ? op.x : op.y;
   const std::size_t target_operand = op.backward ? softmax_x : softmax_y;
   parts.each(op.parts(), [&](std::uint64_t part) {
     const std::int64_t from = static_cast<std::int64_t>(part) * block;

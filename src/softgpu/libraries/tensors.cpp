@@ -16,6 +16,29 @@ using gpupool::operations::Activation;
   throw Failure(softgpu::Fault::illegal_instruction, std::string(what) + ": " + why);
 }
 
+/// How many elements a tensor has, and how many places lie from its first to its last one.
+struct Extent {
+  std::int64_t count = 1, places = 1;
+};
+
+/// Throws Failure where a number is out of range.
+Extent extent_of(const Tensor& tensor, const char* what) {
+  if (bytes_of(tensor.type) == 0 || is_complex(tensor.type)) wrong_tensor(what, "an unknown type");
+  if (tensor.dims > gpupool::operations::max_dims) wrong_tensor(what, "too many dimensions");
+  constexpr std::int64_t most = std::int64_t{1} << 40;
+  Extent extent;
+  for (int i = 0; i < tensor.dims; ++i) {
+    const std::int64_t size = tensor.sizes[i], stride = tensor.strides[i];
+    if (size < 1 || size > most || stride < 0 || stride > most) wrong_tensor(what, "a size out of range");
+    std::int64_t far = 0;
+    if (__builtin_mul_overflow(extent.count, size, &extent.count) || extent.count > most ||
+        __builtin_mul_overflow(size - 1, stride, &far) ||
+        __builtin_add_overflow(extent.places, far, &extent.places))
+      wrong_tensor(what, "a size out of range");
+  }
+  return extent;
+}
+
 template <class N, class F>
 void map(std::int64_t count, N* values, F f) {
   for (std::int64_t i = 0; i < count; ++i) values[i] = f(values[i]);
@@ -24,20 +47,25 @@ void map(std::int64_t count, N* values, F f) {
 }  // namespace
 
 void check_tensor(const Tensor& tensor, const Memory& memory, const char* what) {
-  const std::size_t bytes = bytes_of(tensor.type);
-  if (bytes == 0 || is_complex(tensor.type)) wrong_tensor(what, "an unknown type");
-  if (tensor.dims > gpupool::operations::max_dims) wrong_tensor(what, "too many dimensions");
-  constexpr std::int64_t most = std::int64_t{1} << 40;
-  std::int64_t count = 1, last = 0;
-  for (int i = 0; i < tensor.dims; ++i) {
-    const std::int64_t size = tensor.sizes[i], stride = tensor.strides[i];
-    if (size < 1 || size > most || stride < 0 || stride > most) wrong_tensor(what, "a size out of range");
-    std::int64_t far = 0;
-    if (__builtin_mul_overflow(count, size, &count) || count > most ||
-        __builtin_mul_overflow(size - 1, stride, &far) || __builtin_add_overflow(last, far, &last))
-      wrong_tensor(what, "a size out of range");
-  }
-  memory.check(tensor.address, static_cast<std::uint64_t>(last) + 1, bytes, what);
+  const Extent extent = extent_of(tensor, what);
+  constexpr std::int64_t most_repeated = std::int64_t{1} << 31;
+  if (extent.count > std::max(extent.places, most_repeated)) wrong_tensor(what, "more elements than memory");
+  memory.check(tensor.address, static_cast<std::uint64_t>(extent.places), bytes_of(tensor.type), what);
+}
+
+void check_written(const Tensor& tensor, const Memory& memory, const char* what) {
+  const Extent extent = extent_of(tensor, what);
+  bool repeated = extent.count > extent.places;
+  for (int i = 0; i < tensor.dims; ++i) repeated |= tensor.sizes[i] > 1 && tensor.strides[i] == 0;
+  if (repeated) wrong_tensor(what, "elements that are written lie in one place");
+  memory.check(tensor.address, static_cast<std::uint64_t>(extent.places), bytes_of(tensor.type), what);
+}
+
+void check_room(std::int64_t numbers, const char* what) {
+  constexpr std::int64_t most = std::int64_t{1} << 28;
+  if (numbers > most)
+    throw Failure(softgpu::Fault::launch_out_of_resources,
+                  std::string(what) + ": more numbers than one part may hold");
 }
 
 void check_same_sizes(const Tensor& one, const Tensor& other, const char* what) {

@@ -12,8 +12,14 @@ using gpupool::operations::Activated;
 using gpupool::operations::Element;
 using gpupool::operations::Tensor;
 
-/// Sizes and strides make sense, and all its elements are device memory; else it throws Failure.
+/// Sizes and strides make sense, and all its elements are device memory; else it throws Failure. Elements may
+/// lie in one place (a stride of 0), so there may be more than memory holds, but not without end.
 void check_tensor(const Tensor& tensor, const Memory& memory, const char* what);
+/// The same of a tensor that is written: memory holds all its elements.
+void check_written(const Tensor& tensor, const Memory& memory, const char* what);
+
+/// Throws Failure where a part would hold more numbers of a tensor in host memory than programs have use for.
+void check_room(std::int64_t numbers, const char* what);
 
 /// Throws Failure unless the two have the same sizes.
 void check_same_sizes(const Tensor& one, const Tensor& other, const char* what);

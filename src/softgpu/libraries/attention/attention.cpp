@@ -25,15 +25,18 @@ void check_attention(const Attention& op, const Memory& memory) {
   check(op.q, "the queries");
   check(op.k, "the keys");
   check(op.v, "the values");
-  check(op.o, "the result");
-  if (op.statistics.address != 0) check(op.statistics, "the statistics");
+  const auto check_made = [&](const Tensor& tensor, bool made, const char* what) {
+    (made ? check_written : check_tensor)(tensor, memory, what);
+  };
+  check_made(op.o, op.backward == 0, "the result");
+  if (op.statistics.address != 0) check_made(op.statistics, op.backward == 0, "the statistics");
   if (op.bias.address != 0) check(op.bias, "the bias");
   if (op.backward != 0) {
     check(op.o_gradient, "the gradient of the result");
-    check(op.q_gradient, "the gradient of the queries");
-    check(op.k_gradient, "the gradient of the keys");
-    check(op.v_gradient, "the gradient of the values");
-    if (op.bias_gradient.address != 0) check(op.bias_gradient, "the gradient of the bias");
+    check_written(op.q_gradient, memory, "the gradient of the queries");
+    check_written(op.k_gradient, memory, "the gradient of the keys");
+    check_written(op.v_gradient, memory, "the gradient of the values");
+    if (op.bias_gradient.address != 0) check_written(op.bias_gradient, memory, "the gradient of the bias");
   }
   for (const auto* const lengths : {&op.q_lengths, &op.k_lengths}) {
     if (lengths->address == 0) continue;

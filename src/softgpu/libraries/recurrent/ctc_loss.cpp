@@ -166,7 +166,7 @@ void write_gradient(const CtcLoss& op, const CtcImage& image, const std::vector<
 
 void run(const CtcLoss& op, const Parts& parts, const Memory& memory) {
   check_tensor(op.probabilities, memory, "the probabilities");
-  if (op.gradient.address != 0) check_tensor(op.gradient, memory, "the gradient");
+  if (op.gradient.address != 0) check_written(op.gradient, memory, "the gradient");
   auto* const losses =
       memory.at<float>(op.losses, static_cast<std::uint64_t>(op.probabilities.sizes[1]), "the losses");
   parts.each(op.parts(), [&](std::uint64_t part) {
