@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
@@ -22,7 +22,7 @@ from tests.libraries.cublas import (
     handle,
     random,
 )
-from tests.libraries.machine import DATA_TYPES, Array, Machine, host, integer, pointer, wide, words
+from tests.libraries.machine import DATA_TYPES, Argument, Array, Machine, host, integer, pointer, wide, words
 
 LETTERS: Final = {
     "S": np.dtype(np.float32),
@@ -42,6 +42,20 @@ TOLERANCES: Final = {
     np.dtype(np.int32): 0,
 }
 COMPUTE_16F, COMPUTE_32F, COMPUTE_64F, COMPUTE_32I = 64, 68, 70, 72
+#: What is multiplied, by what, into what; and what computes it.
+TYPES: Final = [
+    ((np.float16, np.float16, np.float16), COMPUTE_32F),
+    ((np.float16, np.float16, np.float16), COMPUTE_16F),
+    ((np.float16, np.float16, np.float32), COMPUTE_32F),
+    ((ml_dtypes.bfloat16, ml_dtypes.bfloat16, ml_dtypes.bfloat16), COMPUTE_32F),
+    ((ml_dtypes.bfloat16, ml_dtypes.bfloat16, np.float32), COMPUTE_32F),
+    ((np.float32, np.float32, np.float32), COMPUTE_32F),
+    ((np.float64, np.float64, np.float64), COMPUTE_64F),
+    ((np.complex64, np.complex64, np.complex64), COMPUTE_32F),
+    ((np.complex128, np.complex128, np.complex128), COMPUTE_64F),
+    ((np.int8, np.int8, np.int32), COMPUTE_32I),
+    ((np.int8, np.int8, np.float32), COMPUTE_32F),
+]
 
 sizes = st.sampled_from([1, 2, 3, 7, 16, 33, 130, 260])
 shapes = st.tuples(sizes, sizes, sizes)
@@ -73,6 +87,13 @@ def expected(
 def assert_close(result: Array, wanted: Array, scale: float) -> None:
     tolerance = TOLERANCES[result.dtype]
     np.testing.assert_allclose(exact(result), wanted, rtol=tolerance, atol=tolerance * scale)
+
+
+def scalar_of(of_c: np.dtype[Any], compute: int) -> type:
+    """The type of alpha and beta."""
+    if of_c.kind == "c":
+        return of_c.type
+    return {COMPUTE_16F: np.float16, COMPUTE_64F: np.float64, COMPUTE_32I: np.int32}.get(compute, np.float32)
 
 
 @pytest.mark.parametrize("letter", LETTERS)
@@ -115,22 +136,7 @@ def test_a_product(
     np.testing.assert_array_equal(result[m:], c[m:])
 
 
-@pytest.mark.parametrize(
-    ("types", "compute"),
-    [
-        ((np.float16, np.float16, np.float16), COMPUTE_32F),
-        ((np.float16, np.float16, np.float16), COMPUTE_16F),
-        ((np.float16, np.float16, np.float32), COMPUTE_32F),
-        ((ml_dtypes.bfloat16, ml_dtypes.bfloat16, ml_dtypes.bfloat16), COMPUTE_32F),
-        ((ml_dtypes.bfloat16, ml_dtypes.bfloat16, np.float32), COMPUTE_32F),
-        ((np.float32, np.float32, np.float32), COMPUTE_32F),
-        ((np.float64, np.float64, np.float64), COMPUTE_64F),
-        ((np.complex64, np.complex64, np.complex64), COMPUTE_32F),
-        ((np.complex128, np.complex128, np.complex128), COMPUTE_64F),
-        ((np.int8, np.int8, np.int32), COMPUTE_32I),
-        ((np.int8, np.int8, np.float32), COMPUTE_32F),
-    ],
-)
+@pytest.mark.parametrize(("types", "compute"), TYPES)
 @quickly
 @given(shape=shapes, transpose=transposes, batch=st.integers(1, 4), seed=st.integers(0, 99))
 def test_a_strided_batch_of_any_types(
@@ -148,11 +154,7 @@ def test_a_strided_batch_of_any_types(
             ((m, n), of_c),
         )
     )
-    scalar = {COMPUTE_16F: np.float16, COMPUTE_64F: np.float64, COMPUTE_32I: np.int32}.get(
-        compute, np.float32
-    )
-    if of_c.kind == "c":
-        scalar = of_c.type
+    scalar = scalar_of(of_c, compute)
     together = [np.concatenate([array.ravel(order="F") for array in arrays]) for arrays in (a, b, c)]
     with handle(machine) as cublas, machine.arrays(*together) as (at_a, at_b, at_c):
         status = call(
@@ -167,6 +169,61 @@ def test_a_strided_batch_of_any_types(
     for index in range(batch):
         part = result[index * m * n : (index + 1) * m * n].reshape((m, n), order="F")
         assert_close(part, expected(a[index], b[index], c[index], transpose, 2, 1), np.sqrt(k) + 1)
+
+
+@pytest.mark.parametrize("transpose", [(0, 0), (1, 1)])
+@pytest.mark.parametrize(("types", "compute"), TYPES)
+def test_a_product_by_zero_reads_neither_factor_and_one_without_beta_no_result(
+    machine: Machine, types: tuple[type, type, type], compute: int, transpose: tuple[int, int]
+) -> None:
+    """What counts for nothing may be NaN, and it may be nowhere."""
+    m, n, k = 5, 4, 3
+    of_a, of_b, of_c = (np.dtype(kind) for kind in types)
+    generator = np.random.default_rng(3)
+    a = random(generator, stored(transpose[0], m, k), of_a)
+    b = random(generator, stored(transpose[1], k, n), of_b)
+    c = random(generator, (m, n), of_c)
+    nothing = np.zeros_like(c)
+    if of_a.kind != "i":
+        a[:], b[:] = np.nan, np.nan
+    unread = c.copy(order="F") if of_c.kind == "i" else np.full_like(c, np.nan)
+    scalar = scalar_of(of_c, compute)
+
+    def multiply(cublas: Argument, at_a: int, at_b: int, at_c: int, beta: int) -> int:
+        return call(
+            machine, "cublasGemmEx", cublas, integer(transpose[0]), integer(transpose[1]), integer(m), integer(n), integer(k),
+            host(np.array(0, scalar)), pointer(at_a), integer(DATA_TYPES[of_a]), integer(a.shape[0]), pointer(at_b),
+            integer(DATA_TYPES[of_b]), integer(b.shape[0]), host(np.array(beta, scalar)), pointer(at_c),
+            integer(DATA_TYPES[of_c]), integer(m), integer(compute), integer(-1),
+        ).status  # fmt: skip
+
+    with (
+        handle(machine) as cublas,
+        machine.arrays(a, b, c, unread, c) as (at_a, at_b, at_c, at_unread, at_last),
+    ):
+        statuses = [
+            multiply(cublas, at_a, at_b, at_c, 1),
+            multiply(cublas, at_a, at_b, at_unread, 0),
+            multiply(cublas, 0, 0, at_last, 1),
+        ]
+        assert (statuses, machine.synchronize()) == ([SUCCESS] * 3, 0)
+        kept, cleared, last = (machine.get(at, c) for at in (at_c, at_unread, at_last))
+    np.testing.assert_array_equal(kept, c)
+    np.testing.assert_array_equal(cleared, nothing)
+    np.testing.assert_array_equal(last, c)
+
+
+def test_a_batch_by_zero_reads_no_addresses_of_factors(machine: Machine) -> None:
+    c = random(np.random.default_rng(4), (3, 3), np.dtype(np.float32))
+    with handle(machine) as cublas, machine.arrays(c) as (at_c,):
+        with machine.arrays(np.frombuffer(words(at_c), np.uint64)) as (addresses,):
+            status = call(
+                machine, "cublasSgemmBatched_64", cublas, integer(0), integer(0), wide(3), wide(3), wide(3),
+                host(np.zeros(1, np.float32)), pointer(0), wide(3), pointer(0), wide(3), host(np.full(1, 2, np.float32)),
+                pointer(addresses), wide(3), wide(1),
+            ).status  # fmt: skip
+            assert (status, machine.synchronize()) == (SUCCESS, 0)
+        np.testing.assert_array_equal(machine.get(at_c, c), 2 * c)
 
 
 @quickly

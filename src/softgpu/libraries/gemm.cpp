@@ -76,6 +76,7 @@ Stored stored(const Matrix& matrix, Transpose transpose, std::int64_t rows, std:
   Stored result{matrix.address, matrix.leading, bytes_of(matrix.type), trans_of(transpose, matrix.by_row)};
   if (result.bytes == 0)
     throw Failure(softgpu::Fault::illegal_instruction, std::string(what) + ": unknown type");
+  if (rows <= 0 || columns <= 0) return result;  // nothing is read, an array of addresses neither
   if (matrix.pointers) {
     result.address =
         *memory.at<std::uint64_t>(matrix.address + static_cast<std::uint64_t>(batch) * 8, 1, what);
@@ -84,7 +85,6 @@ Stored stored(const Matrix& matrix, Transpose transpose, std::int64_t rows, std:
         static_cast<std::uint64_t>(batch) * static_cast<std::uint64_t>(matrix.stride) * result.bytes;
   }
   if (result.turned()) std::swap(rows, columns);
-  if (rows <= 0 || columns <= 0) return result;
   if (matrix.leading < rows)
     throw Failure(softgpu::Fault::illegal_instruction, std::string(what) + ": rows overlap");
   memory.check_rows(result.address, rows, columns, matrix.leading, result.bytes, what);
@@ -125,6 +125,8 @@ struct Panel {
 template <class N>
 Panel<N> panel(const Stored& from, Element type, std::int64_t row, std::int64_t column, std::int64_t rows,
                std::int64_t columns, std::vector<N>& room) {
+  // Of nothing only the distance of columns counts: BLAS refuses too small a one.
+  if (rows == 0 || columns == 0) return {nullptr, std::max({rows, columns, std::int64_t{1}}), from.trans};
   const std::uint64_t address = from.at(row, column);
   if (from.turned()) std::swap(rows, columns);
   const bool as_it_is = (std::is_same_v<N, float> && type == Element::f32) ||
@@ -165,8 +167,12 @@ class Product {
   Product(const Gemm& op, const Memory& memory) : op_(op), memory_(memory) {
     if (!op.alpha_per_row) alpha_ = scalar<N>(op, op.alpha, op.scalars_on_device, memory, "alpha");
     beta_ = scalar<N>(op, op.beta, op.scalars_on_device, memory, "beta");
-    alpha_ *=
-        N(factor(op.scale_a, memory, "the scale of A")) * N(factor(op.scale_b, memory, "the scale of B"));
+    // As BLAS has it: op(A) and op(B) are not read where they count for nothing, whatever numbers they have.
+    terms_ = alpha_ == N(0) ? 0 : op.k;
+    if (terms_ != 0) {
+      alpha_ *=
+          N(factor(op.scale_a, memory, "the scale of A")) * N(factor(op.scale_b, memory, "the scale of B"));
+    }
     beta_ *= N(factor(op.scale_c, memory, "the scale of C"));
     scale_d_ = N(factor(op.scale_d, memory, "the scale of D"));
     plain_ = op.epilogue == gpupool::operations::epilogue_none && !op.alpha_per_row && op.scale_d == 0 &&
@@ -175,21 +181,20 @@ class Product {
   }
 
   void run(const Tile& tile) {
-    const Stored a = stored(op_.a, op_.transpose_a, op_.m, op_.k, tile.batch, memory_, "A");
-    const Stored b = stored(op_.b, op_.transpose_b, op_.k, op_.n, tile.batch, memory_, "B");
+    const Stored a = stored(op_.a, op_.transpose_a, op_.m, terms_, tile.batch, memory_, "A");
+    const Stored b = stored(op_.b, op_.transpose_b, terms_, op_.n, tile.batch, memory_, "B");
     const Stored d = stored(op_.d, Transpose::none, op_.m, op_.n, tile.batch, memory_, "D");
     const bool reads_c = beta_ != N(0);
     const Stored c = reads_c ? stored(op_.c, Transpose::none, op_.m, op_.n, tile.batch, memory_, "C") : d;
-    // op(A) and op(B) are not read where there is nothing to add up.
-    const auto [left, lda, trans_a] = panel(a, op_.a.type, tile.i, 0, tile.m, op_.k, room_a_);
-    const auto [right, ldb, trans_b] = panel(b, op_.b.type, 0, tile.j, op_.k, tile.n, room_b_);
+    const auto [left, lda, trans_a] = panel(a, op_.a.type, tile.i, 0, tile.m, terms_, room_a_);
+    const auto [right, ldb, trans_b] = panel(b, op_.b.type, 0, tile.j, terms_, tile.n, room_b_);
     if (plain_ && (!reads_c || (c.address == d.address && c.leading == d.leading))) {
-      gemm(trans_a, trans_b, tile.m, tile.n, op_.k, alpha_, left, lda, right, ldb, beta_,
+      gemm(trans_a, trans_b, tile.m, tile.n, terms_, alpha_, left, lda, right, ldb, beta_,
            reinterpret_cast<N*>(d.at(tile.i, tile.j)), d.leading);
       return;
     }
     sums_.resize(static_cast<std::size_t>(tile.m * tile.n));
-    gemm(trans_a, trans_b, tile.m, tile.n, op_.k, N(1), left, lda, right, ldb, N(0), sums_.data(), tile.m);
+    gemm(trans_a, trans_b, tile.m, tile.n, terms_, N(1), left, lda, right, ldb, N(0), sums_.data(), tile.m);
     finish(tile, c, d, reads_c);
   }
 
@@ -244,6 +249,7 @@ class Product {
   const Gemm& op_;
   const Memory& memory_;
   N alpha_ = N(1), beta_ = N(0), scale_d_ = N(1);
+  std::int64_t terms_ = 0;
   bool plain_;
   std::vector<N> room_a_, room_b_, sums_;
 };
