@@ -80,7 +80,8 @@ struct Layouts {
 /// The operation without its addresses and factors. `success`, or why there is none.
 int describe(const MatmulDesc& product, const Layouts& of, Gemm& operation) {
   for (const MatrixLayout* layout : {&of.a, &of.b, &of.c, &of.d}) {
-    if (!known(layout->type) || layout->order < 0 || layout->order > 1 || layout->batch_mode != 0)
+    const bool planar = layout->plane_offset != 0;  // real and imaginary parts lie apart
+    if (!known(layout->type) || layout->order < 0 || layout->order > 1 || layout->batch_mode != 0 || planar)
       return not_supported;
     const std::uint64_t least = layout->order == 1 ? layout->columns : layout->rows;
     if (layout->leading < 0 || static_cast<std::uint64_t>(layout->leading) < least) return invalid_value;
@@ -116,6 +117,10 @@ int describe(const MatmulDesc& product, const Layouts& of, Gemm& operation) {
                              product.pointer_mode == alpha_per_row_beta_zero ||
                              product.pointer_mode == alpha_per_row_beta_on_host;
   if (!scalars_known) return not_supported;
+  const bool alpha_per_row =
+      product.pointer_mode == alpha_per_row_beta_zero || product.pointer_mode == alpha_per_row_beta_on_host;
+  // The operation has one vector of factors for all batches.
+  if (alpha_per_row && of.d.batch > 1 && product.alpha_stride != 0) return not_supported;
   operation.a = matrix(of.a, nullptr);
   operation.b = matrix(of.b, nullptr);
   operation.c = matrix(of.c, nullptr);
@@ -132,8 +137,7 @@ int describe(const MatmulDesc& product, const Layouts& of, Gemm& operation) {
   operation.scalar = sums->scalar;
   operation.compute = sums->compute;
   operation.scalars_on_device = product.pointer_mode == on_device;
-  operation.alpha_per_row =
-      product.pointer_mode == alpha_per_row_beta_zero || product.pointer_mode == alpha_per_row_beta_on_host;
+  operation.alpha_per_row = alpha_per_row;
   operation.epilogue = product.epilogue;
   operation.bias = product.bias;
   operation.bias_stride = product.bias_stride;
