@@ -64,6 +64,18 @@ T combined(Reduction reduction, T a, T b) {
   }
 }
 
+/// Of integers in 64 bits: the number of ranks need not be one of T.
+template <class T>
+T divided(T sum, std::size_t ranks) {
+  if constexpr (std::is_signed_v<T> && std::is_integral_v<T>) {
+    return static_cast<T>(std::int64_t{sum} / static_cast<std::int64_t>(ranks));
+  } else if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(std::uint64_t{sum} / ranks);
+  } else {
+    return sum / static_cast<T>(ranks);
+  }
+}
+
 template <class Element>
 void reduce_elements(Reduction reduction, std::span<const std::byte* const> arrays, std::size_t count,
                      std::byte* result) {
@@ -75,7 +87,7 @@ void reduce_elements(Reduction reduction, std::span<const std::byte* const> arra
       std::memcpy(&element, arrays[from] + i * sizeof(Element), sizeof(Element));
       value = from == 0 ? element.wide() : combined(reduction, value, element.wide());
     }
-    if (reduction == Reduction::avg) value = static_cast<Wide>(value / static_cast<Wide>(arrays.size()));
+    if (reduction == Reduction::avg) value = divided(value, arrays.size());
     element = Element::of(value);
     std::memcpy(result + i * sizeof(Element), &element, sizeof(Element));
   }
