@@ -131,7 +131,12 @@ Socket connected_to(const Address& address, const Patience& patience) {
 Socket accepted(const Socket& listener, const Patience& patience) {
   while (ready(listener, POLLIN, patience)) {
     Socket socket(accept4(listener.descriptor(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!socket) continue;  // it has gone again
+    if (!socket) {
+      // A connection that has gone again is no matter; one that finds no room here would be there at once
+      // again.
+      require_system(errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM, "accept");
+      continue;
+    }
     prepare_socket(socket);
     return socket;
   }

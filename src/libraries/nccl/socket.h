@@ -47,7 +47,7 @@ class Socket {
 /// Listens on a free port of loopback, or of the interface that NCCL_SOCKET_IFNAME names. Throws Failure.
 Socket listening(Address& address);
 Socket connected_to(const Address& address, const Patience& patience);
-/// The next connection; none when the patience is over.
+/// The next connection; none when the patience is over. Throws Failure where this process may have no more.
 Socket accepted(const Socket& listener, const Patience& patience);
 /// All of the bytes, or Failure: system_error when the patience is over, remote_error when the other is gone.
 void send_all(const Socket& socket, std::span<const std::byte> bytes, const Patience& patience);

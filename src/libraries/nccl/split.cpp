@@ -106,6 +106,9 @@ std::shared_ptr<Communicator> split(Communicator& parent, int color, int key) {
     } catch (const Failure& failure) {
       parent.end(failure.result);
       throw;
+    } catch (...) {
+      parent.end(internal_error);  // its mesh may still know messages of the rounds
+      throw;
     }
   }
   if (!place) return nullptr;
