@@ -57,7 +57,7 @@ def kernel_view(extension: GpuPoolExtension, session: KernelSession, *, name: st
     return {
         **plain_kernel_view(extension, session.kernel_id, name=name, path=path),
         "session_id": record.session_id,
-        "state": State.QUEUED if record.waiting else record.state,
+        "state": State.QUEUED if session.waiting else record.state,
         "held": record.held,
         "by": cast(Holder | None, record.by),
         "auto": auto_view(session.shown.auto),
@@ -184,7 +184,7 @@ def idle_view(extension: GpuPoolExtension, session: KernelSession) -> Idle | Non
 def released_view(session: KernelSession) -> Released | None:
     """The last release that nobody at this kernel asked for, or a Detach, until the next attach."""
     release, record = session.released, session.record
-    if release is None or record.state in HOLDING or record.waiting:
+    if release is None or record.state in HOLDING or session.waiting:
         return None
     kept = release.session_id is not None and release.session_id == record.session_id
     place = session.shown.memory.place if session.shown.memory is not None else None

@@ -87,6 +87,11 @@ class KernelSession(HolderSession):
         """The Jupyter kernel's."""
         return self.holder
 
+    @property
+    def waiting(self) -> bool:
+        """It waits for a lease, also in the moment in which its request is replaced by another one."""
+        return self.record.waiting or self._instead is not None
+
     def stepped(self, before: Session, event: events.Event) -> None:
         after = self.record
         self.shown.follow(before, after)
@@ -175,6 +180,10 @@ class KernelSession(HolderSession):
                     # A cell must not fail because somebody else was quicker: it waits as long as it wanted to.
                     request = replace(request, wait_seconds=patience)
                 continue
+            except BaseException:
+                # Nobody asks any more, neither for this nor for what was to replace it.
+                self._instead = None
+                raise
             self._instead = None
             self.shown.out_of_memory = None
             return record

@@ -1,0 +1,54 @@
+"""A request that waits is replaced by another one: the kernel waits all the while, and for nothing once nobody asks."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from gpupool.client.session.record import Session
+from gpupool.request.gpu_request import GpuRequest
+from gpupool.shares import Share
+
+from jupyter_gpupool.server.session.session import KernelSession
+from tests.support.memory_pool import MemoryPool
+
+
+async def asks_and_takes(folder: Path) -> tuple[KernelSession, asyncio.Task[Session]]:
+    """A kernel whose request for 0.5 is being replaced by one for 0.1; its pool answers nothing."""
+    session = KernelSession(
+        "k1",
+        MemoryPool(silent=True),
+        folder / "session",
+        user="ann",
+        hold_lease=lambda _: None,
+        drop_lease=lambda _: None,
+        on_change=lambda _: None,
+    )
+    attach = asyncio.create_task(session.attach(GpuRequest(Share.parse("0.5")), by="sidebar", hold=True))
+    while not session.waiting:
+        await asyncio.sleep(0)
+    await session.take(GpuRequest(Share.parse("0.1")))
+    return session, attach
+
+
+async def test_it_waits_in_every_moment_until_the_other_request_is_made(tmp_path: Path) -> None:
+    session, attach = await asks_and_takes(tmp_path)
+    for _ in range(20):
+        assert session.waiting
+        await asyncio.sleep(0)
+    asking = session.record.asking
+    assert asking is not None
+    assert asking.request.share == Share.parse("0.1")
+    attach.cancel()
+    await asyncio.wait([attach], timeout=1.0)
+
+
+@pytest.mark.parametrize("passes", range(6))
+async def test_it_waits_for_nothing_when_nobody_asks_any_more(passes: int, tmp_path: Path) -> None:
+    session, attach = await asks_and_takes(tmp_path)
+    for _ in range(passes):
+        await asyncio.sleep(0)
+    attach.cancel()
+    await asyncio.wait([attach], timeout=1.0)
+    assert (attach.cancelled(), session.waiting) == (True, False)
