@@ -242,6 +242,7 @@ class Scopes:
             raise GpuError("The Jupyter server ended the request for a GPU without an answer.", "server-down")
         except KeyboardInterrupt:
             self._withdraw(server, scope_id)
+            progress.done()
             where = f" (place {place['place']} in the queue)" if place else ""
             raise GpuWaitInterrupted(f"stopped waiting for a GPU{where}; nothing is attached") from None
         except GpuError:

@@ -91,6 +91,7 @@ async def test_the_wait_can_be_interrupted_at_once(
     assert reply.status == "error"
     assert "stopped waiting for a GPU (place 1 in the queue)" in reply.text
     assert "ran" not in reply.text.split()
+    assert reply.outputs[-1]["data"]["text/plain"] == "", "a saved notebook must not say that it waits"
     await jupyter.until(kernel.kernel_id, "none")
     assert jupyter.pool.waiting == []
     await other.run("%gpu detach")
