@@ -28,6 +28,7 @@ from IPython.display import display
 from jupyter_gpupool.kernel import device
 from jupyter_gpupool.kernel.arguments import parse_cell
 from jupyter_gpupool.kernel.broker import Broker, connect
+from jupyter_gpupool.kernel.debts import Debts
 from jupyter_gpupool.kernel.ending import Ending, notes_of, wait_for_work
 from jupyter_gpupool.kernel.errors import GpuError, GpuWaitInterrupted, GpuWorkInterrupted
 from jupyter_gpupool.kernel.failed import FailedSession, Failure
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 #: How long the server may take to end a session: its worker has a moment for it, seconds.
 RESET_SECONDS: Final = 30.0
-_STILL_ATTACHED: Final = "still attached (%gpu detach gives it back)"
+STILL_ATTACHED: Final = "still attached (%gpu detach gives it back)"
 
 
 @dataclass(slots=True)
@@ -78,8 +79,7 @@ class Scopes:
     def __init__(self, connect: Callable[[], Broker] = connect) -> None:
         self._connect = connect
         self._running = threading.local()
-        #: Scopes whose end the server has not been told, because it could not be reached.
-        self._owed: set[str] = set()
+        self._debts = Debts(lambda: self._connect())
         #: Share and number of devices of the last attach, as one writes them.
         self.last_share: tuple[str, int] | None = None
         self.auto: AutoAttach | None = None
@@ -113,6 +113,10 @@ class Scopes:
         known = self.failed.found()
         # As it was when the call failed: what the end of the cell gives back is no reason for it.
         unavailable = device.why_unavailable(error) if error is not None else None
+        if not cells:
+            # Before its own scopes end: if that of one of them cannot be told, a second try at once is in vain.
+            with contextlib.suppress(KeyboardInterrupt):
+                self._debts.settle()
         self._report(self.failed.name(cell.number))
         endings = [self._leave(scope, cell) for scope in reversed(cell.scopes)]
         if not cell.scopes:
@@ -134,7 +138,7 @@ class Scopes:
         # Where the session was ended, its note says what that means, and a refused call knows no more.
         ended = any(ending.session_ended for ending in endings)
         if reason and not ended and reason not in cell.notes:
-            _say(reason)
+            say(reason)
 
     def _cells(self) -> list[Cell]:
         if not hasattr(self._running, "cells"):
@@ -164,7 +168,7 @@ class Scopes:
 
         print(help_text())  # noqa: T201 (the answer of a magic)
         if rest:
-            _say("the rest of this cell was not run")
+            say("the rest of this cell was not run")
 
     # --- enter ------------------------------------------------------------------------------
 
@@ -180,7 +184,6 @@ class Scopes:
             raise GpuError("%%gpu works as the first line of a cell only.", "bad-arguments")
         request = parse_cell(line)
         scope_id = secrets.token_hex(8)
-        self._settle_debts()
         started = time.monotonic()
         answer = self.attach(request, scope_id)
         scope = Scope(
@@ -215,6 +218,7 @@ class Scopes:
             of_cell: the scope ends with the cell at the latest, else it may outlive it.
         """
         self.failed.refuse()
+        self._debts.settle()
         server = self._connect()
         body = {**body_of(request), "scope": scope_id, "outlives_cell": not of_cell}
         progress = Progress()
@@ -260,12 +264,6 @@ class Scopes:
             with contextlib.suppress(GpuError, KeyboardInterrupt):
                 server.call("POST", "self/release", {"scope": scope_id, "reason": "exit"})
 
-    def _settle_debts(self) -> None:
-        for scope_id in list(self._owed):
-            with contextlib.suppress(GpuError):
-                self._connect().call("POST", "self/release", {"scope": scope_id, "reason": "exit"})
-                self._owed.discard(scope_id)
-
     # --- leave ------------------------------------------------------------------------------
 
     def _leave(self, scope: Scope, cell: Cell) -> Ending:
@@ -299,7 +297,7 @@ class Scopes:
             # The runtime never came to life: the cell's error has said why.
             return ending
         note = " ".join(notes) if failure is not None else "; ".join(notes)
-        if trouble is not None and _STILL_ATTACHED in notes:
+        if trouble is not None and STILL_ATTACHED in notes:
             trouble = replace(trouble, way="resize")
         display(bundle(scope.description, figures, note, trouble), raw=True)  # type: ignore[no-untyped-call]
         return ending
@@ -310,10 +308,10 @@ class Scopes:
         if reading is None:
             return
         if (failure := self._note_failure(reading.failure, cell.number)) is not None:
-            _say(str(failure))
+            say(str(failure))
         elif cell.interrupted and reading.state == "lost":
             for note in (*notes_of(Ending(session_ended=True)), *self._ended()):
-                _say(note)
+                say(note)
         else:
             self.lacking.cell_ends(reading)
 
@@ -361,16 +359,16 @@ class Scopes:
                 # A second interrupt at the very end: the share must go back all the same.
                 if attempt == 0:
                     continue
-                self._owed.add(scope_id)
+                self._debts.add(scope_id)
                 return ["interrupted while the GPU was given back; it goes back by itself soon"]
             except GpuError as error:
-                self._owed.add(scope_id)
+                self._debts.add(scope_id)
                 return [f"not given back: {error} It goes back by itself soon, or when the server ends."]
             if state.get("state") not in ("attached", "warned"):
                 device.detach()
                 lost = state.get("reason") not in (None, "exit") and state.get("message")
                 return [str(state["message"])] if lost else []
-            return [_STILL_ATTACHED] if hold or state.get("held") else []
+            return [STILL_ATTACHED] if hold or state.get("held") else []
         return []
 
 
@@ -388,8 +386,9 @@ def _refusal(event: dict[str, Any], request: GpuRequest) -> GpuError:
     return GpuError(message, reason)
 
 
-def _say(text: str) -> None:
-    print(f"gpupool: {text}", file=sys.stderr)  # noqa: T201 (the cell's error stream)
+def say(text: str) -> None:
+    """Tells a person what happens, in the cell's error stream."""
+    print(f"gpupool: {text}", file=sys.stderr)  # noqa: T201
 
 
 def _show(error: BaseException) -> None:

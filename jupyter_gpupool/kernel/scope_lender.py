@@ -9,11 +9,11 @@ from gpupool.request.gpu_request import GpuRequest
 from jupyter_gpupool.kernel import device
 from jupyter_gpupool.kernel.ending import notes_of, wait_for_work
 from jupyter_gpupool.kernel.errors import GpuError
-from jupyter_gpupool.kernel.scope import Scopes
+from jupyter_gpupool.kernel.scope import STILL_ATTACHED, Scopes, say
 
 
 class ScopeLender:
-    """Gives code of the kernel its GPU, as ``%%gpu`` gives it to a cell; without a line about what was used."""
+    """Gives code of the kernel its GPU, as ``%%gpu`` gives it to a cell; it says only what a person must know."""
 
     def __init__(self, scopes: Scopes) -> None:
         self._scopes = scopes
@@ -38,7 +38,10 @@ class ScopeLender:
             self.reset()
         else:
             self._scopes.lacking.tell("code")
-            self._scopes.give_back(scope)
+            for note in self._scopes.give_back(scope):
+                # Whoever else has the share goes on with it: that is no news at the end of each block.
+                if note != STILL_ATTACHED:
+                    say(note)
         if ending.interrupted:
             raise KeyboardInterrupt
         if (failure := self._scopes.note_failure(ending.error)) is not None:

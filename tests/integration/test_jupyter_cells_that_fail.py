@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from textwrap import indent
 
 import pytest
 
@@ -55,14 +56,15 @@ async def test_a_worker_that_cannot_be_reached_fails_the_cell_and_gives_back(
     assert (await jupyter.kernel(kernel.kernel_id))["state"] == "parked"
 
 
-BROKEN = """%%gpu 0.2
-from jupyter_gpupool.kernel.errors import GpuError
+#: What keeps a kernel from telling its server anything; `scopes._connect = reach` ends it.
+BREAK = """from jupyter_gpupool.kernel.errors import GpuError
 scopes = get_ipython().gpupool
 reach = scopes._connect
 def broken():
     raise GpuError("no descriptors left", "server-down")
 scopes._connect = broken
 """
+BROKEN = f"%%gpu 0.2\n{BREAK}"
 
 
 async def test_a_cell_that_cannot_say_that_it_ended_loses_its_share_all_the_same(
@@ -94,6 +96,24 @@ async def test_the_next_cell_says_what_the_last_one_could_not(
     assert (await kernel.run("%%gpu 0.3\n1")).status == "ok"
     view = await jupyter.kernel(kernel.kernel_id)
     assert (view["state"], jupyter.pool.free_milli) == ("parked", 1000)
+
+
+async def test_the_end_of_a_block_that_could_not_be_told_is_said_and_told_by_the_next_cell(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    reply = await kernel.run(f"import gpupool\nwith gpupool.attach(0.2):\n{indent(BREAK, '    ')}")
+    assert (reply.status, "not given back" in reply.text) == ("ok", True)
+    assert (await jupyter.kernel(kernel.kernel_id))["state"] == "attached"
+    assert (await kernel.run("scopes._connect = reach")).status == "ok"
+    view = await jupyter.kernel(kernel.kernel_id)
+    assert (view["state"], jupyter.pool.free_milli) == ("parked", 1000)
+
+
+async def test_a_block_in_a_share_that_is_held_ends_without_a_word(kernel: Cells) -> None:
+    await kernel.run("%gpu attach 0.2")
+    reply = await kernel.run("import gpupool\nwith gpupool.attach(0.2): pass")
+    assert (reply.status, reply.text) == ("ok", "")
+    await kernel.run("%gpu detach")
 
 
 async def test_a_share_that_the_kernel_cannot_use_is_not_kept(
