@@ -93,6 +93,10 @@ function largerText(larger: ILargerShare, trans: TranslationBundle): string {
 
 /** Options of `%%gpu` that stand without a value. */
 const FLAGS = new Set(['--hold', '--strict', '--exclusive']);
+/** A word as a shell splits them, or a comment: what the kernel reads of the line. */
+const WORD = /#.*|(?:"[^"]*"|'[^']*'|[^\s#])+/g;
+/** Words behind a number that belong to it: the kernel reads `2 GiB` as one share. */
+const UNIT = /^(?:[mg]i?b|%)$/i;
 
 /**
  * The part of a cell's source to replace so that its `%%gpu` line asks for
@@ -106,19 +110,33 @@ export function shareEdit(
   if (line === null) {
     return null;
   }
-  const words = [...line[0].matchAll(/\S+/g)];
+  const words = [...line[0].matchAll(WORD)];
+  const endOf = ({ 0: word, index }: RegExpExecArray) =>
+    line.index + index + word.length;
   for (let at = 1; at < words.length; at++) {
     const [word] = words[at];
-    const before = words[at - 1][0];
-    const isValue =
-      before.startsWith('-') && !before.includes('=') && !FLAGS.has(before);
-    if (!word.startsWith('-') && !isValue) {
-      const start = line.index + words[at].index;
-      return { start, end: start + word.length, text: share };
+    if (word.startsWith('#')) {
+      break;
+    }
+    if (takesValue(word)) {
+      at += 1;
+    } else if (!word.startsWith('-')) {
+      const next = words[at + 1];
+      const split = /^\d/.test(word) && next && UNIT.test(next[0]);
+      return {
+        start: line.index + words[at].index,
+        end: endOf(split ? next : words[at]),
+        text: share
+      };
     }
   }
-  const end = line.index + words[0].index + words[0][0].length;
+  const end = endOf(words[0]);
   return { start: end, end, text: ` ${share}` };
+}
+
+/** Whether the word behind an option is its value: not behind `--nodes=any`, `-n2` or a flag. */
+function takesValue(word: string): boolean {
+  return /^(?:--[^=]+|-[a-z])$/i.test(word) && !FLAGS.has(word);
 }
 
 function isObject(value: unknown): value is { [key: string]: unknown } {

@@ -113,6 +113,16 @@ it.each([
   ['%%gpu --hold 0.2', '%%gpu --hold 0.5'],
   ['%%gpu --project=a/b 0.2', '%%gpu --project=a/b 0.5'],
   ['%%gpu -n 1', '%%gpu 0.5 -n 1'],
+  ['%%gpu -n2 0.2', '%%gpu -n2 0.5'],
+  ['%%gpu --wait -1 0.2', '%%gpu --wait -1 0.5'],
+  ['%%gpu 2 GiB', '%%gpu 0.5'],
+  ['%%gpu 2.5 mb --hold', '%%gpu 0.5 --hold'],
+  ['%%gpu 20 % -n 2', '%%gpu 0.5 -n 2'],
+  ['%%gpu --type "NVIDIA H100" 0.2', '%%gpu --type "NVIDIA H100" 0.5'],
+  ["%%gpu --type='A B' 0.2", "%%gpu --type='A B' 0.5"],
+  ["%%gpu --type 'L 4'", "%%gpu 0.5 --type 'L 4'"],
+  ['%%gpu --type "#1" 0.2 # 2 GiB', '%%gpu --type "#1" 0.5 # 2 GiB'],
+  ['%%gpu # 0.2 was too little', '%%gpu 0.5 # 0.2 was too little'],
   ['\n%%time\n  %%gpu 0.2', '\n%%time\n  %%gpu 0.5']
 ])('changes the share and nothing else: %j', (source, changed) => {
   const edit = shareEdit(source, '0.5')!;
