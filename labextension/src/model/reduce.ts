@@ -24,14 +24,20 @@ export function withSnapshot(
   receivedAt: number,
   now: number
 ): IGpuPool.IState {
-  const alive = new Set(kernels.map(kernel => kernel.kernel_id));
+  const before = new Map(state.kernels.map(one => [one.kernel_id, one]));
+  // A refusal is about the state that it was asked in, and stands as long as that.
+  const stands = new Set(
+    kernels
+      .filter(one => isAsBefore(before.get(one.kernel_id), one))
+      .map(one => one.kernel_id)
+  );
   const next = {
     ...state,
     ready: true,
     pool: pool.ok ? pool : lastKnown(pool, state.pool),
     poolAt: pool.ok ? now : state.poolAt,
     kernels,
-    failures: new Map([...state.failures].filter(([id]) => alive.has(id))),
+    failures: new Map([...state.failures].filter(([id]) => stands.has(id))),
     receivedAt
   };
   if (pool.wrong_setting) {
@@ -41,6 +47,16 @@ export function withSnapshot(
   return pool.ok
     ? { ...next, problem: null, problemSince: null }
     : withProblem(next, { kind: 'pool', message: pool.error ?? '' }, now);
+}
+
+function isAsBefore(
+  before: GpuPool.IKernel | undefined,
+  now: GpuPool.IKernel
+): boolean {
+  return (
+    before === undefined ||
+    (before.state === now.state && before.session_id === now.session_id)
+  );
 }
 
 function lastKnown(

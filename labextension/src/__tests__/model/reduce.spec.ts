@@ -38,6 +38,17 @@ describe('a snapshot', () => {
       withSnapshot(failed, aPool(), [aKernel()], 5, 1000).failures.size
     ).toBe(0);
   });
+
+  it.each([
+    ['stays while its kernel is as it was', {}, ['k1']],
+    ['goes when its kernel holds or waits', { state: 'queued' }, []],
+    ['goes when its kernel has another session', { session_id: 's2' }, []]
+  ] as const)('a refusal %s', (_, change, left) => {
+    const known = withSnapshot(EMPTY_STATE, aPool(), [aKernel()], 5, 1000);
+    const failed = withAnswer(known, 'k1', 'full');
+    const next = withSnapshot(failed, aPool(), [aKernel(change)], 6, 2000);
+    expect([...next.failures.keys()]).toEqual(left);
+  });
 });
 
 it('a server that does not answer leaves what was known', () => {
