@@ -1,6 +1,9 @@
 import type { GpuPool } from '../api/types';
 import type { IGpuPool } from './tokens';
 
+/** A deadline that is so much later than the known one is that of another countdown. */
+const NEW_AFTER_MS = 10_000;
+
 export const EMPTY_STATE: IGpuPool.IState = Object.freeze({
   ready: false,
   pool: null,
@@ -157,7 +160,8 @@ export function transitions(
  *
  * A server that knows the use of a device only as of a moment ago says the
  * same countdown twice. A deadline therefore only ever comes nearer while a
- * kernel stays warned; whoever uses or keeps it leaves that state.
+ * kernel stays warned; whoever uses or keeps it leaves that state. A page that
+ * nobody looked at may not have seen that: a much later deadline is a new one.
  */
 export function deadlines(
   before: ReadonlyMap<string, number>,
@@ -170,7 +174,8 @@ export function deadlines(
       const deadline = state.receivedAt + left * 1000;
       // A notice has its own time, which may be later than idleness had.
       const known = notice ? undefined : before.get(kernel_id);
-      after.set(kernel_id, Math.min(known ?? deadline, deadline));
+      const same = known !== undefined && deadline - known < NEW_AFTER_MS;
+      after.set(kernel_id, same ? Math.min(known, deadline) : deadline);
     }
   }
   return after;

@@ -161,6 +161,12 @@ describe('deadlines', () => {
     expect(deadlines(second, at(5000, aWarnedKernel(1))).get('k1')).toBe(6000);
   });
 
+  it('start anew when a countdown comes that cannot be the same', () => {
+    const first = deadlines(new Map(), at(1000, aWarnedKernel(60)));
+    const hidden = deadlines(first, at(700_000, aWarnedKernel(45)));
+    expect(hidden.get('k1')).toBe(745_000);
+  });
+
   it('start anew after a kernel was used', () => {
     const first = deadlines(new Map(), at(1000, aWarnedKernel(8)));
     const used = deadlines(first, at(3000, anAttachedKernel()));
