@@ -236,7 +236,7 @@ def test_rates_come_from_counters() -> None:
     history = UsageHistory()
     history.add(Usage(device_seconds=1.0, bytes_to_device=100), 10.0)
     assert history.since(0) == []
-    history.add(Usage(device_seconds=1.5, bytes_to_device=300, memory_used=(5, 6)), 12.0)
+    history.add(Usage(device_seconds=1.5, bytes_to_device=300, memory_used=(11,)), 12.0)
     [sample] = history.since(0)
     assert (sample.t, sample.utilization, sample.memory_bytes, sample.to_device_bps) == (
         12.0,
@@ -245,6 +245,13 @@ def test_rates_come_from_counters() -> None:
         100.0,
     )
     assert history.since(12.0) == []
+
+
+def test_a_share_of_several_devices_is_busy_as_they_are_on_average() -> None:
+    history = UsageHistory()
+    for second, device_seconds in enumerate((0.0, 2.0, 3.0)):
+        history.add(Usage(device_seconds=device_seconds, memory_used=(5, 6)), float(second))
+    assert [sample.utilization for sample in history.since(0)] == [1.0, 0.5]
 
 
 def test_reports_every_five_seconds_show_the_mean_and_no_peaks() -> None:

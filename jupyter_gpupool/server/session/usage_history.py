@@ -22,7 +22,7 @@ class Sample:
 
     Attributes:
         t: Unix time, seconds.
-        utilization: measured device time over wall time, 0..1.
+        utilization: measured device time over wall time, 0..1; of several devices the mean.
         memory_bytes: device memory in use, all devices.
         to_device_bps, from_device_bps: bytes per second over the wire.
     """
@@ -64,7 +64,9 @@ class UsageHistory:
                 self._cadence = since_change
             # After a pause the work is as old as one report, not as the pause.
             elapsed = min(since_change, self._cadence)
-            self._rates = (min(1.0, device / elapsed), max(0, sent) / elapsed, max(0, received) / elapsed)
+            # The time of all devices is counted together.
+            busy = min(1.0, device / elapsed / max(1, len(usage.memory_used)))
+            self._rates = (busy, max(0, sent) / elapsed, max(0, received) / elapsed)
             self._changed_at = now
         elif since_change > OVERDUE * self._cadence:
             self._rates = (0.0, 0.0, 0.0)
