@@ -135,7 +135,7 @@ class GpuMagics(Magics):
             again = " %gpu auto is on: the next CUDA call attaches again." if self._auto_is_on else ""
             _say(f"Detached; what is in GPU memory is kept.{again}")
         else:
-            _say(str(state.get("message") or "The GPU is still in use by a running cell."))
+            _say(str(state.get("message") or "The GPU is still in use by running code."))
         failure = self._scopes.note_failure(ending.error)
         if notes := [str(failure)] if failure is not None else notes_of(ending):
             raise GpuError("; ".join(notes), "deferred")

@@ -163,7 +163,7 @@ async def test_detach_in_the_sidebar_spares_a_running_cell(jupyter: JupyterInPro
     await asyncio.sleep(0.5)
     _, view = await jupyter.json("POST", f"{path}/detach", {})
     assert view["state"] == "attached"
-    assert "running cell" in view["message"]
+    assert view["message"] == "Running code still uses the GPU; it goes back when that code ends."
     assert (await kernel.finish(running)).status == "ok"
     assert (await jupyter.kernel(kernel.kernel_id))["state"] == "parked"
 

@@ -33,6 +33,8 @@ export class Server implements GpuPoolModel.Api {
   options: GpuPool.IAttachOptions[] = [];
   /** The answer to the next requests. */
   attached: GpuPool.IKernel = anAttachedKernel();
+  /** The answer to a detach that is not forced. */
+  detached: GpuPool.IKernel = aKernel({ state: 'parked', reason: 'release' });
   /** Thrown by the next verb. */
   refusal: Error | null = null;
   /** Thrown by each question. */
@@ -83,7 +85,7 @@ export class Server implements GpuPoolModel.Api {
   detach(kernelId: string, force: boolean) {
     return this._verb(
       `detach ${kernelId}${force ? ' by force' : ''}`,
-      aKernel({ state: 'parked', reason: 'release' })
+      force ? aKernel({ state: 'parked', reason: 'release' }) : this.detached
     );
   }
 

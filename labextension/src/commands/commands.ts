@@ -159,12 +159,20 @@ export function addCommands(
           await model.refresh();
         }
         const busy = isBusy();
+        const force = args.force === true;
+        const kernel = model.kernel(kernelId);
+        if (busy && !force && !(await confirmDetach(kernel, 'cell', trans))) {
+          return;
+        }
+        await model.detach(kernelId, busy || force);
+        const left = model.kernel(kernelId);
         if (
-          !busy ||
-          args.force === true ||
-          (await confirmDetach(model.kernel(kernelId), trans))
+          !busy &&
+          !force &&
+          holds(left) &&
+          (await confirmDetach(left, 'code', trans))
         ) {
-          await model.detach(kernelId, busy || args.force === true);
+          await model.detach(kernelId, true);
         }
       })
   });
@@ -259,13 +267,14 @@ function refuseBadShare(share: string, trans: TranslationBundle): void {
   }
 }
 
-/** A running cell loses its GPU only when its owner says so. */
+/** A running cell, and code that outlives its cell, loses its GPU only when its owner says so. */
 async function confirmDetach(
   kernel: GpuPool.IKernel | undefined,
+  runs: 'cell' | 'code',
   trans: TranslationBundle
 ): Promise<boolean> {
   const work = longWork(kernel, trans);
-  const runs =
+  const longest =
     work === null
       ? ''
       : trans.__(
@@ -274,11 +283,18 @@ async function confirmDetach(
           formatGuess(work.seconds)
         );
   const answer = await showDialog({
-    title: trans.__('Detach the GPU from a running cell?'),
+    title:
+      runs === 'cell'
+        ? trans.__('Detach the GPU from a running cell?')
+        : trans.__('Detach the GPU from running code?'),
     body:
-      trans.__(
-        'A cell is running. GPU calls that it makes from now on will fail; variables and device memory are kept.'
-      ) + runs,
+      (runs === 'cell'
+        ? trans.__(
+            'A cell is running. GPU calls that it makes from now on will fail; variables and device memory are kept.'
+          )
+        : trans.__(
+            'Code of this kernel still uses the GPU, such as a thread. GPU calls that it makes from now on will fail; variables and device memory are kept.'
+          )) + longest,
     buttons: [
       Dialog.cancelButton(),
       Dialog.warnButton({ label: trans.__('Detach') })

@@ -7,6 +7,7 @@ import { Signal, type ISignal } from '@lumino/signaling';
 import { hasWords, learn } from '../api/catalogue';
 import { GpuPoolApi, GpuPoolError } from '../api/client';
 import type { GpuPool } from '../api/types';
+import { holds } from '../figures/session';
 import { UsageHistory } from './history';
 import { readPreferences } from './preferences';
 import {
@@ -163,7 +164,12 @@ export class GpuPoolModel implements IGpuPool {
   }
 
   detach(kernelId: string, force = false): Promise<void> {
-    return this._act(kernelId, () => this._api.detach(kernelId, force));
+    return this._act(
+      kernelId,
+      () => this._api.detach(kernelId, force),
+      // Code that runs keeps the share for now; the server says so.
+      kernel => (holds(kernel) ? kernel.message : null)
+    );
   }
 
   reset(kernelId: string): Promise<void> {
@@ -196,13 +202,15 @@ export class GpuPoolModel implements IGpuPool {
 
   private async _act(
     kernelId: string,
-    request: () => Promise<GpuPool.IKernel | null>
+    request: () => Promise<GpuPool.IKernel | null>,
+    left: (kernel: GpuPool.IKernel) => string | null = () => null
   ): Promise<void> {
     this._set(withRequest(this._state, kernelId));
     try {
       const kernel = await request();
       this._requests += 1;
-      let next = withAnswer(this._state, kernelId, null);
+      const message = kernel ? left(kernel) : null;
+      let next = withAnswer(this._state, kernelId, message);
       if (kernel) {
         next = withKernel(next, kernel, performance.now());
       }

@@ -56,15 +56,17 @@ export function liveView(
     for (const each of Object.values(buttons)) {
       each.disabled = true;
     }
+    let text = '';
     try {
-      await shared.act(method, verb, body);
-      said = { text: '', until: 0 };
+      const usage = await shared.act(method, verb, body);
+      if (verb === 'detach' && usage?.held) {
+        // Code that runs keeps the share for now.
+        text = usage.message ?? '';
+      }
     } catch (error) {
-      said = {
-        text: error instanceof Error ? error.message : String(error),
-        until: performance.now() + SAID_MS
-      };
+      text = error instanceof Error ? error.message : String(error);
     }
+    said = { text, until: performance.now() + SAID_MS };
     for (const each of Object.values(buttons)) {
       each.disabled = false;
     }

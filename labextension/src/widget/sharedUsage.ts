@@ -100,14 +100,19 @@ export class SharedUsage {
     }
   }
 
-  /** Carries an action out and shows what became of it. Throws what `request` throws. */
-  async act(method: string, verb: string, body?: object): Promise<void> {
+  /** Carries an action out, shows and returns what became of it. Throws what `request` throws. */
+  async act(
+    method: string,
+    verb: string,
+    body?: object
+  ): Promise<GpuPool.IUsageAnswer | null> {
     await request(this._server, method, `${this._path}/${verb}`, body);
     // What is under way was asked before the action.
     this._asking?.abort();
     this._asking = null;
     this._pause = LIVE_MS;
     await this._ask();
+    return this._now.usage;
   }
 
   private _wanted(): boolean {

@@ -201,6 +201,33 @@ describe('detaching while a cell runs', () => {
   });
 });
 
+describe('detaching while code outside of a cell uses the GPU', () => {
+  const message = 'Running code still uses the GPU.';
+
+  beforeEach(async () => {
+    server.detached = anAttachedKernel({ by: 'magic', message });
+    await now(anAttachedKernel());
+  });
+
+  it('asks, and takes the GPU from the code when told to', async () => {
+    const detached = commands.execute(CommandIDs.detach);
+    const said = await answerDialog('Detach');
+    expect(said).toContain('Code of this kernel still uses the GPU');
+    await detached;
+    expect(verbs()).toEqual(['detach k1', 'detach k1 by force']);
+    expect(model.state.failures.size).toBe(0);
+  });
+
+  it('says why the GPU stays for now when told not to', async () => {
+    const detached = commands.execute(CommandIDs.detach);
+    await answerDialog('Cancel');
+    await detached;
+    await model.refresh();
+    expect(verbs()).toEqual(['detach k1']);
+    expect([...model.state.failures]).toEqual([['k1', message]]);
+  });
+});
+
 it('opens the sidebar', async () => {
   await commands.execute(CommandIDs.openSidebar);
   expect(activated).toEqual(['gpupool-sidebar']);

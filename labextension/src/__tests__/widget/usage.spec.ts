@@ -129,6 +129,22 @@ it('attaches, and says what was refused', async () => {
   end();
 });
 
+it('says why a share that was detached is still held', async () => {
+  fromServer();
+  const held = { state: 'attached', held: true, session_id: 's1' } as const;
+  const message = 'Running code still uses the GPU.';
+  answers = [
+    { status: 200, body: anAnswer(held) },
+    { status: 200, body: anAnswer({ ...held, message }) }
+  ];
+  const end = usage.render({ model: new Model(), el });
+  await shows('attached');
+  press('Detach');
+  await shows(message);
+  expect(text('message')).toBe(message);
+  end();
+});
+
 it('shows the last text when the kernel is gone', async () => {
   fromServer();
   answers = [{ status: 404, body: { message: 'There is no kernel k1.' } }];

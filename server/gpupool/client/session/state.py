@@ -270,7 +270,7 @@ def _detach_wanted(session: Session, event: DetachWanted) -> Step:
         return session, ()
     dropped = replace(session, hold=None, scopes=frozenset() if event.force else session.scopes)
     if dropped.scopes:
-        message = "A running cell still uses the GPU; it goes back when the cell ends."
+        message = "Running code still uses the GPU; it goes back when that code ends."
         return replace(dropped, message=message), (Publish(),)
     return _release(replace(dropped, asking=None), event.reason)
 
