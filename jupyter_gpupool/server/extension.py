@@ -131,6 +131,10 @@ class GpuPoolExtension(ExtensionApp):
         help="""A file of engines (TOML), such as Slurm, from which a pool that a page starts borrows GPUs, as jobs of
         the server's user. Empty: it lends this machine's GPUs.""",
     ).tag(config=True)
+    start_pool_listen = Unicode(
+        help="""The address of this machine that the nodes of `start_pool_providers` dial, HOST or HOST:PORT. Empty: this
+        machine's name, and a free port.""",
+    ).tag(config=True)
     show_panel = Bool(False, help="Show the GPU panel when a page opens for the first time.").tag(config=True)
 
     #: See :data:`jupyter_gpupool.server.pool.connection.PoolFactory`.
@@ -289,7 +293,7 @@ class GpuPoolExtension(ExtensionApp):
         await self.sessions()
         if self.startable == "no":
             raise not_startable()
-        await self._embedded.start(self.start_pool_providers)
+        await self._embedded.start(self.start_pool_providers, self.start_pool_listen)
 
     async def caller(self) -> Caller | None:
         """Whom the pool takes this server's user for; None: it does not say now. Asked once a minute at most."""

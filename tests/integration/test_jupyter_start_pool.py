@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from gpupool.embedded import borrowing
 from gpupool.embedded import join as joining
 from gpupool.embedded.options import EmbeddedOptions
 
@@ -64,6 +65,44 @@ async def test_one_that_cannot_be_started_says_why_and_is_offered_again(
         assert asked == [(tmp_path / "gpupool", EmbeddedOptions())]
         _, pool = await server.json("GET", "gpupool/api/pool")
         assert pool["startable"] == "lends"
+
+
+async def test_one_that_borrows_is_reached_where_the_administrator_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[EmbeddedOptions] = []
+
+    def join(_: Path, options: EmbeddedOptions) -> None:
+        asked.append(options)
+        raise joining.EmbeddedError("nobody starts anything here.")
+
+    monkeypatch.setattr(joining, "join", join)
+    providers = tmp_path / "slurm.toml"
+    providers.write_text('[slurm]\nkind = "slurm"\n')
+    async with jupyter_in_process(
+        tmp_path,
+        endpoint=here(tmp_path),
+        start_pool_providers=str(providers),
+        start_pool_listen="127.0.0.1:7460",
+    ) as server:
+        _, pool = await server.json("GET", "gpupool/api/pool")
+        assert pool["startable"] == "borrows"
+        await server.json("POST", "gpupool/api/pool/start")
+    assert [(one.providers, one.listen) for one in asked] == [(str(providers), "127.0.0.1:7460")]
+
+
+async def test_where_it_is_reached_is_named_as_a_setting_of_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(borrowing.socket, "gethostname", lambda: "localhost")
+    providers = tmp_path / "slurm.toml"
+    providers.write_text('[slurm]\nkind = "slurm"\n')
+    async with jupyter_in_process(
+        tmp_path, endpoint=here(tmp_path), start_pool_providers=str(providers)
+    ) as server:
+        code, refusal = await server.json("POST", "gpupool/api/pool/start")
+    assert code == 409
+    assert "c.GpuPoolExtension.start_pool_listen" in refusal["message"]
 
 
 async def test_who_is_not_logged_in_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

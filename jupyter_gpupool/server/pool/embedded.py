@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from gpupool.embedded.join import Lifeline
 
 NOT_STARTABLE: Final = "not-startable"
+#: What says at which address nodes reach the pool.
+_LISTEN_SETTING: Final = "c.GpuPoolExtension.start_pool_listen"
 #: The server waits so long for the pool's end, which comes also when it does not wait.
 _LEAVE_SECONDS: Final = 10.0
 
@@ -35,11 +37,12 @@ class EmbeddedPool:
             self._able = not missing_packages()
         return self._able and endpoint == f"unix:{paths.pool_socket(home())}"
 
-    async def start(self, providers: str) -> None:
+    async def start(self, providers: str, listen: str) -> None:
         """Starts it, or finds the one that this user has already.
 
         Args:
             providers: a file of engines that lend its GPUs; empty: this machine does.
+            listen: where their nodes reach the pool, as `gpupool.embedded.borrowing` takes it.
 
         Raises:
             EmbeddedError: it cannot be started.
@@ -55,7 +58,9 @@ class EmbeddedPool:
                 self._lifeline = None
             options = EmbeddedOptions()
             if providers:
-                options = await asyncio.to_thread(borrowing, options, Path(providers), home())
+                options = await asyncio.to_thread(
+                    borrowing, options, Path(providers), home(), listen, _LISTEN_SETTING
+                )
             self._lifeline = await asyncio.to_thread(join, home(), options)
 
     async def stop(self) -> None:

@@ -20,7 +20,9 @@ from gpupool.providers.settings import read
 _ADDRESS: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]\s]+)(?::([0-9]{1,5}))?", re.ASCII)
 
 
-def borrowing(options: EmbeddedOptions, file: Path, home: Path, listen: str = "") -> EmbeddedOptions:
+def borrowing(
+    options: EmbeddedOptions, file: Path, home: Path, listen: str = "", setting: str = "--listen HOST"
+) -> EmbeddedOptions:
     """The options with providers in place of this machine's GPUs.
 
     Args:
@@ -28,6 +30,7 @@ def borrowing(options: EmbeddedOptions, file: Path, home: Path, listen: str = ""
         file: the providers, see `gpupool.providers.settings`.
         home: the pool's home. It keeps the port: jobs that an earlier pool has left dial it.
         listen: ``host`` or ``host:port`` at which nodes on other machines reach the pool; empty: this machine's name.
+        setting: what a person says that with.
 
     Raises:
         EmbeddedError: the file cannot be used, or other machines cannot reach this one there.
@@ -37,11 +40,11 @@ def borrowing(options: EmbeddedOptions, file: Path, home: Path, listen: str = ""
         elsewhere = any(one.elsewhere for one in read(file))
     except SettingsError as error:
         raise EmbeddedError(f"{error}.") from None
-    reached_at = _listen(listen, home) if elsewhere or listen else ""
+    reached_at = _listen(listen, home, setting) if elsewhere or listen else ""
     return replace(options, providers=str(file), listen=reached_at)
 
 
-def _listen(named: str, home: Path) -> str:
+def _listen(named: str, home: Path, setting: str) -> str:
     """``host:port``. The port is chosen here, once: the pool may be started again, and its nodes come back to it."""
     match = _ADDRESS.fullmatch(named)
     if named and match is None:
@@ -53,7 +56,7 @@ def _listen(named: str, home: Path) -> str:
         if match is None and ipaddress.ip_address(address[0]).is_loopback:
             raise EmbeddedError(
                 f"Other machines cannot reach this one by its name: {own} is {address[0]} here. "
-                "Name the address that the nodes dial with --listen HOST."
+                f"Name the address that the nodes dial with {setting}."
             )
         if port is not None:
             return named
