@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any, Final
 
+from gpupool.collector import collect_seldom
 from gpupool.simulation import replay_figures
 from gpupool.simulation.quiet import only_warnings
 from gpupool.simulation.replay_growth import Elastic
@@ -137,6 +138,7 @@ def _as_good(fixed: Sequence[dict[str, Any]], run: dict[str, Any]) -> dict[str, 
 
 def _run(month: Month, devices: int, idle: float | None) -> dict[str, Any]:
     """One pool: of ``devices`` of its own, or one that borrows all that it has."""
+    collect_seldom()
     tasks, days = tasks_of(month), month.days
     nodes = max(1, month.gpus // PER_NODE)
     elastic = None if idle is None else Elastic(nodes, PER_NODE, DEVICE_MIB, idle, START, month.look)

@@ -146,6 +146,7 @@ def serve(
       gpupool pool serve --listen 10.0.0.5:7460 --tls-certificate pool.pem --tls-key pool.key \\
         --hub-api-url https://hub.example.org/hub/api
     """
+    from gpupool.collector import collect_seldom
     from gpupool.ledger.database import is_url
     from gpupool.pool.access.listening import AddressError, ServeError
     from gpupool.pool.model.timers import MOST_DRAIN, Timers
@@ -186,6 +187,7 @@ def serve(
         return_nodes=return_nodes,
     )
     exits.log_to_stderr()
+    collect_seldom()
     with exits.clear_errors():
         try:
             asyncio.run(serve_pool(options))

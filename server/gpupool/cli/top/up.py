@@ -16,6 +16,7 @@ import typer
 from gpupool.cli.common import exits, interrupts
 from gpupool.cli.common.options import whole
 from gpupool.client.endpoint import HOME_VARIABLE, home
+from gpupool.client.errors import GpupoolError
 from gpupool.client.software_gpu import MOST_DEVICES, MOST_MEMORY_MIB
 from gpupool.text import printable
 
@@ -105,7 +106,6 @@ def options_of(
     """What a new pool is made of. Raises typer.BadParameter."""
     from gpupool.cli.common import quantities
     from gpupool.embedded.borrowing import borrowing
-    from gpupool.embedded.join import EmbeddedError
     from gpupool.embedded.options import EmbeddedOptions
 
     for text in quota or []:
@@ -123,7 +123,7 @@ def options_of(
         )
     try:
         return borrowing(options, providers, home(), listen)
-    except EmbeddedError as error:
+    except GpupoolError as error:
         raise typer.BadParameter(str(error)) from None
 
 
