@@ -41,6 +41,50 @@ def test_bytes_come_back_as_they_went_for_every_way_of_copying(share: Share) -> 
     )
 
 
+def test_rows_are_in_pinned_memory_when_a_copy_that_waits_returns(share: Share) -> None:
+    share.run(
+        """
+        start()
+        context, stream = check(cu.cuCtxGetCurrent()), check(cu.cuStreamCreate(0))
+        device, host = cu.CUmemorytype.CU_MEMORYTYPE_DEVICE, cu.CUmemorytype.CU_MEMORYTYPE_HOST
+        width, height = 1 << 12, 1 << 10
+        size = width * height
+        source, pinned = check(cu.cuMemAlloc(size)), int(check(cu.cuMemHostAlloc(size, 0)))
+        bytes_there = np.frombuffer((ctypes.c_uint8 * size).from_address(pinned), np.uint8)
+        delay = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda data: time.sleep(0.3))
+        slow = cu.CUhostFn(ctypes.cast(delay, ctypes.c_void_p).value)
+
+        def rows(made, height):
+            made.srcMemoryType, made.srcDevice, made.srcPitch = device, source, width
+            made.dstMemoryType, made.dstHost, made.dstPitch = host, pinned, width
+            made.WidthInBytes, made.Height = width, height
+            return made
+
+        def planes(made, depth):
+            made.srcHeight = made.dstHeight = height // depth
+            made.Depth = depth
+            return rows(made, height // depth)
+
+        peers = planes(cu.CUDA_MEMCPY3D_PEER(), 2)
+        peers.srcContext = peers.dstContext = context
+        ways = {
+            "rows": (size, lambda: cu.cuMemcpy2D(rows(cu.CUDA_MEMCPY2D(), height))),
+            "one row": (width, lambda: cu.cuMemcpy2D(rows(cu.CUDA_MEMCPY2D(), 1))),
+            "unaligned": (size, lambda: cu.cuMemcpy2DUnaligned(rows(cu.CUDA_MEMCPY2D(), height))),
+            "planes": (size, lambda: cu.cuMemcpy3D(planes(cu.CUDA_MEMCPY3D(), 4))),
+            "peers": (size, lambda: cu.cuMemcpy3DPeer(peers)),
+        }
+        for value, (way, (count, copy)) in enumerate(ways.items(), 1):
+            # The null stream comes after this one: what copies in it has a while to wait.
+            check(cu.cuLaunchHostFunc(stream, slow, 0))
+            check(cu.cuMemsetD8Async(source, value, size, stream))
+            check(copy())
+            assert (bytes_there[:count] == value).all(), way
+        print("ok")
+        """
+    )
+
+
 def test_memory_over_the_share_is_refused_without_asking_the_worker(share: Share) -> None:
     share.run(
         f"""

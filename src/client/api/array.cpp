@@ -36,6 +36,40 @@ CUDA_MEMCPY3D without_contexts(const CUDA_MEMCPY3D_PEER& from) {
   return s;
 }
 
+/// Addresses and arrays say themselves where they are; only arrays of two contexts need both to be named.
+CUresult copy_between_contexts(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream, bool asynchronous) {
+  if (pCopy == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (const CUcontext context : {pCopy->srcContext, pCopy->dstContext}) {
+    if (!known(wire::Kind::context, context)) return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  const bool on_device =
+      pCopy->srcMemoryType != CU_MEMORYTYPE_HOST && pCopy->dstMemoryType != CU_MEMORYTYPE_HOST &&
+      pCopy->srcMemoryType != CU_MEMORYTYPE_UNIFIED && pCopy->dstMemoryType != CU_MEMORYTYPE_UNIFIED;
+  if (!has_array_side(pCopy->srcMemoryType, pCopy->dstMemoryType) || !on_device ||
+      pCopy->srcContext == pCopy->dstContext) {
+    const CUDA_MEMCPY3D s = without_contexts(*pCopy);
+    return asynchronous ? api::cuMemcpy3DAsync(&s, hStream) : api::cuMemcpy3D(&s);
+  }
+  if (!known(wire::Kind::stream, hStream)) return bad_handle(wire::Kind::stream);
+  CUDA_MEMCPY3D_PEER s = *pCopy;
+  s.srcHost = s.dstHost = nullptr;
+  if (runtime().several()) {
+    const WorkerLink& worker = worker_of_stream(hStream);
+    for (CUcontext* const context : {&s.srcContext, &s.dstContext}) {
+      std::uint64_t handle = raw(*context);
+      if (&worker_of_context(handle) != &worker) {
+        return refuse_mixed("cuMemcpy3DPeer", "arrays of different nodes");
+      }
+      ForWorker(worker).context(handle);
+      *context = handle_as<CUcontext>(handle);
+    }
+  }
+  messages::cuMemcpy3DPeerAsync m;
+  std::memcpy(m.pCopy.data(), &s, sizeof(s));
+  m.hStream = raw(hStream);
+  return post(m);
+}
+
 }  // namespace
 
 namespace gpupool::client::api {
@@ -74,42 +108,11 @@ CUresult cuMemcpyAtoHAsync_v2(void* dstHost, CUarray srcArray, size_t srcOffset,
   return to_host(dstHost, srcArray, srcOffset, ByteCount, hStream);
 }
 
-// Addresses and arrays say themselves where they are; only arrays of two contexts need both to be named.
 CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
-  if (pCopy == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  for (const CUcontext context : {pCopy->srcContext, pCopy->dstContext}) {
-    if (!known(wire::Kind::context, context)) return CUDA_ERROR_INVALID_CONTEXT;
-  }
-  const bool on_device =
-      pCopy->srcMemoryType != CU_MEMORYTYPE_HOST && pCopy->dstMemoryType != CU_MEMORYTYPE_HOST &&
-      pCopy->srcMemoryType != CU_MEMORYTYPE_UNIFIED && pCopy->dstMemoryType != CU_MEMORYTYPE_UNIFIED;
-  if (!has_array_side(pCopy->srcMemoryType, pCopy->dstMemoryType) || !on_device ||
-      pCopy->srcContext == pCopy->dstContext) {
-    const CUDA_MEMCPY3D s = without_contexts(*pCopy);
-    return api::cuMemcpy3DAsync(&s, hStream);
-  }
-  if (!known(wire::Kind::stream, hStream)) return bad_handle(wire::Kind::stream);
-  CUDA_MEMCPY3D_PEER s = *pCopy;
-  s.srcHost = s.dstHost = nullptr;
-  if (runtime().several()) {
-    const WorkerLink& worker = worker_of_stream(hStream);
-    for (CUcontext* const context : {&s.srcContext, &s.dstContext}) {
-      std::uint64_t handle = raw(*context);
-      if (&worker_of_context(handle) != &worker) {
-        return refuse_mixed("cuMemcpy3DPeer", "arrays of different nodes");
-      }
-      ForWorker(worker).context(handle);
-      *context = handle_as<CUcontext>(handle);
-    }
-  }
-  messages::cuMemcpy3DPeerAsync m;
-  std::memcpy(m.pCopy.data(), &s, sizeof(s));
-  m.hStream = raw(hStream);
-  return post(m);
+  return copy_between_contexts(pCopy, hStream, true);
 }
-
 CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) {
-  return api::cuMemcpy3DPeerAsync(pCopy, nullptr);
+  return copy_between_contexts(pCopy, nullptr, false);
 }
 
 }  // namespace gpupool::client::api

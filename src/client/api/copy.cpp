@@ -42,7 +42,7 @@ bool side(CUmemorytype type, const void* host, CUdeviceptr device, std::uint64_t
 }
 
 CUresult copy_blocks(const Block& to, bool to_device, const Block& from, bool from_device,
-                     const Extent& extent, CUstream stream) {
+                     const Extent& extent, CUstream stream, bool asynchronous) {
   if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return CUDA_SUCCESS;
   constexpr std::uint64_t limit = std::uint64_t{1} << 40;
   if (extent.width > limit || extent.height > limit / extent.width ||
@@ -52,7 +52,7 @@ CUresult copy_blocks(const Block& to, bool to_device, const Block& from, bool fr
   if (to.pitch < extent.width || from.pitch < extent.width) return CUDA_ERROR_INVALID_VALUE;
   if (to_device && from_device) return copy_rows_on_device(to, from, extent, stream);
   if (to_device) return copy_rows_from_host(to, from, extent, stream);
-  if (from_device) return copy_rows_to_host(to, from, extent, stream);
+  if (from_device) return copy_rows_to_host(to, from, extent, stream, asynchronous);
   for (std::uint64_t z = 0; z < extent.depth; ++z) {
     for (std::uint64_t y = 0; y < extent.height; ++y) {
       std::memmove(reinterpret_cast<void*>(to.address + z * to.slice_pitch + y * to.pitch),
@@ -63,7 +63,7 @@ CUresult copy_blocks(const Block& to, bool to_device, const Block& from, bool fr
   return CUDA_SUCCESS;
 }
 
-CUresult copy_2d(const CUDA_MEMCPY2D* c, CUstream stream) {
+CUresult copy_2d(const CUDA_MEMCPY2D* c, CUstream stream, bool asynchronous) {
   if (c == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (has_array_side(c->srcMemoryType, c->dstMemoryType)) return copy_with_arrays(as_3d(*c), stream);
   const Extent extent{c->WidthInBytes, c->Height, 1};
@@ -75,10 +75,10 @@ CUresult copy_2d(const CUDA_MEMCPY2D* c, CUstream stream) {
             to, to_device)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  return copy_blocks(to, to_device, from, from_device, extent, stream);
+  return copy_blocks(to, to_device, from, from_device, extent, stream, asynchronous);
 }
 
-CUresult copy_3d(const CUDA_MEMCPY3D* c, CUstream stream) {
+CUresult copy_3d(const CUDA_MEMCPY3D* c, CUstream stream, bool asynchronous) {
   if (c == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (has_array_side(c->srcMemoryType, c->dstMemoryType)) return copy_with_arrays(*c, stream);
   const Extent extent{c->WidthInBytes, c->Height, c->Depth};
@@ -90,7 +90,7 @@ CUresult copy_3d(const CUDA_MEMCPY3D* c, CUstream stream) {
             c->dstHeight, extent, to, to_device)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  return copy_blocks(to, to_device, from, from_device, extent, stream);
+  return copy_blocks(to, to_device, from, from_device, extent, stream, asynchronous);
 }
 
 }  // namespace
@@ -151,19 +151,19 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext, CUdeviceptr srcDevi
   return copy_on_device(dstDevice, srcDevice, ByteCount, hStream, true);
 }
 CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) {
-  return copy_2d(pCopy, nullptr);
+  return copy_2d(pCopy, nullptr, false);
 }
 CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* pCopy) {
-  return copy_2d(pCopy, nullptr);
+  return copy_2d(pCopy, nullptr, false);
 }
 CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* pCopy, CUstream hStream) {
-  return copy_2d(pCopy, hStream);
+  return copy_2d(pCopy, hStream, true);
 }
 CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* pCopy) {
-  return copy_3d(pCopy, nullptr);
+  return copy_3d(pCopy, nullptr, false);
 }
 CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
-  return copy_3d(pCopy, hStream);
+  return copy_3d(pCopy, hStream, true);
 }
 
 }  // namespace gpupool::client::api

@@ -206,10 +206,11 @@ CUresult copy_rows_from_host(const Block& to, const Block& from, const Extent& e
   return post(m, context, {parts.data(), static_cast<int>(parts.size()), size});
 }
 
-CUresult copy_rows_to_host(const Block& to, const Block& from, const Extent& extent, CUstream stream) {
+CUresult copy_rows_to_host(const Block& to, const Block& from, const Extent& extent, CUstream stream,
+                           bool asynchronous) {
   const std::uint64_t size = extent.width * extent.height * extent.depth;
   if (packed(to, extent) && packed(from, extent)) {
-    return copy_to_host(reinterpret_cast<void*>(to.address), from.address, size, stream, true);
+    return copy_to_host(reinterpret_cast<void*>(to.address), from.address, size, stream, asynchronous);
   }
   std::uint64_t context = 0;
   if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;

@@ -26,7 +26,8 @@ CUresult copy_on_device(CUdeviceptr to, CUdeviceptr from, std::size_t size, CUst
                         bool asynchronous);
 
 CUresult copy_rows_from_host(const Block& to, const Block& from, const Extent& extent, CUstream stream);
-CUresult copy_rows_to_host(const Block& to, const Block& from, const Extent& extent, CUstream stream);
+CUresult copy_rows_to_host(const Block& to, const Block& from, const Extent& extent, CUstream stream,
+                           bool asynchronous);
 CUresult copy_rows_on_device(const Block& to, const Block& from, const Extent& extent, CUstream stream);
 
 /// Whether an address means device memory where the API leaves it open (unified addressing).
