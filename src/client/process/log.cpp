@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/thread_object.h"
 
 namespace gpupool::client {
 namespace {
@@ -21,10 +22,21 @@ Log& shared_log() {
   return *log;
 }
 
-thread_local std::string last;
+std::string& last() {
+  return of_this_thread<std::string, struct LastMessage>();
+}
+
 thread_local bool caller_tells_refusals = false;
-// The main thread's.
-std::string kept_refusal, taken_refusal;
+
+/// The main thread's.
+struct OwnRefusals {
+  std::string kept, taken;
+};
+
+OwnRefusals& own_refusals() {
+  static OwnRefusals* const refusals = new OwnRefusals;  // as the log
+  return *refusals;
+}
 
 /// A variable of the environment is there before this library is; a child process inherits it, and its number
 /// is another one.
@@ -70,15 +82,16 @@ CallerTellsRefusals::~CallerTellsRefusals() {
 void tell_refusal(std::string_view text) {
   if (caller_tells_refusals) return;
   if (tells_refusals_itself()) {
-    kept_refusal = text;
+    own_refusals().kept = text;
   } else {
     log_line(text);
   }
 }
 
 const char* take_refusal() {
-  taken_refusal = std::exchange(kept_refusal, {});
-  return taken_refusal.c_str();
+  OwnRefusals& own = own_refusals();
+  own.taken = std::exchange(own.kept, {});
+  return own.taken.c_str();
 }
 
 void log_to(const std::string& path) {
@@ -88,10 +101,10 @@ void log_to(const std::string& path) {
 }
 
 void remember(std::string text) {
-  last = std::move(text);
+  last() = std::move(text);
 }
 const char* last_message() {
-  return last.c_str();
+  return last().c_str();
 }
 
 }  // namespace gpupool::client

@@ -1,7 +1,6 @@
 #include "softgpu/driver/stream/current_context.h"
 
-#include <unistd.h>
-
+#include "base/thread_object.h"
 #include "softgpu/driver/base/error.h"
 #include "softgpu/driver/base/registry.h"
 #include "softgpu/driver/stream/context.h"
@@ -11,31 +10,8 @@ namespace {
 
 using Contexts = std::vector<std::shared_ptr<Context>>;
 
-/// The thread's contexts. The main thread's last until the process ends: what programs destroy at exit comes
-/// after its thread_local variables are gone, and still asks which device is current.
-class Stack {
- public:
-  Stack() = default;
-  ~Stack() {
-    if (getpid() == gettid()) return;
-    delete contexts_;
-    contexts_ = nullptr;
-  }
-  Stack(const Stack&) = delete;
-  Stack& operator=(const Stack&) = delete;
-
-  Contexts& operator*() {
-    if (contexts_ == nullptr) contexts_ = new Contexts;
-    return *contexts_;
-  }
-
- private:
-  Contexts* contexts_ = nullptr;
-};
-
 Contexts& own_stack() {
-  thread_local Stack stack;
-  return *stack;
+  return gpupool::of_this_thread<Contexts, struct CurrentContexts>();
 }
 
 }  // namespace
