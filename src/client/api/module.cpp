@@ -54,7 +54,7 @@ CUresult get_global(CUdeviceptr* dptr, size_t* bytes, std::uint64_t handle, wire
   if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   CUdeviceptr address = 0;
   std::size_t size = 0;
-  if (const CUresult bad = find_global(*image, name, address, size); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = find_global(*image, handle, name, address, size); bad != CUDA_SUCCESS) return bad;
   if (dptr != nullptr) *dptr = address;
   if (bytes != nullptr) *bytes = size;
   return CUDA_SUCCESS;
@@ -192,22 +192,22 @@ CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
   if (const CUresult bad = image_of(raw(library), wire::Kind::library, image); bad != CUDA_SUCCESS)
     return bad;
   if (pMod == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::uint64_t context = 0;
+  if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
   const MutexLock lock(image->mutex);
-  if (image->module == 0) {
+  std::uint64_t& made_before = image->modules[context];
+  if (made_before == 0) {
     std::shared_ptr<Image>* slot = nullptr;
     const std::uint64_t handle = tables().modules.mint(slot);
     if (handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-    std::uint64_t context = 0;
-    CUresult bad = in_current_context(context);
-    if (bad == CUDA_SUCCESS) bad = bind_module_of_library(*image, handle, context);
-    if (bad != CUDA_SUCCESS) {
+    if (const CUresult bad = bind_module_of_library(*image, handle, context); bad != CUDA_SUCCESS) {
       tables().modules.drop(handle);
       return bad;
     }
     *slot = image;
-    image->module = handle;
+    made_before = handle;
   }
-  *pMod = handle_as<CUmodule>(image->module);
+  *pMod = handle_as<CUmodule>(made_before);
   return CUDA_SUCCESS;
 }
 

@@ -71,9 +71,19 @@ struct Image {
   /// By ordinal: the handle of the kernel or function.
   std::map<std::uint32_t, std::uint64_t> bound GUARDED_BY(mutex);
   std::vector<std::uint64_t> functions GUARDED_BY(mutex);  ///< made from kernels of this library
-  std::uint64_t module GUARDED_BY(mutex) = 0;              ///< of a library: in the current context
-  /// By worker, of which a module has one.
-  std::map<std::pair<unsigned, std::string>, std::pair<CUdeviceptr, std::size_t>> globals GUARDED_BY(mutex);
+  /// Of a library, by context: the module that it is there.
+  std::map<std::uint64_t, std::uint64_t> modules GUARDED_BY(mutex);
+  /// By context, of which a module has one.
+  std::map<std::pair<std::uint64_t, std::string>, std::pair<CUdeviceptr, std::size_t>> globals
+      GUARDED_BY(mutex);
+
+  /// The context of one of `modules`; 0 for what is none.
+  [[nodiscard]] std::uint64_t context_of_module(std::uint64_t module) const REQUIRES(mutex) {
+    for (const auto& [context, its] : modules) {
+      if (its == module) return context;
+    }
+    return 0;
+  }
 
   [[nodiscard]] unsigned kernel_count() {
     const MutexLock lock(mutex);

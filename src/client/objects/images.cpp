@@ -194,7 +194,7 @@ CUresult unload_image(std::uint64_t handle) try {
       image->is_library ? retire(t.kernels, bound, kernels) : retire(t.functions, bound, functions);
     }
     for (const auto function : image->functions) retire(t.functions, function, functions);
-    if (image->module != 0) retire(t.modules, image->module, modules);
+    for (const auto& [context, module] : image->modules) retire(t.modules, module, modules);
   }
   messages::UnloadImage m;
   m.image = handle;

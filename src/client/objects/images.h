@@ -38,7 +38,9 @@ std::shared_ptr<Image> find_image(std::uint64_t handle);
 /// A handle for the kernel: CUkernel in a library, CUfunction in a module.
 CUresult find_kernel(Image& image, std::string_view name, std::uint64_t& handle);
 CUresult bind_kernel(Image& image, std::uint32_t ordinal, std::uint64_t& handle);
-CUresult find_global(Image& image, const char* name, CUdeviceptr& address, std::size_t& size);
+/// `handle`: of the module or library that it is asked of.
+CUresult find_global(Image& image, std::uint64_t handle, const char* name, CUdeviceptr& address,
+                     std::size_t& size);
 /// The CUfunction made from a CUkernel.
 CUresult function_of_kernel(std::uint64_t kernel, std::uint64_t& function);
 

@@ -50,6 +50,15 @@ CUresult load_on(const WorkerLink& worker, const void* start, std::size_t size, 
   return result;
 }
 
+/// A library has its variables in every context, each at its own address. A module of it says which context
+/// is meant; it is the current one else.
+std::uint64_t context_of_variables(const Image& image, std::uint64_t handle) REQUIRES(image.mutex) {
+  if (!image.is_library) return image.context;
+  const std::uint64_t of_module = image.context_of_module(handle);
+  if (of_module != 0) return of_module;
+  return current_context() != 0 ? current_context() : image.context;
+}
+
 }  // namespace
 
 CUresult load_on_others(const void* start, std::size_t size, const messages::LoadImage& m,
@@ -105,12 +114,11 @@ CUresult function_of_kernel(std::uint64_t kernel, std::uint64_t& function) {
   return CUDA_SUCCESS;
 }
 
-CUresult find_global(Image& image, const char* name, CUdeviceptr& address, std::size_t& size) {
+CUresult find_global(Image& image, std::uint64_t handle, const char* name, CUdeviceptr& address,
+                     std::size_t& size) {
   const MutexLock lock(image.mutex);
-  // A library has its variables on every worker, each at its own address.
-  const bool everywhere = image.is_library && runtime().several();
-  const std::uint64_t context = everywhere && current_context() != 0 ? current_context() : image.context;
-  const std::pair<unsigned, std::string> key{everywhere ? worker_of_context(context).index : 0, name};
+  const std::uint64_t context = context_of_variables(image, handle);
+  const std::pair<std::uint64_t, std::string> key{context, name};
   if (const auto found = image.globals.find(key); found != image.globals.end()) {
     std::tie(address, size) = found->second;
     return CUDA_SUCCESS;

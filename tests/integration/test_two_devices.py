@@ -1,0 +1,61 @@
+"""One process with two devices of one node: a single worker with the software GPU, no pool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.runtime_share import PRELUDE
+from tests.support.several_shares import TWO_DEVICES, SeveralShares, several_shares
+
+TWO = (
+    PRELUDE
+    + TWO_DEVICES
+    + """
+assert len(contexts) == 2
+
+def load():
+    return check(cu.cuLibraryLoadData(PTX, [], [], 0, [], [], 0))
+
+def word(address):
+    out = np.zeros(1, np.uint32)
+    check(cu.cuMemcpyDtoH(out.ctypes.data, address, 4))
+    return int(out[0])
+"""
+)
+
+
+@pytest.fixture
+def share(tmp_path: Path) -> Iterator[SeveralShares]:
+    with several_shares(tmp_path, devices=(2,)) as shares:
+        yield shares
+
+
+def test_a_library_has_its_variables_on_each_device(share: SeveralShares) -> None:
+    share.run(
+        """
+        use(0)
+        library = load()
+        tables, modules = [], []
+        for device, value in ((0, 7), (1, 9)):
+            use(device)
+            tables.append(check(cu.cuLibraryGetGlobal(library, b"table"))[0])
+            modules.append(check(cu.cuLibraryGetModule(library)))
+            check(cu.cuMemsetD32(tables[device], value, 4))
+        assert len({int(table) for table in tables}) == len({int(module) for module in modules}) == 2
+        for device, value in ((0, 7), (1, 9)):
+            use(device)
+            assert int(check(cu.cuLibraryGetGlobal(library, b"table"))[0]) == int(tables[device])
+            assert word(tables[device]) == value
+        # A module is that of its context, whatever is current.
+        assert [int(check(cu.cuModuleGetGlobal(module, b"table"))[0]) for module in modules] == [
+            int(table) for table in tables
+        ]
+        check(cu.cuLibraryUnload(library))
+        assert cu.cuModuleGetGlobal(modules[1], b"table")[0] == Error.CUDA_ERROR_INVALID_HANDLE
+        print("ok")
+        """,
+        TWO,
+    )
