@@ -16,6 +16,7 @@
 #include "client/memory/exported_objects.h"
 #include "client/memory/memory_pools.h"
 #include "client/memory/opened_memory.h"
+#include "client/memory/stream_order.h"
 #include "client/objects/graph_memory.h"
 #include "client/process/session_belongings.h"
 #include "generated/client_api.h"
@@ -39,11 +40,6 @@ std::array<std::uint64_t, 3 * devices_most>& current() {
     kept.fill(0);
   });
   return all;
-}
-
-/// Identity of a stream for ordering: never 0.
-std::uint64_t stream_key(CUstream stream) {
-  return raw(stream) == 0 ? 1 : raw(stream);
 }
 
 /// Kind of pool, the device whose arena it uses, and the index of the place's default pool.
@@ -187,11 +183,11 @@ CUresult allocate(CUdeviceptr* dptr, std::size_t size, std::uint64_t handle, CUs
   if (result == CUDA_SUCCESS) {
     DeviceMemory& memory = device_memory();
     result = pool->kind == Kind::device
-                 ? memory.allocate(pool->device, size, stream_key(stream), handle, *dptr)
+                 ? memory.allocate(pool->device, size, stream_in_order(stream), handle, *dptr)
                  : memory.allocate_coherent(pool->device, size,
                                             pool->kind == Kind::managed ? CoherentMemory::Kind::managed
                                                                         : CoherentMemory::Kind::host,
-                                            CU_MEM_ATTACH_GLOBAL, handle, *dptr, stream_key(stream));
+                                            CU_MEM_ATTACH_GLOBAL, handle, *dptr, stream_in_order(stream));
   }
   if (result == CUDA_SUCCESS) counted.keep();
   return result;
@@ -315,7 +311,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   bool capturing = false;
   if (const CUresult bad = is_capturing(hStream, capturing); bad != CUDA_SUCCESS) return bad;
   // A node that frees is for what a node has allocated: other memory would be gone at the second launch.
-  return capturing ? CUDA_ERROR_INVALID_VALUE : free_block(dptr, stream_key(hStream));
+  return capturing ? CUDA_ERROR_INVALID_VALUE : free_block(dptr, stream_in_order(hStream));
 }
 
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice dev) {
