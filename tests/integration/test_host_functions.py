@@ -121,3 +121,29 @@ def test_a_worker_is_not_held_up_by_a_program_that_ends_in_its_host_function(sha
         HOST,
     )
     share.run('print("ok")', GRAPHS)  # the next process takes the session over
+
+
+def test_a_slow_one_in_another_context_is_waited_for_before_the_worker_waits(share: Share) -> None:
+    share.run(
+        """
+        size = 4 << 20
+        here = check(cu.cuCtxGetCurrent())
+        freed = int(check(cu.cuMemAlloc(size)))
+        check(cu.cuCtxCreate(None, 0, 0))
+        stream, seen = check(cu.cuStreamCreate(1)), []
+        def run(data):
+            time.sleep(1.5)  # longer than the runtime waits for functions alone
+            seen.append(data)
+        check(cu.cuLaunchHostFunc(stream, host(run), 42))
+        check(cu.cuCtxSetCurrent(here))
+        check(cu.cuMemsetD8(freed, 1, size))
+        # The memory is used again once the device has done everything, which the worker itself waits for.
+        check(cu.cuMemFree(freed))
+        assert int(check(cu.cuMemAlloc(size))) == freed
+        check(cu.cuCtxSynchronize())
+        assert seen == [42]
+        print("ok")
+        """,
+        HOST,
+        timeout=40,
+    )

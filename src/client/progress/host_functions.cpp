@@ -10,10 +10,12 @@
 #include <map>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/mutex.h"
 #include "base/quiet_thread.h"
 #include "client/call/call.h"
+#include "client/call/objects.h"
 #include "client/process/session_belongings.h"
 #include "client/session/attach_again.h"
 
@@ -27,6 +29,7 @@ struct OfWorker {
   std::deque<Called> called;
   bool watched = false;
   std::atomic<int> expected{0};
+  std::atomic<std::uint64_t> ever_expected{0};
   std::atomic<int> work_behind{0};  ///< given since the last function was expected, or about that much
 };
 
@@ -89,6 +92,21 @@ void run_and_answer(HostFunctions& all, const Called& called, const WorkerLink& 
   static_cast<void>(post(m, there));
   worker.connection.load()->flush();
   one_less(all, worker);
+}
+
+/// A function may be in a stream of any of them.
+void wait_for_contexts_of(const WorkerLink& worker) {
+  std::vector<std::uint64_t> contexts;
+  tables().contexts.each([&](std::uint64_t handle, const Context& context) {
+    if (&worker_of_device(context.device) == &worker) contexts.push_back(handle);
+  });
+  for (const std::uint64_t context : contexts) {
+    messages::SynchronizeContext m;
+    m.context = context;
+    replies::SynchronizeContext reply;
+    std::vector<std::byte> bytes;
+    static_cast<void>(ask(m, reply, context, bytes));
+  }
 }
 
 void watch(const WorkerLink& worker) {
@@ -181,7 +199,9 @@ bool in_host_function() {
 }
 
 void expect_host_function(const WorkerLink& worker) {
-  ++host_functions().of(worker).expected;
+  OfWorker& mine = host_functions().of(worker);
+  ++mine.ever_expected;  // first: one that wait_for_host_functions() sees is among these
+  ++mine.expected;
 }
 
 void limit_work_behind_host_functions(const WorkerLink& worker) {
@@ -197,6 +217,7 @@ void wait_for_host_functions(const WorkerLink& worker) {
   HostFunctions& all = host_functions();
   OfWorker& mine = all.of(worker);
   if (mine.expected.load() == 0) return;
+  const std::uint64_t until_now = mine.ever_expected.load();
   {
     MutexLock lock(all.mutex);
     if (all.fewer.wait_for(all.mutex, std::chrono::seconds(1),
@@ -204,12 +225,12 @@ void wait_for_host_functions(const WorkerLink& worker) {
       return;
   }
   // Slow ones are waited for with everything else; after an error of the context they are never called.
-  messages::SynchronizeContext m;
-  m.context = runtime().several() ? context_on(worker) : current_context();
-  replies::SynchronizeContext reply;
-  std::vector<std::byte> bytes;
-  if (m.context != 0) static_cast<void>(ask(m, reply, m.context, bytes));
-  mine.expected = 0;
+  wait_for_contexts_of(worker);
+  // Those that other threads have given meanwhile may still run.
+  const auto later = static_cast<int>(mine.ever_expected.load() - until_now);
+  int now = mine.expected.load();
+  while (now > later && !mine.expected.compare_exchange_weak(now, later)) {
+  }
 }
 
 }  // namespace gpupool::client
