@@ -62,6 +62,36 @@ def test_what_a_kernel_prints_appears_in_the_program_s_output(share: Share) -> N
     assert sorted(out.splitlines()) == ["ok", "thread 0", "thread 1", "thread 2"]
 
 
+def test_what_a_kernel_prints_is_whole_where_the_output_does_not_block(share: Share) -> None:
+    share.run(
+        """
+        import fcntl, os, threading, time
+        @cuda.jit
+        def speak():
+            print("thread", cuda.grid(1))
+        output, (reading, writing) = os.dup(1), os.pipe()
+        fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+        os.set_blocking(writing, False)
+        os.dup2(writing, 1)
+        os.close(writing)
+        parts = []
+        def read():
+            time.sleep(0.2)
+            while part := os.read(reading, 4096):
+                parts.append(part)
+        reader = threading.Thread(target=read)
+        reader.start()
+        speak[20, 100]()
+        cuda.synchronize()
+        os.dup2(output, 1)
+        reader.join()
+        assert len(b"".join(parts).splitlines()) == 2000
+        print("ok")
+        """,
+        NUMBA,
+    )
+
+
 def test_a_kernel_that_is_linked_and_allocates_on_the_device_heap(share: Share) -> None:
     # The linker's output is loaded again, so its length must be told from its bytes; and what malloc
     # returns lies outside the arena that the client places its memory in.

@@ -1,8 +1,11 @@
 #include "client/link/connection.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <string_view>
 #include <vector>
 
 #include "base/mutex.h"
@@ -20,6 +23,22 @@ constexpr int hello_timeout_ms = 10'000;
 /// A worker tells as much at once as a device's printf buffer holds.
 constexpr std::uint64_t most_text = 4 << 20;
 
+/// Also where the descriptor does not block, unless nobody reads: others wait for the thread that this is.
+void write_all(int to, std::string_view text) {
+  constexpr int patience_ms = 1000;
+  while (!text.empty()) {
+    const ssize_t wrote = write(to, text.data(), text.size());
+    if (wrote > 0) {
+      text.remove_prefix(static_cast<std::size_t>(wrote));
+    } else if (wrote < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      pollfd room{to, POLLOUT, 0};
+      if (poll(&room, 1, patience_ms) == 0) return;
+    } else if (wrote == 0 || errno != EINTR) {
+      return;
+    }
+  }
+}
+
 /// Text that kernels printed, and what the driver says of a kernel's fault: for standard error. It goes where
 /// a local kernel's would go: when it is here as a whole, because what was cut comes again.
 bool print(std::span<const std::byte> body, wire::Receiver& receiver, std::uint64_t size) {
@@ -35,12 +54,7 @@ bool print(std::span<const std::byte> body, wire::Receiver& receiver, std::uint6
       error_log().add(std::string_view(text).substr(at, end - at));
     }
   }
-  for (std::size_t done = 0; done < text.size();) {
-    const ssize_t wrote =
-        write(of_fault ? STDERR_FILENO : STDOUT_FILENO, text.data() + done, text.size() - done);
-    if (wrote <= 0) break;
-    done += static_cast<std::size_t>(wrote);
-  }
+  write_all(told.stream, text);
   return true;
 }
 

@@ -111,6 +111,8 @@ void Outbox::relieve() {
   const MainWait wait;
   const auto too_much = [this]() REQUIRES(mutex_) { return retained_.bytes() + out_.size() > most_retained; };
   while (!stopped_) {
+    // First: what is acknowledged after that was not let go here, and is not waited for.
+    const std::uint64_t was = acknowledged();
     if (!sending_) let_acknowledged_go();
     if (!too_much() && (paused_ || out_.size() <= flush_at)) break;
     if (sending_) {
@@ -119,7 +121,6 @@ void Outbox::relieve() {
       send_turns(1, 0);
     } else {
       // More than this is acknowledged in several parts, so that there is one to come.
-      const std::uint64_t was = acknowledged();
       const MutexUnlock unlocked(mutex_);
       if (!hooks_.await_progress(was)) return;
     }
