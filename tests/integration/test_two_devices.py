@@ -59,3 +59,33 @@ def test_a_library_has_its_variables_on_each_device(share: SeveralShares) -> Non
         """,
         TWO,
     )
+
+
+def test_an_attribute_of_a_kernel_is_set_on_the_device_that_is_given(share: SeveralShares) -> None:
+    share.run(
+        """
+        use(0)
+        kernel = check(cu.cuLibraryGetKernel(load(), b"add"))
+        use(1)
+        words = check(cu.cuMemAlloc(4))
+        check(cu.cuMemsetD32(words, 0, 1))
+
+        def launch_with(shared):
+            arguments = ((int(words), 1, 1), (ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32))
+            function = cu.CUfunction(int(kernel))
+            return cu.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, shared, 0, arguments, 0)[0]
+
+        check((launch_with(0),))  # now the kernel is on the second device
+        most = cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        assert launch_with(60_000) == Error.CUDA_ERROR_INVALID_VALUE
+        use(0)
+        assert cu.cuKernelSetAttribute(most, 60_000, kernel, 2)[0] == Error.CUDA_ERROR_INVALID_DEVICE
+        check(cu.cuKernelSetAttribute(most, 60_000, kernel, 1))
+        use(1)
+        check((launch_with(60_000),))
+        check(cu.cuCtxSynchronize())
+        assert word(words) == 2
+        print("ok")
+        """,
+        TWO,
+    )

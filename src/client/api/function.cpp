@@ -21,7 +21,14 @@ CUresult get_attribute(int* pi, int attribute, std::uint64_t handle) {
   return CUDA_SUCCESS;
 }
 
-CUresult set_attribute(int attribute, int value, std::uint64_t handle) {
+/// The context that stands for a device: the current one, if it is on it.
+std::uint64_t context_on_device(CUdevice device) {
+  const std::uint64_t context = current_context();
+  return context != 0 && device_of_context(context) == device ? context : primary_context(device);
+}
+
+/// In `context`: a kernel has its attributes on each device.
+CUresult set_attribute(int attribute, int value, std::uint64_t handle, std::uint64_t context) {
   Function* const function = find_function(handle);
   if (function == nullptr) return bad_handle(wire::Kind::function);
   const bool settable = attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
@@ -31,13 +38,14 @@ CUresult set_attribute(int attribute, int value, std::uint64_t handle) {
   if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
     int most = 0;
     const int fixed = function->info->attributes[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES];
-    if (cuDeviceGetAttribute(&most, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 0) ==
-            CUDA_SUCCESS &&
+    if (cuDeviceGetAttribute(&most, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+                             context != 0 ? device_of_context(context) : 0) == CUDA_SUCCESS &&
         most > 0 && (value < 0 || value > most - fixed)) {
       return CUDA_ERROR_INVALID_VALUE;
     }
   }
-  if (const CUresult bad = set_function_attribute(*function, handle, attribute, value); bad != CUDA_SUCCESS)
+  if (const CUresult bad = set_function_attribute(*function, handle, attribute, value, context);
+      bad != CUDA_SUCCESS)
     return bad;
   function->info->attributes[static_cast<std::size_t>(attribute)] = value;
   function->info->answered |= 1u << attribute;
@@ -90,8 +98,11 @@ CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel ker
   runtime().begin_if_over();
   return get_attribute(pi, attrib, raw(kernel));
 }
-CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice) {
-  return set_attribute(attrib, val, raw(kernel));
+CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev) {
+  int count = 0;
+  if (const CUresult bad = cuDeviceGetCount(&count); bad != CUDA_SUCCESS) return bad;
+  if (dev < 0 || dev >= count) return CUDA_ERROR_INVALID_DEVICE;
+  return set_attribute(attrib, val, raw(kernel), context_on_device(dev));
 }
 // Cache preferences are hints; the devices of today ignore them.
 CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache, CUdevice) {
@@ -113,7 +124,7 @@ CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfu
   return get_attribute(pi, attrib, raw(hfunc));
 }
 CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
-  return set_attribute(attrib, value, raw(hfunc));
+  return set_attribute(attrib, value, raw(hfunc), current_context());
 }
 CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache) {
   return check(raw(hfunc));

@@ -44,7 +44,9 @@ CUresult find_global(Image& image, std::uint64_t handle, const char* name, CUdev
 /// The CUfunction made from a CUkernel.
 CUresult function_of_kernel(std::uint64_t kernel, std::uint64_t& function);
 
-CUresult set_function_attribute(const Function& function, std::uint64_t handle, int attribute, int value);
+/// A kernel's for the device of `context`.
+CUresult set_function_attribute(const Function& function, std::uint64_t handle, int attribute, int value,
+                                std::uint64_t context);
 /// The handle of the module that a library is in a context.
 CUresult bind_module_of_library(const Image& library, std::uint64_t module, std::uint64_t context);
 

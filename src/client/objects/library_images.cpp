@@ -137,16 +137,17 @@ CUresult find_global(Image& image, std::uint64_t handle, const char* name, CUdev
   return CUDA_SUCCESS;
 }
 
-CUresult set_function_attribute(const Function& function, std::uint64_t handle, int attribute, int value) {
-  const auto image = find_image(function.image);
-  if (image == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  std::uint64_t context = 0;
-  if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
+CUresult set_function_attribute(const Function& function, std::uint64_t handle, int attribute, int value,
+                                std::uint64_t context) {
+  if (find_image(function.image) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (context == 0) {
+    if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
+  }
   messages::SetFunctionAttribute m;
   m.function = handle;
   m.attribute = attribute;
   m.value = value;
-  return function.context != 0 ? post(m, context) : post_for(*image, context, m);
+  return post(m, context);
 }
 
 CUresult bind_module_of_library(const Image& library, std::uint64_t module, std::uint64_t context) {

@@ -268,7 +268,8 @@ CUresult run_SetFunctionAttribute(Call& x, const messages::SetFunctionAttribute&
   if (kind_of(m.function) == wire::Kind::kernel) {
     CUkernel kernel = nullptr;
     if (!x.handles.find(wire::Kind::kernel, m.function, kernel)) return CUDA_ERROR_INVALID_HANDLE;
-    return x.api.cuKernelSetAttribute_(attribute, m.value, kernel, any_device(x));
+    // The client says by the context which device it means.
+    return x.api.cuKernelSetAttribute_(attribute, m.value, kernel, x.session.device_of_current());
   }
   CUfunction function = nullptr;
   if (!x.handles.find(wire::Kind::function, m.function, function)) return CUDA_ERROR_INVALID_HANDLE;

@@ -179,6 +179,11 @@ bool Session::is_primary(std::uint64_t context) const {
   return wire::Handle::from(context).index < equipment_.devices.size();
 }
 
+CUdevice Session::device_of_current() const {
+  const auto found = device_of_.find(current_);
+  return found == device_of_.end() ? equipment_.devices.front() : found->second;
+}
+
 MemoryAccount* Session::account_of_current() {
   const std::int32_t number = ordinal_of(current_);
   return number < 0 ? nullptr : &equipment_.state.memory[static_cast<std::size_t>(number)];

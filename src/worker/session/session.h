@@ -79,6 +79,8 @@ class Session {
   void forget_green_context(std::uint64_t green);
   /// The primary contexts belong to the session, all others to the client.
   [[nodiscard]] bool is_primary(std::uint64_t context) const;
+  /// The device of the current context; the first one without a current context.
+  [[nodiscard]] CUdevice device_of_current() const;
   /// The memory account of the current context's device; null without a current context.
   [[nodiscard]] MemoryAccount* account_of_current();
   /// Whether `context` has finished what it was given, as far as is known without waiting.
