@@ -25,21 +25,33 @@ bool LanePool::run(std::function<void()>& task) {
   for (Lane& lane : lanes_) {
     if (!lane.busy && !lane.ended) taken = &lane;  // the one used last is the likeliest to be awake
   }
-  if (taken == nullptr) {
-    remove_ended();
-    if (lanes_.size() >= max_threads) return false;
-    taken = &lanes_.emplace_back();
-    try {
-      taken->thread = std::thread([this, taken] { serve(*taken); });
-    } catch (const std::system_error&) {
-      lanes_.pop_back();
-      return false;
-    }
-  }
+  if (taken == nullptr) taken = start_lane();
+  if (taken == nullptr) return queue(task);
   taken->task = std::move(task);
   taken->busy = true;
   ++active_;
   taken->wakes.notify_one();
+  return true;
+}
+
+LanePool::Lane* LanePool::start_lane() {
+  remove_ended();
+  if (lanes_.size() >= max_threads) return nullptr;
+  Lane* const made = &lanes_.emplace_back();
+  try {
+    made->thread = std::thread([this, made] { serve(*made); });
+    return made;
+  } catch (const std::system_error&) {
+    lanes_.pop_back();
+    return nullptr;
+  }
+}
+
+/// All threads are busy, so one of them comes to it.
+bool LanePool::queue(std::function<void()>& task) {
+  if (lanes_.empty() || queued_.size() >= most_queued) return false;
+  queued_.push_back(std::move(task));
+  ++active_;
   return true;
 }
 
@@ -65,6 +77,10 @@ void LanePool::serve(Lane& lane) {
     lock.lock();
     lane.busy = false;
     if (--active_ == 0) idle_.notify_all();
+    if (queued_.empty()) continue;
+    lane.task = std::move(queued_.front());
+    queued_.pop_front();
+    lane.busy = true;
   }
   lane.ended = true;
 }
