@@ -147,3 +147,25 @@ def test_a_slow_one_in_another_context_is_waited_for_before_the_worker_waits(sha
         HOST,
         timeout=40,
     )
+
+
+def test_a_slow_one_in_the_last_of_many_streams_keeps_a_wait_from_holding_up_the_worker(share: Share) -> None:
+    share.run(
+        """
+        # More than the worker asks one by one whether they have finished.
+        streams, seen = [check(cu.cuStreamCreate(1)) for _ in range(40)], []
+        for stream in streams:
+            check(cu.cuMemsetD32Async(word, 1, 1, stream))
+        for stream in streams:
+            check(cu.cuStreamSynchronize(stream))
+        def run(data):
+            time.sleep(0.2)
+            seen.append(data)
+        check(cu.cuLaunchHostFunc(streams[-1], host(run), 42))
+        check(cu.cuCtxSynchronize())
+        assert seen == [42]
+        print("ok")
+        """,
+        HOST,
+        timeout=40,
+    )

@@ -289,7 +289,7 @@ Conversation::Hold Conversation::stand_still() {
     api_.cuCtxSetCurrent_(session_->current());
     // Asked, not waited for: a stream may wait for a function of the client's, whose end is a frame.
     // A stream that was destroyed is not among those that a context knows of, but its work is counted.
-    if (!busy() && completions.idle() && session_->idle()) return lock;
+    if (!busy() && completions.idle() && session_->listed_idle()) return lock;
     lock.unlock();
     std::this_thread::sleep_for(look_again);
   }

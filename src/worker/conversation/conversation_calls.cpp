@@ -133,14 +133,10 @@ void Conversation::wait_for_devices(const wire::FrameHeader& header) {
   Wait wait;
   for (const CUcontext context : session_->contexts()) wait.uses.push_back(context);
   wait.ready = [this] { return session_->idle(); };
-  wait.finish = [this, contexts = wait.uses](Answer&) {
-    CUresult first = CUDA_SUCCESS;
-    for (const void* const context : contexts) {
-      api_.cuCtxSetCurrent_(static_cast<CUcontext>(const_cast<void*>(context)));
-      const CUresult result = api_.cuCtxSynchronize_();
-      if (first == CUDA_SUCCESS) first = result;
-    }
-    return first;
+  wait.finish = [this, home = session_->home(), finished = work_.wait_for(session_->contexts())](Answer&) {
+    const CUresult result = finished();
+    api_.cuCtxSetCurrent_(home);
+    return result;
   };
   wait.context = session_->home();
   begin_wait(header, {}, monotonic_ns(), std::move(wait));

@@ -66,11 +66,26 @@ void DeviceWork::forgets_context(CUcontext context) {
 }
 
 bool DeviceWork::idle(CUcontext context) {
-  if (context != current_) api_.cuCtxSetCurrent_(context);
-  const bool idle = busy_.idle(context);
-  if (context != current_) api_.cuCtxSetCurrent_(current_);
-  if (!idle) busy_.waits(context);
-  return idle;
+  return in_context(context, [&] { return busy_.idle(context); });
+}
+
+bool DeviceWork::listed_idle(CUcontext context) {
+  return in_context(context, [&] { return busy_.listed_idle(context); });
+}
+
+std::function<CUresult()> DeviceWork::wait_for(const std::vector<CUcontext>& contexts) {
+  std::vector<std::pair<CUcontext, BusyStreams::Awaited>> all;
+  for (const CUcontext context : contexts) all.emplace_back(context, busy_.awaits(context));
+  return [&api = api_, all = std::move(all)] {
+    CUresult first = CUDA_SUCCESS;
+    for (const auto& [context, awaited] : all) {
+      api.cuCtxSetCurrent_(context);
+      const CUresult result = api.cuCtxSynchronize_();
+      if (result == CUDA_SUCCESS) awaited.ended();
+      if (first == CUDA_SUCCESS) first = result;
+    }
+    return first;
+  };
 }
 
 void DeviceWork::charge() {

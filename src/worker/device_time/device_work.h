@@ -10,6 +10,7 @@
 #include <functional>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "worker/device_time/busy_streams.h"
 #include "worker/device_time/device_timer.h"
@@ -56,6 +57,11 @@ class DeviceWork {
   void forgets_context(CUcontext context);
   /// Whether `context` has finished what it was given, as far as is known without waiting.
   [[nodiscard]] bool idle(CUcontext context);
+  /// The same of the streams that are known only. is_complete() tells of the work in others.
+  [[nodiscard]] bool listed_idle(CUcontext context);
+  /// For a call that waits for `contexts`, from now on. Any thread may call what it returns, which leaves the
+  /// last of them current.
+  [[nodiscard]] std::function<CUresult()> wait_for(const std::vector<CUcontext>& contexts);
   /// Waits for `context` while a stream is captured; the current context.
   CUresult finish(CUcontext context) { return busy_.finish(context); }
 
@@ -78,6 +84,14 @@ class DeviceWork {
   void look();
 
  private:
+  template <class Ask>
+  bool in_context(CUcontext context, Ask ask) {
+    if (context != current_) api_.cuCtxSetCurrent_(context);
+    const bool answer = ask();
+    if (context != current_) api_.cuCtxSetCurrent_(current_);
+    return answer;
+  }
+
   const DriverApi& api_;
   WorkerState& state_;
   Residence& residence_;

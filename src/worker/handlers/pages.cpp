@@ -53,16 +53,11 @@ CUresult run_ReadPages(Call& x, const messages::ReadPages& m, replies::ReadPages
   wait.ready = [&session = x.session, contexts] {
     return std::all_of(contexts.begin(), contexts.end(), [&](CUcontext one) { return session.idle(one); });
   };
-  wait.finish = [&api = x.api, &from = x.conversation.copy_out(), home, contexts, reachable,
-                 address = m.address, size = m.size](Answer& answer) {
-    CUresult first = CUDA_SUCCESS;
-    for (const CUcontext context : contexts) {
-      api.cuCtxSetCurrent_(context);
-      const CUresult result = api.cuCtxSynchronize_();
-      if (first == CUDA_SUCCESS) first = result;
-    }
+  wait.finish = [&api = x.api, &from = x.conversation.copy_out(), home, finished = x.work.wait_for(contexts),
+                 reachable, address = m.address, size = m.size](Answer& answer) {
+    const CUresult result = finished();
     api.cuCtxSetCurrent_(home);
-    if (first != CUDA_SUCCESS) return first;
+    if (result != CUDA_SUCCESS) return result;
     if (reachable) {
       answer.payload = {size, reinterpret_cast<const std::byte*>(address), {}};
       return CUDA_SUCCESS;

@@ -9,7 +9,7 @@ CUresult run_SynchronizeContext(Call& x, const messages::SynchronizeContext& m,
   CUcontext context = nullptr;
   if (!x.handles.find(wire::Kind::context, m.context, context)) return CUDA_ERROR_INVALID_CONTEXT;
   x.waits();
-  x.leave({[&api = x.api](Answer&) { return api.cuCtxSynchronize_(); },
+  x.leave({[finished = x.work.wait_for({context})](Answer&) { return finished(); },
            [&session = x.session, context] { return session.idle(context); },
            {context},
            context});

@@ -193,13 +193,18 @@ bool Session::idle() {
   return std::all_of(device_of_.begin(), device_of_.end(), [&](const auto& one) { return idle(one.first); });
 }
 
+bool Session::listed_idle() {
+  return std::all_of(device_of_.begin(), device_of_.end(),
+                     [&](const auto& one) { return work_.listed_idle(one.first); });
+}
+
 CUresult Session::synchronize_device(CUdevice device) {
   work_.waits();
   CUresult first = CUDA_SUCCESS;
   for (const auto& [context, its_device] : device_of_) {
     if (its_device != device) continue;
     if (context != current_) api.cuCtxSetCurrent_(context);
-    const CUresult result = graphs.captures.empty() ? api.cuCtxSynchronize_() : work_.finish(context);
+    const CUresult result = graphs.captures.empty() ? work_.wait_for({context})() : work_.finish(context);
     if (first == CUDA_SUCCESS) first = result;
     if (context != current_) api.cuCtxSetCurrent_(current_);
   }

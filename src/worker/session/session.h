@@ -87,6 +87,8 @@ class Session {
   [[nodiscard]] bool idle(CUcontext context) { return work_.idle(context); }
   /// The same of all contexts.
   [[nodiscard]] bool idle();
+  /// The same of the streams that are known only: work in others is told by DeviceWork::is_complete().
+  [[nodiscard]] bool listed_idle();
   /// Waits for everything on a device, whatever context it was given in.
   CUresult synchronize_device(CUdevice device);
   /// Waits for everything on all devices of the session.
