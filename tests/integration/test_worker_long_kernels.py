@@ -278,6 +278,7 @@ print("ok")
 """,
         )
         program.says("up")
+        wait_for(share, work="running")  # what was posted may still be on its way
         share.worker.send(f"revoke epoch={share.worker.epoch}")
         assert share.worker.process is not None
         assert share.worker.process.wait(PATIENCE) == 11
