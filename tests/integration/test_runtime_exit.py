@@ -9,7 +9,7 @@ from tests.support.runtime_share import Share, share
 __all__ = ["share"]  # the fixture
 
 #: What is freed is overwritten at once, so that no test passes by what lies in it still.
-OVERWRITTEN = {"MALLOC_PERTURB_": "165"}
+OVERWRITTEN = "165"
 
 EXITING = """
 import ctypes, os
@@ -39,7 +39,7 @@ def test_a_context_is_current_until_the_process_has_ended(share: Share, tmp_path
         """,
         EXITING,
         TOLD=str(told),
-        **OVERWRITTEN,
+        MALLOC_PERTURB_=OVERWRITTEN,
     )
     assert int.from_bytes(told.read_bytes()[:8], "little") == int(printed.split()[0])
 
@@ -54,5 +54,5 @@ def test_a_call_is_refused_until_the_process_has_ended(share: Share) -> None:
         print("ok")
         """,
         EXITING,
-        **OVERWRITTEN,
+        MALLOC_PERTURB_=OVERWRITTEN,
     )

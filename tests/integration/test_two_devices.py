@@ -89,3 +89,22 @@ def test_an_attribute_of_a_kernel_is_set_on_the_device_that_is_given(share: Seve
         """,
         TWO,
     )
+
+
+def test_a_device_stays_the_current_one_when_both_were_waited_for(share: SeveralShares) -> None:
+    share.run(
+        """
+        for device in range(2):
+            use(device)
+            add = check(cu.cuModuleGetFunction(check(cu.cuModuleLoadData(PTX)), b"add"))
+            words = check(cu.cuMemAlloc(4))
+            check(cu.cuMemsetD32(words, 0, 1))
+            check(cu.cuCtxSynchronize())
+            assert runtime.gpupool_drain(5000) == 0
+            launch(add, words, 1, 1)
+            check(cu.cuCtxSynchronize())
+            assert word(words) == 1
+        print("ok")
+        """,
+        TWO,
+    )
