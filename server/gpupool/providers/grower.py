@@ -169,9 +169,8 @@ class Grower:
         What an engine does not hear in time, the next pool tells it: the ledger has it before any engine is asked.
         """
         self._over = True
-        for job in list(self._jobs.values()):
-            if job.phase != "over":
-                self._store(replace(job, phase="cancelling", why="the pool ends"))
+        for job in [job for job in self._jobs.values() if job.phase != "over"]:
+            self._store(replace(job, why="the pool ends"))
         if (looking := self._looking) is not None:
             await asyncio.wait({looking}, timeout=_FINISH)
             looking.cancel()
@@ -444,8 +443,7 @@ class Grower:
             self._forget(job)
             raise
         logger.info("a job is submitted", provider=provided.name, job=job.id, node=job.node)
-        # Meanwhile the pool may have begun to end.
-        self._store(replace(job, phase="cancelling" if self._over else "submitted", state=state))
+        self._store(replace(job, phase="submitted", state=state))
 
     # ---- records
 
@@ -477,6 +475,9 @@ class Grower:
         return self._seen.setdefault(job.id, _Seen(self._pool.now()))
 
     def _store(self, job: Job) -> None:
+        if self._over and job.phase != "over":
+            # Also if a look that is still under way has meant something else for it.
+            job = replace(job, phase="cancelling")
         self._book.store(job)
         self._jobs[job.id] = job
 
