@@ -72,6 +72,15 @@ class TestGrowing:
         await world.look(times=2)
         assert world.provider.orders == {} and world.pool.said == {}
 
+    async def test_what_still_waits_when_the_agent_has_just_connected_asks_for_no_other_job(self) -> None:
+        world = World()
+        job = await world.one_job(connect=False)
+        world.pool.connect(world.provider.node_of(job))
+        await world.look()  # the request is granted in a moment
+        assert world.provider.living() == [job]
+        await world.look()  # it is not: another one has the room
+        assert len(world.provider.living()) == 2
+
     async def test_never_more_than_the_maximum(self) -> None:
         world = World()
         world.pool.waiting = [Ask(f"u{i}", 1000, None) for i in range(9)]

@@ -85,6 +85,7 @@ class Standing:
         reason: in its words.
         since: when the engine began to say so.
         connected: its agent serves the pool, or has done so.
+        settling: that has just begun: what waits for it may not have been granted yet.
         found: devices that its agent has; None: not known.
         busy: leases, or sessions whose memory is there.
         unneeded_since: since when nobody has needed it; None: somebody does.
@@ -103,6 +104,7 @@ class Standing:
     reason: str = ""
     devices: int = 1
     connected: bool = False
+    settling: bool = False
     found: int | None = None
     busy: bool = False
     unneeded_since: float | None = None
@@ -116,7 +118,8 @@ class Standing:
     @property
     def coming(self) -> bool:
         """Its devices will be there, and are not yet."""
-        return self.phase in ("intended", "submitted") and not self.connected and self.engine != "ended"
+        there = self.connected and not self.settling
+        return self.phase in ("intended", "submitted") and not there and self.engine != "ended"
 
 
 @dataclass(frozen=True, slots=True)

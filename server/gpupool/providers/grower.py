@@ -7,6 +7,7 @@ pool that dies between them finds the job in the engine by its name, or not at a
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -66,6 +67,7 @@ class _Seen:
     starts_in: float | None = None
     unneeded_since: float | None = None
     connected: bool = False
+    connected_at: float = -math.inf
     evicting: bool = False
     told_to_end: float | None = None
     #: This process has submitted it.
@@ -373,7 +375,7 @@ class Grower:
         seen = self._see(job)
         if node is not None and not seen.connected:
             # Only a new one shows that the engine gives again; one that has served for long shows nothing.
-            seen.connected = True
+            seen.connected, seen.connected_at = True, self._pool.now()
             provided.trouble = Trouble()
         if job.phase != "over":
             return
@@ -460,6 +462,7 @@ class Grower:
             reason=seen.reason,
             devices=job.devices,
             connected=seen.connected or node is not None,
+            settling=self._pool.now() - seen.connected_at < self._pace.look,
             found=node.devices if node is not None and node.connected else None,
             busy=node is not None and node.busy and not node.lost,
             unneeded_since=seen.unneeded_since,
