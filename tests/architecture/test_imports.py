@@ -15,6 +15,11 @@ SERVER = ROOT / "server" / "gpupool"
 JUPYTER = ROOT / "jupyter_gpupool"
 
 
+def ran(code: str) -> subprocess.CompletedProcess[str]:
+    """What a fresh Python says of a program."""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
 def imports(path: Path, package: str) -> Iterator[tuple[str, int]]:
     """Every absolute module name that `path` imports, relative imports resolved, with its line."""
     for node in ast.walk(ast.parse(path.read_text())):
@@ -158,7 +163,7 @@ def test_the_client_library_loads_without_jupyter_or_server_packages() -> None:
         "heavy = {'jupyter_server', 'IPython', 'sqlalchemy', 'typer', 'tornado', 'numba'} & set(sys.modules);"
         "sys.exit(f'loaded: {heavy}' if heavy else 0)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = ran(code)
     assert done.returncode == 0, done.stderr
 
 
@@ -172,7 +177,7 @@ def test_the_command_line_starts_without_what_serves() -> None:
         "heavy = {'numpy', 'sqlalchemy', 'structlog', 'gpupool.scheduler', 'gpupool.ledger.ledger'} & set(sys.modules);"
         "sys.exit(f'loaded: {heavy}' if heavy else 0)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = ran(code)
     assert done.returncode == 0, done.stderr
 
 
@@ -185,7 +190,7 @@ def test_a_command_starts_without_the_others() -> None:
         "others = loaded & {'gpupool.cli.bench', 'gpupool.cli.kernel_packs', 'gpupool.cli.node.start', 'gpupool.cli.top.lab'};"
         "sys.exit(f'loaded: {others}' if others or 'gpupool.cli.node.drain' not in loaded else 0)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = ran(code)
     assert done.returncode == 0, done.stderr
 
 
@@ -201,12 +206,12 @@ def test_a_users_command_needs_nothing_of_a_pool_server(command: str) -> None:
         "import gpupool.cli.top.run_command; from gpupool.cli.main import app;"
         f"app({[*command.split(), '--help']})"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = ran(code)
     assert done.returncode == 0, done.stderr
 
 
 def test_where_only_the_kernels_part_is_installed_the_command_says_what_is_missing() -> None:
     code = "import sys; sys.modules['typer'] = None; from gpupool.cli.entry import main; main()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = ran(code)
     assert done.returncode == 1
     assert "pip install 'jupyter-gpupool[jupyter]'" in done.stderr and "Traceback" not in done.stderr

@@ -43,19 +43,24 @@ def database(monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
     made = Database()
     monkeypatch.setattr(tokens, "verify", made.verify)
     monkeypatch.setattr(tokens, "is_live", made.is_live)
-    monkeypatch.setattr(token_check, "_ANSWER", 0.05)
+    # No question is late because the machine is busy; what hangs is not waited for long.
+    monkeypatch.setattr(token_check, "_ANSWER", 60.0)
+    monkeypatch.setattr(token_check, "_PAUSE", 3600.0)
     yield made
     made.over.set()
 
 
 @pytest.mark.parametrize("state", ["broken", "hangs"])
-async def test_only_what_was_good_when_it_was_asked_last_stays_good(database: Database, state: str) -> None:
+async def test_only_what_was_good_when_it_was_asked_last_stays_good(
+    database: Database, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     check = TokenCheck(database)
     for text in (KNOWN, REVOKED):
         assert await check.verify(text) is not None
     database.good.discard(REVOKED)
     assert await check.verify(REVOKED) is None
     database.state = state
+    monkeypatch.setattr(token_check, "_ANSWER", 0.05 if state == "hangs" else 60.0)
     found = await check.verify(KNOWN)
     assert found is not None and found.id == KNOWN
     for text in (REVOKED, NEW):
@@ -70,7 +75,7 @@ async def test_a_silent_database_is_not_asked_by_every_call(database: Database) 
     database.state, database.asked = "broken", 0
     for _ in range(50):
         await check.verify(KNOWN)
-    assert database.asked <= 2
+    assert database.asked == 1
 
 
 async def test_it_is_asked_again_after_a_pause(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:

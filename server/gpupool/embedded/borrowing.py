@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gpupool.client.endpoint import private_directory
+from gpupool.client.session_file import write_private
 from gpupool.embedded import paths
 from gpupool.embedded.join import EmbeddedError, is_kept
 from gpupool.embedded.options import EmbeddedOptions
@@ -77,7 +78,7 @@ def _port(family: int, address: Any, home: Path) -> int:
             return _bound(family, address, kept)
     found = _bound(family, address, 0)
     file.parent.mkdir(mode=0o700, exist_ok=True)
-    file.write_text(f"{found}\n")
+    write_private(file, f"{found}\n".encode())
     return found
 
 

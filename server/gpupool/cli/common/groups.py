@@ -28,7 +28,8 @@ class Group(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         if self.rows:
-            self.commands = Commands(self.rows, Group)
+            # Nobody adds to a table.
+            self.commands = Commands(self.rows, Group)  # type: ignore[assignment]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The commands, each under its heading."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -33,7 +33,7 @@ class Row:
     passes_on: bool = False
 
 
-class Commands(MutableMapping[str, Any]):
+class Commands(Mapping[str, Any]):
     """The commands of a group by name, in the order of its table; each is made when it is asked for the first time."""
 
     def __init__(self, rows: tuple[Row, ...], group: type[Any]) -> None:
@@ -43,25 +43,18 @@ class Commands(MutableMapping[str, Any]):
         self._group = group
 
     def __contains__(self, name: object) -> bool:
-        return name in self._rows or name in self._made
+        return name in self._rows  # without loading it
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._made:
             self._made[name] = _made(self._rows[name], self._group)
         return self._made[name]
 
-    def __setitem__(self, name: str, command: Any) -> None:
-        self._made[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        self._rows.pop(name, None)
-        self._made.pop(name, None)
-
     def __iter__(self) -> Iterator[str]:
-        return iter({**self._rows, **self._made})
+        return iter(self._rows)
 
     def __len__(self) -> int:
-        return len({**self._rows, **self._made})
+        return len(self._rows)
 
 
 def _made(row: Row, group: type[Any]) -> Any:

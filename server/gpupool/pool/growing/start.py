@@ -79,12 +79,12 @@ def grower(pool: PoolShell, settings: list[ProviderSettings], grounds: Grounds) 
 def _warn_of_unnamed(book: LedgerBook, settings: list[ProviderSettings]) -> None:
     """Jobs of a provider that was renamed or taken out of the file: no provider ends them."""
     names = {one.name for one in settings}
-    for name in {job.provider for job in book.jobs().values() if job.phase != "over"} - names:
-        jobs = [job.id for job in book.jobs().values() if job.provider == name]
+    living = [job for job in book.jobs().values() if job.phase != "over"]
+    for name in {job.provider for job in living} - names:
         logger.warning(
             "the settings do not name a provider that has jobs; end them in its engine",
             provider=name,
-            jobs=jobs,
+            jobs=[job.id for job in living if job.provider == name],
         )
 
 
