@@ -7,7 +7,6 @@ pool that dies between them finds the job in the engine by its name, or not at a
 from __future__ import annotations
 
 import asyncio
-import math
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +24,7 @@ from gpupool.providers.contract import (
 )
 from gpupool.providers.elasticity import Ending, Plan, Scale, Standing, Trouble, plan, stays
 from gpupool.providers.jobs import Job, JobBook, node_name
+from gpupool.providers.known_jobs import KnownJobs
 from gpupool.providers.pool import PoolSide
 from gpupool.sentences import Sentence
 
@@ -54,26 +54,6 @@ class Pace:
     settle: float = 60.0
     insist: float = 10.0
     sweep: float = 60.0
-
-
-@dataclass(slots=True)
-class _Seen:
-    """What is known of a job besides the ledger; forgotten with the process, which at worst keeps a job longer."""
-
-    since: float
-    engine: str = ""
-    reason: str = ""
-    seconds_left: float | None = None
-    starts_in: float | None = None
-    unneeded_since: float | None = None
-    connected: bool = False
-    connected_at: float = -math.inf
-    evicting: bool = False
-    told_to_end: float | None = None
-    #: This process has submitted it.
-    submitted: bool = False
-    #: `seconds_left` when it was seen to run first, of a job that this process has submitted.
-    lifetime: float | None = None
 
 
 @dataclass(slots=True)
@@ -122,13 +102,11 @@ class Grower:
         self._pace = pace or Pace()
         self._name = name
         self._provided = [_Provided(name, *provider) for name, provider in providers.items()]
-        self._jobs = book.jobs()
-        self._seen: dict[str, _Seen] = {}
+        self._jobs = KnownJobs(book, pool.now)
         self._said: dict[str, Sentence] = {}
         self._look_soon = asyncio.Event()
         #: Held by a look, and by the end.
         self._turn = asyncio.Lock()
-        self._over = False
         self._looking: asyncio.Task[None] | None = None
         #: Within one look at all providers: by node, the room that those before have left.
         self._left: dict[str, tuple[int, ...]] = {}
@@ -170,9 +148,7 @@ class Grower:
 
         What an engine does not hear in time, the next pool tells it: the ledger has it before any engine is asked.
         """
-        self._over = True
-        for job in [job for job in self._jobs.values() if job.phase != "over"]:
-            self._store(replace(job, why="the pool ends"))
+        self._jobs.end_all("the pool ends")
         if (looking := self._looking) is not None:
             await asyncio.wait({looking}, timeout=_FINISH)
             looking.cancel()
@@ -188,7 +164,7 @@ class Grower:
 
         try:
             async with asyncio.timeout(_GIVE_BACK):
-                mine = [job for job in self._of_provider(provided.name) if job.phase == "cancelling"]
+                mine = [job for job in self._jobs.of(provided.name) if job.phase == "cancelling"]
                 answers = await asyncio.gather(*map(end, mine), return_exceptions=True)
             problem = next((answer for answer in answers if answer is not None), None)
         except TimeoutError as error:
@@ -200,7 +176,7 @@ class Grower:
     async def step(self) -> None:
         """One look at every provider. If one does not answer, the others go on."""
         async with self._turn:
-            if not self._over:
+            if not self._jobs.ending:
                 await self._look_at_all()
 
     async def _look_at_all(self) -> None:
@@ -216,11 +192,11 @@ class Grower:
 
     def _leave_unnamed(self) -> None:
         """Empties the nodes of providers that the settings no longer name: nobody sees their time limits any more."""
-        for job in [job for job in self._jobs.values() if job.provider not in self.names()]:
-            node, seen = self._pool.node(job.node), self._see(job)
+        for job in [job for job in self._jobs.all() if job.provider not in self.names()]:
+            node, seen = self._pool.node(job.node), self._jobs.seen(job)
             if node is None:
                 if self._pool.now() - seen.since >= self._pace.settle:
-                    self._forget(job)
+                    self._jobs.forget(job)
             elif node.lost:
                 self._pool.forget(job.node)
             elif not node.drained or (node.busy and not seen.evicting):
@@ -241,13 +217,12 @@ class Grower:
 
     def standing(self, name: str) -> list[tuple[Job, Standing]]:
         """The jobs of a provider, with how they stand."""
-        return [(job, self._standing(job)) for job in self._jobs.values() if job.provider == name]
+        return [(job, self._standing(job)) for job in self._jobs.of(name)]
 
     def lends(self, provider: str, node: str) -> bool:
         """Whether the provider has a job whose agent calls itself so."""
         return any(
-            job.provider == provider and job.node == node and job.phase != "over"
-            for job in self._jobs.values()
+            job.provider == provider and job.node == node and job.phase != "over" for job in self._jobs.all()
         )
 
     def set_scale(self, name: str, scale: Scale) -> None:
@@ -271,10 +246,10 @@ class Grower:
 
     async def _look(self, provided: _Provided) -> dict[str, Sentence]:
         now = self._pool.now()
-        jobs = self._of_provider(provided.name)
+        jobs = self._jobs.of(provided.name)
         try:
             await self._find(provided, jobs, now)
-            known = {job.id: job.state for job in self._of_provider(provided.name) if _is_asked_for(job)}
+            known = {job.id: job.state for job in self._jobs.of(provided.name) if _is_asked_for(job)}
             reports = await provided.provider.poll(known) if known else {}
         except ProviderDownError as error:
             # Nothing is known of the engine; leases and nodes go on as they are.
@@ -284,7 +259,7 @@ class Grower:
         provided.silence = Trouble()
         for job_id, report in reports.items():
             self._take_report(provided, self._jobs[job_id], report, now)
-        for job in self._of_provider(provided.name):
+        for job in self._jobs.of(provided.name):
             self._take_node(provided, job)
         decided = self._plan(provided, now)
         self._note_needs(provided, decided, now)
@@ -292,12 +267,12 @@ class Grower:
         return decided.said
 
     def _plan(self, provided: _Provided, now: float) -> Plan:
-        mine = {job.id: job.node for job in self._of_provider(provided.name)}
+        mine = {job.id: job.node for job in self._jobs.of(provided.name)}
         others = {node for name, nodes in self._counted_on.items() if name != provided.name for node in nodes}
         decided = plan(
             provided.name,
             provided.scale,
-            [self._standing(job) for job in self._of_provider(provided.name)],
+            [self._standing(job) for job in self._jobs.of(provided.name)],
             self._pool.asks(),
             provided.problem,
             now,
@@ -310,7 +285,7 @@ class Grower:
 
     def _elsewhere(self, provider: str) -> dict[str, tuple[int, ...]]:
         """Room on nodes that are none of this provider's jobs, and that stay."""
-        jobs = {job.node: job for job in self._jobs.values()}
+        jobs = {job.node: job for job in self._jobs.all()}
         room = {}
         for name in self._pool.node_names():
             node, job = self._pool.node(name), jobs.get(name)
@@ -335,12 +310,14 @@ class Grower:
         owned = await provided.provider.list_owned()
         for job in lost:
             if job.id in owned and job.phase == "cancelling":
-                self._store(replace(job, state=owned[job.id]))
+                self._jobs.store(replace(job, state=owned[job.id]))
             elif job.id in owned:
-                self._store(replace(job, phase="submitted", state=owned[job.id], why="found in the engine"))
-            elif now - self._see(job).since >= self._pace.settle:
+                self._jobs.store(
+                    replace(job, phase="submitted", state=owned[job.id], why="found in the engine")
+                )
+            elif now - self._jobs.seen(job).since >= self._pace.settle:
                 logger.info("a job was never submitted", provider=provided.name, job=job.id)
-                self._forget(job)
+                self._jobs.forget(job)
         for job_id, state in owned.items():
             if job_id not in self._jobs:
                 logger.warning(
@@ -352,7 +329,7 @@ class Grower:
         provided.swept = now if not strangers else now - self._pace.sweep + self._pace.insist
 
     def _take_report(self, provided: _Provided, job: Job, report: JobReport, now: float) -> None:
-        seen = self._see(job)
+        seen = self._jobs.seen(job)
         seen.seconds_left, seen.starts_in = report.seconds_left, report.starts_in
         seen.reason = _words(report.reason)
         if report.phase != seen.engine:
@@ -368,11 +345,11 @@ class Grower:
                 now, f"the job ended before its agent connected: {seen.reason}"
             )
         logger.info("a job is over", provider=provided.name, job=job.id, node=job.node, why=why)
-        self._store(replace(job, phase="over", why=why))
+        self._jobs.store(replace(job, phase="over", why=why))
 
     def _take_node(self, provided: _Provided, job: Job) -> None:
         node = self._pool.node(job.node)
-        seen = self._see(job)
+        seen = self._jobs.seen(job)
         if node is not None and not seen.connected:
             # Only a new one shows that the engine gives again; one that has served for long shows nothing.
             seen.connected, seen.connected_at = True, self._pool.now()
@@ -380,7 +357,7 @@ class Grower:
         if job.phase != "over":
             return
         if node is None:
-            self._forget(job)
+            self._jobs.forget(job)
         elif node.connected:
             # The engine has lent its devices to somebody else, perhaps: nobody is placed there any more.
             if not node.drained or (node.busy and not seen.evicting):
@@ -390,9 +367,9 @@ class Grower:
             self._pool.forget(job.node)
 
     def _note_needs(self, provided: _Provided, decided: Plan, now: float) -> None:
-        for job in self._of_provider(provided.name):
+        for job in self._jobs.of(provided.name):
             node = self._pool.node(job.node)
-            seen = self._see(job)
+            seen = self._jobs.seen(job)
             if job.id in decided.needed or (node is not None and node.busy and not node.lost):
                 seen.unneeded_since = None
             elif seen.unneeded_since is None:
@@ -402,12 +379,12 @@ class Grower:
         for ending in decided.drain:
             self._drain(ending)
         for ending in decided.cancel:
-            self._store(replace(self._jobs[ending.job], phase="cancelling", why=ending.why))
+            self._jobs.store(replace(self._jobs[ending.job], phase="cancelling", why=ending.why))
             if ending.failed:
                 provided.trouble = provided.trouble.failed(now, ending.why)
         room = now >= provided.trouble.not_before
         try:
-            for job in self._of_provider(provided.name):
+            for job in self._jobs.of(provided.name):
                 if job.phase == "cancelling":
                     await self._end(provided, job, now)
             for _ in range(decided.submit if room else 0):
@@ -418,14 +395,14 @@ class Grower:
 
     def _drain(self, ending: Ending) -> None:
         job = self._jobs[ending.job]
-        self._store(replace(job, phase="draining", why=ending.why))
-        self._see(job).evicting = ending.evict
+        self._jobs.store(replace(job, phase="draining", why=ending.why))
+        self._jobs.seen(job).evicting = ending.evict
         self._pool.drain(job.node, ending.why, evict=ending.evict)
         if not ending.evict:
             self._look_soon.set()  # it serves nobody, unless somebody came just now
 
     async def _end(self, provided: _Provided, job: Job, now: float) -> None:
-        seen = self._see(job)
+        seen = self._jobs.seen(job)
         if seen.told_to_end is not None and now - seen.told_to_end < self._pace.insist:
             return
         await provided.provider.cancel(job.id, job.state)
@@ -436,58 +413,22 @@ class Grower:
     async def _submit(self, provided: _Provided, now: float) -> None:
         name = self._name()
         job = Job(name, provided.name, node_name(provided.name, name), provided.scale.devices)
-        self._store(job)
-        seen = self._see(job)
+        self._jobs.store(job)
+        seen = self._jobs.seen(job)
         seen.since, seen.submitted = now, True
         try:
             state = await provided.provider.submit(JobOrder(job.id, job.node, job.devices))
         except ProviderRefusedError:
-            self._forget(job)
+            self._jobs.forget(job)
             raise
         logger.info("a job is submitted", provider=provided.name, job=job.id, node=job.node)
-        self._store(replace(job, phase="submitted", state=state))
-
-    # ---- records
-
-    def _of_provider(self, name: str) -> list[Job]:
-        return [job for job in self._jobs.values() if job.provider == name]
+        self._jobs.store(replace(job, phase="submitted", state=state))
 
     def _standing(self, job: Job) -> Standing:
-        seen, node = self._see(job), self._pool.node(job.node)
-        return Standing(
-            id=job.id,
-            phase=job.phase,
-            engine=seen.engine,
-            since=seen.since,
-            reason=seen.reason,
-            devices=job.devices,
-            connected=seen.connected or node is not None,
-            settling=self._pool.now() - seen.connected_at < self._pace.look,
-            found=node.devices if node is not None and node.connected else None,
-            busy=node is not None and node.busy and not node.lost,
-            unneeded_since=seen.unneeded_since,
-            seconds_left=seen.seconds_left,
-            lifetime=seen.lifetime,
-            starts_in=seen.starts_in,
-            evicting=seen.evicting,
-            leases=node.leases if node is not None else (),
-            free=self._left.get(job.node, node.free) if node is not None and node.connected else (),
-        )
-
-    def _see(self, job: Job) -> _Seen:
-        return self._seen.setdefault(job.id, _Seen(self._pool.now()))
-
-    def _store(self, job: Job) -> None:
-        if self._over and job.phase != "over":
-            # Also if a look that is still under way has meant something else for it.
-            job = replace(job, phase="cancelling")
-        self._book.store(job)
-        self._jobs[job.id] = job
-
-    def _forget(self, job: Job) -> None:
-        self._book.forget(job.id)
-        self._jobs.pop(job.id, None)
-        self._seen.pop(job.id, None)
+        node = self._pool.node(job.node)
+        free = self._left.get(job.node, node.free) if node is not None and node.connected else ()
+        settling = self._pool.now() - self._jobs.seen(job).connected_at < self._pace.look
+        return self._jobs.standing(job, node, free=free, settling=settling)
 
 
 def _is_asked_for(job: Job) -> bool:
