@@ -6,9 +6,11 @@ sources gives the ``.cu`` files and the few headers that the wheel leaves out.
 
 from __future__ import annotations
 
+import lzma
 import re
 import subprocess
 import tarfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -32,6 +34,9 @@ _OPTIONS: Final = (
 )
 #: NVIDIA's wheels whose headers PyTorch's sources include. Not those of the toolkit: the compiler brings its own.
 _HEADERS: Final = ("cublas", "cusparse", "cusolver", "cudnn", "cufft", "curand", "nccl", "cusparselt", "nvtx")
+
+#: Bytes of an archive at a time.
+_PIECE: Final = 1 << 20
 
 #: Files by which the usual networks train: layers, attention written out, losses, optimisers, mixed precision.
 TRAIN: Final = (
@@ -242,7 +247,10 @@ def _unpack(archive: Path, work: Path) -> Path:
                 _, _, inside = member.name.partition("/")
                 if inside == "version.txt" or inside.startswith("aten/src/"):
                     opened.extract(member, work, filter="data")
-    except (OSError, tarfile.TarError) as error:
+            # Only what was read to its end has been compared with its checksum.
+            while opened.fileobj is not None and opened.fileobj.read(_PIECE):
+                pass
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError) as error:
         raise PackError(f"{archive} cannot be unpacked: {error}") from None
     folders = [path for path in work.iterdir() if (path / "aten").is_dir()]
     if len(folders) != 1:
