@@ -120,7 +120,10 @@ def nvcc() -> str:
 @pytest.fixture(scope="module")
 def linked_library(nvcc: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A library that was compiled in parts, with PTX, and then linked, which leaves machine code alone."""
-    folder = tmp_path_factory.mktemp("linked")
+    return link(nvcc, tmp_path_factory.mktemp("linked"), "code=[sm_80,compute_80]")
+
+
+def link(nvcc: str, folder: Path, kinds: str) -> Path:
     for name, text in PARTS.items():
         (folder / name).write_text(text)
     (folder / "program.py").write_text(
@@ -128,7 +131,7 @@ def linked_library(nvcc: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "print('run', ctypes.CDLL(sys.argv[1]).run(ctypes.byref(value)), value.value)\n"
     )
     made = folder / "liblinked.so"
-    code = ["-Xcompiler", "-fPIC", "-gencode", "arch=compute_80,code=[sm_80,compute_80]"]
+    code = ["-Xcompiler", "-fPIC", "-gencode", f"arch=compute_80,{kinds}"]
     objects = [Path(name).with_suffix(".o").name for name in PARTS]
     runtime = native_directory() / "cudart" / "libcudart.so.13"
     # With `-cudart none` nvcc would not link the parts.
@@ -227,6 +230,16 @@ def test_machine_code_runs_once_its_pack_is_built(library: Path, tmp_path: Path)
     damaged = gpupool(with_packs, "kernel-packs", "verify")
     assert damaged.returncode == 1
     assert str(file) in damaged.stdout
+    assert build(with_packs, library).stdout.splitlines() == ["[1/1] mine.cu: 4 kernels"]
+    assert gpupool(with_packs, "kernel-packs", "verify").returncode == 0
+
+    index = file.with_name("pack.json")
+    index.write_text(index.read_text()[:20])
+    damaged = gpupool(with_packs, "kernel-packs", "verify")
+    assert damaged.returncode == 1
+    assert str(index) in damaged.stdout
+    assert build(with_packs, library).returncode == 0
+    assert run_alone(with_packs, library).stdout.splitlines() == EXPECTED
 
 
 def test_a_kernel_that_the_sources_do_not_have_is_named(library: Path, tmp_path: Path) -> None:
@@ -275,6 +288,18 @@ def test_a_linked_library_runs_with_the_ptx_of_its_own_parts(linked_library: Pat
     built = gpupool(with_packs, "kernel-packs", "build", "--library", linked_library)
     assert built.stdout.splitlines() == ["liblinked.so: 2 kernels"], built.stderr
     after = run_alone(with_packs, linked_library)
+    assert after.stdout.splitlines() == [f"run 0 {5 * 4 + 100 + 101}"], after.stderr
+    assert gpupool(with_packs, "kernel-packs", "verify").returncode == 0
+
+
+def test_a_linked_library_without_any_ptx_runs_with_all_its_source_files(nvcc: str, tmp_path: Path) -> None:
+    """Its machine code is one piece, whose kernels come from several files."""
+    library = link(nvcc, tmp_path, "code=sm_80")
+    with_packs = environment(tmp_path)
+    files = [word for name in PARTS for word in ("--file", str(tmp_path / name))]
+    built = gpupool(with_packs, "kernel-packs", "build", "--library", library, *files)
+    assert built.returncode == 0, built.stderr
+    after = run_alone(with_packs, library)
     assert after.stdout.splitlines() == [f"run 0 {5 * 4 + 100 + 101}"], after.stderr
     assert gpupool(with_packs, "kernel-packs", "verify").returncode == 0
 

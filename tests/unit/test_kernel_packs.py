@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import random
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -188,8 +191,12 @@ def test_the_index_says_what_is_built_and_what_would_have_to_be(tmp_path: Path) 
     library = Library(Path("/x/libmine.so"), "0123456789abcdef", (built, missing))
     store = Store(tmp_path)
     pack = store.pack_of(library, "mine 1.0")
-    pack.files["one.cu"] = BuiltFile("recipe", "one.cu.kernels", built.digests, 1)
-    store.write(pack, library, {missing: "x.cu"})
+    store.add(
+        pack,
+        library,
+        {missing: "x.cu"},
+        {"one.cu": BuiltFile("recipe", "one.cu.kernels", built.digests, 1)},
+    )
     assert (tmp_path / "0123456789abcdef" / "index").read_text().splitlines() == [
         "gpupool-kernel-pack 1 libmine.so of mine 1.0",
         f"built {'aa' * 32} one.cu.kernels",
@@ -199,6 +206,29 @@ def test_the_index_says_what_is_built_and_what_would_have_to_be(tmp_path: Path) 
     assert list(store.packs()) == [pack]
     store.remove(pack.build_id)
     assert list(store.packs()) == []
+
+
+def test_two_builds_at_a_time_keep_what_the_other_one_adds(tmp_path: Path) -> None:
+    library = Library(Path("/x/libmine.so"), "0123456789abcdef", (fat_binary(one=ONE),))
+    for name in ("one.cu", "two.cu"):
+        digest = name[0] * 64
+        (
+            each := Store(tmp_path).pack_of(library, "mine 1.0")
+        ).files.clear()  # as both have read it at the start
+        Store(tmp_path).add(each, library, {}, {name: BuiltFile("recipe", f"{name}.kernels", (digest,), 1)})
+        assert name in each.files
+    (pack,) = Store(tmp_path).packs()
+    assert set(pack.files) == {"one.cu", "two.cu"}
+
+
+def test_a_pack_that_does_not_say_what_is_in_it_is_damaged(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    library = Library(Path("/x/libmine.so"), "0123456789abcdef", ())
+    store.add(store.pack_of(library, "mine 1.0"), library, {})
+    assert store.unreadable() == []
+    file = tmp_path / library.build_id / "pack.json"
+    file.write_text(file.read_text()[:20])
+    assert store.unreadable() == [file]
 
 
 @pytest.mark.parametrize("build_id", ["", "..", "../../etc", "ABCDEF0123", "0123/4567"])
@@ -244,6 +274,23 @@ def test_what_holds_no_sources_is_refused(tmp_path: Path) -> None:
     for source in (tmp_path, tmp_path / "archive.tar.gz"):
         with pytest.raises(PackError, match=str(source)):
             open_sources(source, tmp_path)
+
+
+@pytest.mark.parametrize("cut", ["half", "checksum"])
+def test_an_archive_that_was_not_loaded_whole_is_refused(tmp_path: Path, cut: str) -> None:
+    archive = tmp_path / "pytorch.tar.gz"
+    with tarfile.open(archive, "w:gz") as made:
+        for name in ("pytorch/version.txt", "pytorch/aten/src/ATen/native/cuda/A.cu"):
+            member = tarfile.TarInfo(name)
+            member.size = 10_000
+            made.addfile(member, io.BytesIO(random.Random(name).randbytes(member.size)))
+    whole = archive.read_bytes()
+    (tmp_path / "whole").mkdir()
+    assert open_sources(archive, tmp_path / "whole").name == "pytorch"
+    archive.write_bytes(whole[: len(whole) // 2] if cut == "half" else whole[:-8] + bytes(8))
+    (tmp_path / "cut").mkdir()
+    with pytest.raises(PackError, match=str(archive)):
+        open_sources(archive, tmp_path / "cut")
 
 
 def test_a_python_without_pytorch_is_named(tmp_path: Path) -> None:

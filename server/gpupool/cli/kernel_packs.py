@@ -174,7 +174,7 @@ def verify(json: Json = False) -> None:
     """
     with exits.clear_errors():
         store = _store()
-        damaged: list[tuple[str, str]] = []
+        damaged = [(path.parent.name, f"{path}: it is damaged") for path in store.unreadable()]
         left_out: list[tuple[str, str, int]] = []
         for pack in store.packs():
             damaged += [(pack.product, problem) for problem in building.verify(pack, store)]

@@ -13,10 +13,10 @@ from typing import Final
 
 from gpupool.kernel_packs.bind import Bound, Module, Names, bind, read_module
 from gpupool.kernel_packs.errors import PackError
-from gpupool.kernel_packs.library import FatBinary, Frame, Library, own_texts, problem_of, write_kernels
+from gpupool.kernel_packs.library import FatBinary, Library, own_texts, problem_of, write_kernels
 from gpupool.kernel_packs.origins import find_origins
 from gpupool.kernel_packs.ptx_text import NotPtxError
-from gpupool.kernel_packs.store import BuiltFile, Pack, Store
+from gpupool.kernel_packs.store import BuiltFile, Pack, Store, merged
 
 #: PTX for this architecture runs on every software GPU of compute capability 8.0 and more.
 ARCHITECTURE: Final = "compute_80"
@@ -62,13 +62,13 @@ def build(
 ) -> Iterator[Outcome]:
     """Builds files, ``jobs`` at a time, and yields each outcome when it is on disk.
 
-    A file that was built from the same source with the same options is not compiled again.
+    A file that was built from the same source with the same options is not compiled again, if its kernels can be read.
     """
     pack = store.pack_of(library, recipe.product)
     pack.product, pack.python, pack.source = recipe.product, recipe.python, recipe.source
     names = Names(library.fat_binaries)
     origins = find_origins(library.fat_binaries, recipe.sources)
-    store.write(pack, library, origins)
+    store.add(pack, library, origins)
     digest = _Recipes(nvcc, recipe.lasting_options)
 
     def make(file: str) -> Outcome:
@@ -80,8 +80,7 @@ def build(
     with ThreadPoolExecutor(jobs) as pool:
         for outcome in pool.map(make, files):
             if outcome.built is not None and not outcome.was_there:
-                pack.files[outcome.file] = outcome.built
-                store.write(pack, library, origins)
+                store.add(pack, library, origins, {outcome.file: outcome.built})
             yield outcome
 
 
@@ -105,13 +104,12 @@ def build_from_itself(product: str, library: Library, store: Store) -> Iterator[
         raise PackError(
             f"{library.path} holds no PTX of machine code that has none; name its source files: --file PATH"
         )
-    store.write(pack, library, {})
+    store.add(pack, library, {})
     for number, (fat_binary, of_one) in enumerate(parts.items(), 1):
         file = f"linked-{number}"
         outcome = Outcome(file, _built_of_parts(f"{file}.kernels", fat_binary, of_one, store, pack))
         assert outcome.built is not None
-        pack.files[file] = outcome.built
-        store.write(pack, library, {})
+        store.add(pack, library, {}, {file: outcome.built})
         yield outcome
 
 
@@ -125,13 +123,8 @@ def _read_part(text: str) -> Module | None:
 def _built_of_parts(
     kernel_file: str, fat_binary: FatBinary, parts: Sequence[Bound], store: Store, pack: Pack
 ) -> BuiltFile:
-    frames: list[Frame] = []
-    have: set[str] = set()
-    for frame in (frame for bound in parts for frame in bound.frames):
-        # Parts may have the same template.
-        if have.isdisjoint(frame.names):
-            frames.append(frame)
-            have.update(frame.names)
+    frames = merged(bound.frames for bound in parts)
+    have = {name for frame in frames for name in frame.names}
     write_kernels(store.path(pack.build_id) / kernel_file, frames)
     wrong = {name for bound in parts for name in bound.other_parameters} - have
     absent = set(fat_binary.kernels) - have - wrong
@@ -142,8 +135,9 @@ def _built_of_parts(
 def verify(pack: Pack, store: Store) -> list[str]:
     """What is wrong with a pack on disk, a sentence each; empty if it is whole."""
     folder = store.path(pack.build_id)
-    files = (folder / file.kernel_file for file in pack.files.values() if file.kernels)
-    return [problem for problem in map(problem_of, files) if problem is not None]
+    files = {folder / file.kernel_file for file in pack.files.values() if file.kernels}
+    files |= set(folder.glob("merged-*.kernels"))
+    return [problem for problem in map(problem_of, sorted(files)) if problem is not None]
 
 
 class _Recipes:
@@ -165,8 +159,8 @@ def _make(
 ) -> Outcome:
     before = pack.files.get(file)
     kernel_file = file.replace("/", "-") + ".kernels"
-    is_there = (store.path(pack.build_id) / kernel_file).is_file()
-    if before is not None and before.recipe == digest and (is_there or not before.kernels):
+    path = store.path(pack.build_id) / kernel_file
+    if before is not None and before.recipe == digest and (not before.kernels or problem_of(path) is None):
         return Outcome(file, before, was_there=True)
     module = read_module(_compile(nvcc, recipe.options, recipe.sources[file]))
     fat_binary = names.best(module.kernels)
@@ -174,7 +168,7 @@ def _make(
         return Outcome(file, BuiltFile(digest, "", (), 0))
     bound = bind(module, fat_binary)
     if bound.frames:
-        write_kernels(store.path(pack.build_id) / kernel_file, bound.frames)
+        write_kernels(path, bound.frames)
     usable = len(fat_binary.kernels) - len(bound.absent) - len(bound.other_parameters)
     return Outcome(
         file,

@@ -89,6 +89,22 @@ def write_kernels(path: Path, frames: Iterable[Frame]) -> None:
     _tool("write", path, b"".join(pieces))
 
 
+def read_kernels(path: Path) -> list[Frame]:
+    """What `write_kernels` wrote.
+
+    Raises:
+        PackError: it cannot be read, or is damaged.
+    """
+    rest = _tool("frames", path).encode()
+    frames: list[Frame] = []
+    while rest:
+        head, _, rest = rest.partition(b"\n")
+        size, *names = head.decode().split(" ")
+        text, rest = rest[: int(size)], rest[int(size) :]
+        frames.append(Frame(tuple(names), text.decode()))
+    return frames
+
+
 def problem_of(path: Path) -> str | None:
     """What is wrong with a kernel file; None: every frame can be read."""
     try:

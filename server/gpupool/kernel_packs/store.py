@@ -5,16 +5,20 @@ Beside the files that the driver reads (``src/softgpu/packs/pack_folder.h``) sta
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
 from gpupool.kernel_packs.errors import PackError
-from gpupool.kernel_packs.library import FatBinary, Library
+from gpupool.kernel_packs.library import FatBinary, Frame, Library, problem_of, read_kernels, write_kernels
 
 #: Read by the driver too (src/softgpu/driver/described/settings.h).
 FOLDER: Final = "GPUPOOL_SOFTGPU_KERNEL_PACKS"
@@ -87,6 +91,10 @@ class Store:
             if pack is not None:
                 yield pack
 
+    def unreadable(self) -> list[Path]:
+        """What should say what is in a pack, and cannot be read."""
+        return [path for path in sorted(self.folder.glob("*/pack.json")) if self._read(path) is None]
+
     def pack_of(self, library: Library, product: str) -> Pack:
         """The pack of a library, empty if there is none."""
         found = self._read(self.path(library.build_id) / "pack.json")
@@ -106,15 +114,37 @@ class Store:
         """Bytes of a pack on disk."""
         return sum(file.stat().st_size for file in self.path(build_id).iterdir())
 
-    def write(self, pack: Pack, library: Library, origins: Mapping[FatBinary, str]) -> None:
-        """Writes what is known of a pack, and the index for the driver. Kernel files were written before.
+    def add(
+        self,
+        pack: Pack,
+        library: Library,
+        origins: Mapping[FatBinary, str],
+        built: Mapping[str, BuiltFile] | None = None,
+    ) -> None:
+        """Adds files to a pack and writes it, with the index for the driver. Kernel files were written before.
 
-        ``origins`` says which source file a fat binary comes from.
+        Several builds may add to one pack at a time: what another one has added since stays, and is in ``pack`` afterwards.
+
+        Args:
+            pack: what it is called, and what it is built from.
+            library: what it is for.
+            origins: which source file a fat binary comes from.
+            built: the new files, by name.
+
+        Raises:
+            PackError: a file cannot be written.
         """
         folder = self.path(pack.build_id)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _replace(folder / "pack.json", json.dumps(asdict(pack), indent=1))
-        _replace(folder / "index", "".join(f"{line}\n" for line in _index(pack, library, origins)))
+        with _alone(folder):
+            now = self._read(folder / "pack.json")
+            pack.files = {**(now.files if now else {}), **(built or {})}
+            kernel_files = _kernel_files(pack, folder, built or {})
+            _replace(folder / "pack.json", json.dumps(asdict(pack), indent=1))
+            _replace(
+                folder / "index",
+                "".join(f"{line}\n" for line in _index(pack, library, origins, kernel_files)),
+            )
 
     def remove(self, build_id: str) -> None:
         """Deletes a pack.
@@ -148,11 +178,58 @@ def _built_file(record: Mapping[str, object]) -> BuiltFile:
     return BuiltFile(**values)  # type: ignore[arg-type]
 
 
-def _index(pack: Pack, library: Library, origins: Mapping[FatBinary, str]) -> Iterator[str]:
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """While another build writes this pack, waits."""
+    with (folder / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def merged(parts: Iterable[Sequence[Frame]]) -> list[Frame]:
+    """Frames of several files. If two have the same kernel, as two files have that use one template, the first one counts."""
+    frames: list[Frame] = []
+    have: set[str] = set()
+    for frame in (frame for part in parts for frame in part):
+        if have.isdisjoint(frame.names):
+            frames.append(frame)
+            have.update(frame.names)
+    return frames
+
+
+def _readable(kernel_file: Path) -> list[Frame]:
+    """Nothing of a file that is damaged: `gpupool kernel-packs verify` names it, and a build makes it again."""
+    try:
+        return read_kernels(kernel_file)
+    except PackError:
+        return []
+
+
+def _kernel_files(pack: Pack, folder: Path, new: Mapping[str, BuiltFile]) -> dict[str, str]:
+    """Which kernel file stands for a piece of machine code.
+
+    Machine code that was linked from several source files has the kernels of them all: theirs are put into one file.
+    """
+    files_of: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for name, file in pack.files.items():
+        if file.kernels:
+            files_of[file.digests].append(name)
+    found: dict[str, str] = {}
+    for digests, names in files_of.items():
+        kernel_file = pack.files[names[0]].kernel_file
+        if len(names) > 1:
+            kernel_file = f"merged-{digests[0][:16]}.kernels"
+            if not new.keys().isdisjoint(names) or problem_of(folder / kernel_file) is not None:
+                parts = (_readable(folder / pack.files[name].kernel_file) for name in names)
+                write_kernels(folder / kernel_file, merged(parts))
+        found |= dict.fromkeys(digests, kernel_file)
+    return found
+
+
+def _index(
+    pack: Pack, library: Library, origins: Mapping[FatBinary, str], built: Mapping[str, str]
+) -> Iterator[str]:
     yield f"gpupool-kernel-pack 1 {pack.library} of {pack.product}"
-    built = {
-        digest: file.kernel_file for file in pack.files.values() if file.kernels for digest in file.digests
-    }
     for each in library.fat_binaries:
         source = origins.get(each, "-")
         for digest in each.digests if not each.has_ptx else ():
@@ -161,5 +238,8 @@ def _index(pack: Pack, library: Library, origins: Mapping[FatBinary, str]) -> It
 
 def _replace(path: Path, text: str) -> None:
     unfinished = path.with_name(path.name + ".new")
-    unfinished.write_text(text)
+    with unfinished.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
     unfinished.replace(path)

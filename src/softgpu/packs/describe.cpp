@@ -123,7 +123,8 @@ int describe_library(const char* path) {
 
 int print_texts(const char* path) {
   return with_images(path, [](const LibraryImages& images) {
-    for (const Bytes each : images.fat_binaries) print_ptx(each);
+    for (const auto& of : {images.fat_binaries, images.parts})
+      for (const Bytes each : of) print_ptx(each);
   });
 }
 

@@ -74,8 +74,8 @@ std::optional<LibraryImages> find_images(Bytes library) {
     Elf64_Shdr section;
     if (!section_at(index, section)) return std::nullopt;
     const std::string_view name = name_at(names, section.sh_name);
-    if (name == ".nv_fatbin" || name == "__nv_relfatbin")
-      add_fat_binaries(content(library, section), found.fat_binaries);
+    if (name == ".nv_fatbin") add_fat_binaries(content(library, section), found.fat_binaries);
+    if (name == "__nv_relfatbin") add_fat_binaries(content(library, section), found.parts);
     if (name == ".note.gnu.build-id") found.build_id = build_id(content(library, section));
   }
   return found;

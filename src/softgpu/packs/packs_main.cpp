@@ -1,4 +1,4 @@
-// gpupool-kernel-packs describe LIBRARY, texts LIBRARY, write FILE, verify FILE: the part of
+// gpupool-kernel-packs describe LIBRARY, texts LIBRARY, write FILE, frames FILE, verify FILE: the part of
 // `gpupool kernel-packs` that knows formats.
 #include <cstdio>
 #include <iostream>
@@ -22,6 +22,24 @@ static int verify_kernels(const char* path) {
   return problem.empty() ? 0 : 1;
 }
 
+// Prints what `write` was given.
+static int print_frames(const char* path) {
+  std::string problem;
+  const auto file = KernelFile::open(path, problem);
+  for (std::size_t frame = 0; file && problem.empty() && frame < file->frames().size(); ++frame) {
+    const std::string text = file->ptx(frame);
+    if (text.empty()) problem = "it is damaged";
+    std::printf("%zu", text.size());
+    for (const PackedName& name : file->names()) {
+      if (name.frame == frame) std::printf(" %s", name.name.c_str());
+    }
+    std::putchar('\n');
+    std::fwrite(text.data(), 1, text.size(), stdout);
+  }
+  if (!problem.empty()) std::fprintf(stderr, "%s: %s\n", path, problem.c_str());
+  return problem.empty() && std::fflush(stdout) == 0 ? 0 : 1;
+}
+
 }  // namespace softgpu::packs
 
 int main(int count, char** arguments) {
@@ -34,9 +52,12 @@ int main(int count, char** arguments) {
       if (!problem.empty()) std::fprintf(stderr, "%s: %s\n", arguments[2], problem.c_str());
       return problem.empty() ? 0 : 1;
     }
+    if (verb == "frames") return softgpu::packs::print_frames(arguments[2]);
     if (verb == "verify") return softgpu::packs::verify_kernels(arguments[2]);
-    std::fputs("usage: gpupool-kernel-packs describe LIBRARY | texts LIBRARY | write FILE | verify FILE\n",
-               stderr);
+    std::fputs(
+        "usage: gpupool-kernel-packs describe LIBRARY | texts LIBRARY | write FILE | frames FILE | verify "
+        "FILE\n",
+        stderr);
     return 2;
   } catch (...) {
     std::fputs("gpupool-kernel-packs: not enough memory\n", stderr);

@@ -1,5 +1,7 @@
 #include "softgpu/packs/write_kernels.h"
 
+#include <unistd.h>
+
 #include <charconv>
 #include <cstdint>
 #include <cstdio>
@@ -48,7 +50,8 @@ std::string write_kernels(std::istream& input, const std::string& path) {
     for (std::string name; words >> name;) table += place + name + '\n';
     frames += frame;
   }
-  const std::string unfinished = path + ".new";
+  // Two builds may write the same file.
+  const std::string unfinished = path + ".new." + std::to_string(getpid());
   std::ofstream file(unfinished, std::ios::binary);
   file << table << '\n' << frames;
   file.close();
