@@ -26,6 +26,7 @@ pytestmark = pytest.mark.skipif(not native_worker_is_built(), reason="native par
 ILLEGAL_ADDRESS = 700
 #: Step times of the same program in one run are within this of each other, on a machine that does other things too.
 NOISE = 1.6
+LOOKS = 5
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +165,15 @@ def test_a_neighbours_next_steps_take_as_long_as_before(world: SessionWorld, mis
     mine = neighbour.allocate(16384, 7)
     before = [steps_of(neighbour, mine, 1000) for _ in range(3)]
     after: list[float] = []
-    mistake(other, lambda: after.append(steps_of(neighbour, mine, 1000)))
+
+    def look() -> None:
+        """Again if something else had the processor meanwhile; a neighbour that is slower from now on is slower each time."""
+        found: list[float] = []
+        while len(found) < LOOKS and (not found or found[-1] >= NOISE * max(before)):
+            found.append(steps_of(neighbour, mine, 1000))
+        after.append(min(found))
+
+    mistake(other, look)
     measured(max(after) < NOISE * max(before), (before, after))
 
 
