@@ -64,9 +64,7 @@ unsigned rounded_up(unsigned count, unsigned to) {
 void record(Context& context, CUevent handle) {
   const auto event = registry<Event>().get(handle);
   require(&event->context().device() == &context.device(), CUDA_ERROR_INVALID_HANDLE);
-  std::vector<CompletionRef> marks;
-  for (const auto& stream : context.streams()) marks.push_back(stream->submit(nullptr));
-  event->set_mark(context.legacy_stream()->submit(nullptr, std::move(marks)));
+  event->set_mark(context.legacy_stream()->submit(nullptr, context.pending_work()));
 }
 
 /// Everything given to the context from now on comes after the event.

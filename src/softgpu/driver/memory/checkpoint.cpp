@@ -20,10 +20,7 @@ using Clock = std::chrono::steady_clock;
 
 bool all_idle() {
   bool idle = true;
-  registry<Context>().for_each([&idle](Context& context) {
-    for (const auto& stream : context.streams()) idle = idle && stream->idle();
-    idle = idle && context.legacy_stream()->idle();
-  });
+  registry<Context>().for_each([&idle](Context& context) { idle = idle && context.pending_work().empty(); });
   return idle;
 }
 

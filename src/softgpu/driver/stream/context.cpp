@@ -69,8 +69,11 @@ std::shared_ptr<Stream> Context::create_stream(unsigned flags, int priority) {
 
 void Context::forget_stream(const std::shared_ptr<Stream>& stream) {
   {
+    const gpupool::MutexLock order(submit_mutex);
     const gpupool::MutexLock lock(streams_mutex_);
     streams_.erase(stream);
+    drop_done();
+    if (stream->has_pending()) left_.push_back({stream->last_, stream->blocking()});
   }
   stream->close();
 }
@@ -80,9 +83,35 @@ std::set<std::shared_ptr<Stream>> Context::streams() const {
   return streams_;
 }
 
+void Context::drop_done() {
+  std::erase_if(left_, [](const Left& work) { return work.last->done(); });
+}
+
+void Context::collect_pending(std::vector<CompletionRef>& into, Which which) {
+  const gpupool::MutexLock lock(streams_mutex_);
+  for (const auto& stream : streams_) {
+    if (which == Which::all || stream->blocking()) stream->collect_pending(into);
+  }
+  drop_done();
+  for (const Left& work : left_) {
+    if (which == Which::all || work.blocking) into.push_back(work.last);
+  }
+}
+
+std::vector<CompletionRef> Context::pending_work() {
+  const gpupool::MutexLock order(submit_mutex);
+  std::vector<CompletionRef> found;
+  collect_pending(found, Which::all);
+  legacy_->collect_pending(found);
+  return found;
+}
+
+void Context::wait_for_work() {
+  for (const CompletionRef& work : pending_work()) work->wait();
+}
+
 void Context::synchronize() {
-  for (const auto& stream : streams()) stream->synchronize();
-  legacy_->synchronize();
+  wait_for_work();
   flush_printf();
   check_usable();
 }
@@ -91,12 +120,8 @@ void Context::synchronize() {
 void Context::end_kernels() {
   constexpr auto longest_wait = std::chrono::seconds(1);
   auto pause = std::chrono::microseconds(50);
-  const auto idle = [this] {
-    const auto all = streams();
-    return legacy_->idle() && std::all_of(all.begin(), all.end(), [](const auto& s) { return s->idle(); });
-  };
   const auto deadline = std::chrono::steady_clock::now() + longest_wait;
-  while (!idle()) {
+  while (!pending_work().empty()) {
     if (std::chrono::steady_clock::now() >= deadline) {
       cancel_ = true;
       return;
@@ -109,8 +134,7 @@ void Context::end_kernels() {
 bool Context::destroy() {
   if (destroyed_) return false;
   end_kernels();
-  for (const auto& stream : streams()) stream->synchronize();
-  legacy_->synchronize();
+  wait_for_work();
   flush_printf();
   if (destroyed_.exchange(true)) return false;
   for (const auto& stream : streams()) forget_stream(stream);

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/mutex.h"
 #include "softgpu/driver/base/cuda_api.h"
@@ -33,10 +34,14 @@ class Context : public std::enable_shared_from_this<Context> {
   std::shared_ptr<Stream> legacy_stream() const { return legacy_; }
   std::shared_ptr<Stream> per_thread_stream();
   std::shared_ptr<Stream> create_stream(unsigned flags, int priority);
+  // Its handle is gone. What it has to do is still work of the context.
   void forget_stream(const std::shared_ptr<Stream>& stream);
   std::set<std::shared_ptr<Stream>> streams() const;
 
-  // Waits for all work of all streams, shows printf output, then throws the sticky error if there is one.
+  // The last work of each stream that is not done, also of those whose handles are gone.
+  std::vector<CompletionRef> pending_work();
+  void wait_for_work();
+  // Waits for all work, shows printf output, then throws the sticky error if there is one.
   void synchronize();
   // Ends all work and the streams. False if another call did; what else the context owns goes with
   // end_context().
@@ -67,6 +72,10 @@ class Context : public std::enable_shared_from_this<Context> {
  private:
   friend class Stream;
   void end_kernels();
+  // Needs the submit mutex.
+  enum class Which { all, blocking };  // of all streams but the legacy one
+  void collect_pending(std::vector<CompletionRef>& into, Which which);
+  void drop_done() REQUIRES(streams_mutex_);
   Context(Device& device, unsigned flags, bool primary);
 
   Device& device_;
@@ -78,6 +87,12 @@ class Context : public std::enable_shared_from_this<Context> {
   std::shared_ptr<Stream> legacy_;
   mutable gpupool::Mutex streams_mutex_;
   std::set<std::shared_ptr<Stream>> streams_ GUARDED_BY(streams_mutex_);  // all but the legacy one
+  // The last work of streams whose handles are gone, until it is done.
+  struct Left {
+    CompletionRef last;
+    bool blocking;
+  };
+  std::vector<Left> left_ GUARDED_BY(streams_mutex_);
   std::map<std::thread::id, std::shared_ptr<Stream>> per_thread_ GUARDED_BY(streams_mutex_);
   mutable gpupool::Mutex limits_mutex_;
   std::map<int, std::size_t> limits_ GUARDED_BY(limits_mutex_);

@@ -29,17 +29,14 @@ Stream::Stream(Context& context, Role role, unsigned flags, int priority)
     : context_(context), role_(role), flags_(flags), priority_(priority), id_(next_stream_id.fetch_add(1)) {}
 
 void Stream::collect_pending(std::vector<CompletionRef>& into) const {
-  if (last_ && !last_->done()) into.push_back(last_);
+  if (has_pending()) into.push_back(last_);
 }
 
 std::vector<CompletionRef> Stream::dependencies() const {
   std::vector<CompletionRef> found;
   collect_pending(found);
   if (role_ == Role::legacy) {
-    const gpupool::MutexLock lock(context_.streams_mutex_);
-    for (const auto& other : context_.streams_) {
-      if (other->blocking()) other->collect_pending(found);
-    }
+    context_.collect_pending(found, Context::Which::blocking);
   } else if (blocking()) {
     context_.legacy_->collect_pending(found);
   }
@@ -130,7 +127,7 @@ void Stream::synchronize() {
 
 bool Stream::idle() {
   const gpupool::MutexLock order(context_.submit_mutex);
-  return role_ == Role::legacy ? dependencies().empty() : !last_ || last_->done();
+  return role_ == Role::legacy ? dependencies().empty() : !has_pending();
 }
 
 void Stream::start_thread() {

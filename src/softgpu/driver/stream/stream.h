@@ -76,7 +76,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
     By by;
   };
 
-  // All three need the context's submit mutex, the last the queue mutex too.
+  // All four need the context's submit mutex, the last the queue mutex too.
+  bool has_pending() const { return last_ && !last_->done(); }
   std::vector<CompletionRef> dependencies() const;
   void collect_pending(std::vector<CompletionRef>& into) const;
   void start_thread() REQUIRES(queue_mutex_);

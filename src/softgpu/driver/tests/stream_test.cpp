@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -16,6 +18,14 @@ struct Latch {
     latch->passed = true;
   }
 };
+
+// Opens a latch in a moment, when the program waits already.
+std::thread open_soon(Latch& latch) {
+  return std::thread([&latch] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    latch.open = true;
+  });
+}
 
 }  // namespace
 
@@ -48,10 +58,7 @@ TEST_CASE("the legacy default stream waits for blocking streams, and they for it
   REQUIRE_CUDA(cuMemAlloc_v2(&memory, 4));
   REQUIRE_CUDA(cuLaunchHostFunc(stream, Latch::wait, &latch));
   REQUIRE_CUDA(cuMemsetD32Async(memory, 5, 1, stream));
-  std::thread opener([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));
-    latch.open = true;
-  });
+  std::thread opener = open_soon(latch);
   int value = 0;
   REQUIRE_CUDA(cuMemcpyDtoH_v2(&value, memory, 4));  // in the legacy stream: after the fill
   CHECK_EQ(value, 5);
@@ -142,6 +149,63 @@ TEST_CASE("a destroyed stream finishes its work first") {
   latch.open = true;
   for (int i = 0; i < 60'000 && !latch.passed; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   CHECK(latch.passed);
+}
+
+TEST_CASE("the legacy default stream waits for a blocking stream that was destroyed") {
+  CurrentContext context;
+  const CUstream stream = make_stream(CU_STREAM_DEFAULT);
+  Latch latch;
+  CUdeviceptr memory = 0;
+  REQUIRE_CUDA(cuMemAlloc_v2(&memory, 4));
+  REQUIRE_CUDA(cuLaunchHostFunc(stream, Latch::wait, &latch));
+  REQUIRE_CUDA(cuMemsetD32Async(memory, 5, 1, stream));
+  REQUIRE_CUDA(cuStreamDestroy_v2(stream));
+  CHECK_RESULT(cuStreamQuery(nullptr), CUDA_ERROR_NOT_READY);
+  std::thread opener = open_soon(latch);
+  int value = 0;
+  REQUIRE_CUDA(cuMemcpyDtoH_v2(&value, memory, 4));
+  CHECK_EQ(value, 5);
+  opener.join();
+  CHECK_CUDA(cuStreamQuery(nullptr));
+}
+
+TEST_CASE("all that waits for a context waits for its destroyed streams") {
+  const auto wait_by = [](auto call) {
+    CurrentContext context;
+    const CUstream stream = make_stream(CU_STREAM_NON_BLOCKING);
+    Latch latch;
+    REQUIRE_CUDA(cuLaunchHostFunc(stream, Latch::wait, &latch));
+    REQUIRE_CUDA(cuStreamDestroy_v2(stream));
+    CHECK_CUDA(cuStreamQuery(nullptr));  // the legacy stream needn't
+    std::thread opener = open_soon(latch);
+    call();
+    CHECK(latch.passed);
+    opener.join();
+  };
+  SUBCASE("synchronisation") {
+    wait_by([] { CHECK_CUDA(cuCtxSynchronize()); });
+  }
+  SUBCASE("an event of the context") {
+    wait_by([] {
+      CUevent all = nullptr;
+      REQUIRE_CUDA(cuEventCreate(&all, CU_EVENT_DISABLE_TIMING));
+      REQUIRE_CUDA(cuCtxRecordEvent(nullptr, all));
+      CHECK_CUDA(cuEventSynchronize(all));
+    });
+  }
+  SUBCASE("a checkpoint") {
+    wait_by([] {
+      REQUIRE_CUDA(cuCheckpointProcessLock(getpid(), nullptr));
+      CHECK_CUDA(cuCheckpointProcessUnlock(getpid(), nullptr));
+    });
+  }
+  SUBCASE("its end") {
+    wait_by([] {
+      CUcontext context = nullptr;
+      REQUIRE_CUDA(cuCtxGetCurrent(&context));
+      CHECK_CUDA(cuCtxDestroy_v2(context));
+    });
+  }
 }
 
 TEST_CASE("the per-thread default stream is another one for every thread") {
