@@ -13,8 +13,8 @@ using namespace softgpu::driver;
 
 namespace {
 
-// Memory is taken now, not in stream order: the address must be known at once, and earlier frees in the
-// stream may not have run. If that is why it does not fit, waiting for them makes room.
+// Memory is taken now, not in stream order: the address must be known at once, and frees before it in stream
+// order may not have run. If that is why it does not fit, waiting for them makes room.
 std::uint64_t allocate_in_stream(const std::shared_ptr<Stream>& stream, MemoryPool& pool, std::size_t size) {
   require(&pool.device() == &stream->context().device(), CUDA_ERROR_INVALID_VALUE);
   if (size == 0) return 0;
@@ -24,7 +24,7 @@ std::uint64_t allocate_in_stream(const std::shared_ptr<Stream>& stream, MemoryPo
   } catch (const Error& error) {
     if (error.code() != CUDA_ERROR_OUT_OF_MEMORY) throw;
   }
-  stream->synchronize();
+  stream->run_here(nullptr);
   return allocate_from(pool, stream->context(), size);
 }
 
@@ -60,7 +60,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
     const auto allocation = AllocationTable::of_process().find(dptr);
     require(allocation && allocation->base == dptr);
     refuse_in_capture(*stream);
-    if (stream->idle()) {
+    if (stream->ready()) {
       free_device(dptr);
       return;
     }

@@ -130,6 +130,11 @@ bool Stream::idle() {
   return role_ == Role::legacy ? dependencies().empty() : !has_pending();
 }
 
+bool Stream::ready() {
+  const gpupool::MutexLock order(context_.submit_mutex);
+  return dependencies().empty();
+}
+
 void Stream::start_thread() {
   // The thread keeps the stream and its context alive until the queue is empty. It is detached: at process
   // exit the driver object is never destroyed, so a thread that still runs touches nothing that is gone.

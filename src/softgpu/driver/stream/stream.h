@@ -46,7 +46,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
   // function marks a point in the stream.
   CompletionRef submit(std::function<void()> work, std::vector<CompletionRef> extra = {},
                        By by = By::own_thread);
-  // The same in stream order, but executed by the calling thread; returns when it is done.
+  // The same in stream order, but executed by the calling thread; returns when it is done. An empty function
+  // waits for the stream's turn.
   void run_here(const std::function<void()>& work);
   // For a thread that waits for `wanted`, work of this stream: does the stream's next piece of work, which is
   // that or before it, if that is for anyone, can begin, and nobody does work of this stream. Returns whether
@@ -55,6 +56,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
   // Waits until all work submitted so far is done (for the legacy stream: that of all blocking streams too).
   void synchronize();
   bool idle();
+  // Whether work given to it now would wait for nothing.
+  bool ready();
   // The stream ends when its queue is empty; called once, when the handle is destroyed.
   void close();
 

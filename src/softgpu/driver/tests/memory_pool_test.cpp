@@ -151,3 +151,29 @@ TEST_CASE("an allocation that only fits behind an earlier free of its stream wai
   CHECK_CUDA(cuMemPoolDestroy(pool));
   CHECK_CUDA(cuStreamDestroy_v2(stream));
 }
+
+TEST_CASE("a stream that waits for the legacy one frees behind it, and allocates behind its frees") {
+  CurrentContext context;
+  Gate gate;
+  const CUstream stream = make_stream(CU_STREAM_DEFAULT);
+  const CUmemoryPool pool = make_pool();
+  const std::size_t most = free_memory() / mib * mib;
+  const CUdeviceptr large = allocate(pool, most - 8 * mib);
+  const CUdeviceptr small = allocate(pool, mib, stream);
+  gate.put_into(nullptr);
+  REQUIRE_CUDA(cuMemFreeAsync(small, stream));
+  REQUIRE_CUDA(cuMemFreeAsync(large, nullptr));
+  CHECK_EQ(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), most - 7 * mib);
+  std::thread opens([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    gate.open();
+  });
+  CUdeviceptr next = 0;
+  CHECK_CUDA(cuMemAllocFromPoolAsync(&next, most - 8 * mib, pool, stream));
+  opens.join();
+  CHECK_CUDA(cuMemFreeAsync(next, stream));
+  CHECK_CUDA(cuStreamSynchronize(stream));
+  CHECK_EQ(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0);
+  CHECK_CUDA(cuMemPoolDestroy(pool));
+  CHECK_CUDA(cuStreamDestroy_v2(stream));
+}
