@@ -50,10 +50,10 @@ void copy_in_stream(CUstream handle, std::uint64_t destination, std::uint64_t so
   require(destination && source);
   Operation operation = make_copy(destination, source, size);
   const bool pageable_source = !is_known_memory(source, size);
-  const bool pageable = pageable_source || !is_known_memory(destination, size);
-  if (!pageable || is_capturing(*stream)) {
+  const bool pageable_target = !is_known_memory(destination, size);
+  if ((!pageable_source && !pageable_target) || is_capturing(*stream)) {
     issue(stream, std::move(operation));
-  } else if (pageable_source && size <= staging_limit) {
+  } else if (!pageable_target && size <= staging_limit) {
     auto staged = std::make_shared<std::vector<char>>(size);
     std::memcpy(staged->data(), reinterpret_cast<const void*>(source), size);
     operation.run = [staged, destination] {

@@ -161,10 +161,12 @@ CUDA_MEMCPY3D as_3d(const CUDA_MEMCPY3D_PEER& from) {
 }
 
 bool touches_pageable(const CUDA_MEMCPY3D& shape) {
-  const auto pageable = [](CUmemorytype type, const void* host) {
-    return type == CU_MEMORYTYPE_HOST && !is_known_memory(reinterpret_cast<std::uint64_t>(host), 1);
+  const auto pageable = [](CUmemorytype type, const void* host, CUdeviceptr unified) {
+    if (type == CU_MEMORYTYPE_HOST) return !is_known_memory(reinterpret_cast<std::uint64_t>(host), 1);
+    return type == CU_MEMORYTYPE_UNIFIED && !is_known_memory(unified, 1);
   };
-  return pageable(shape.srcMemoryType, shape.srcHost) || pageable(shape.dstMemoryType, shape.dstHost);
+  return pageable(shape.srcMemoryType, shape.srcHost, shape.srcDevice) ||
+         pageable(shape.dstMemoryType, shape.dstHost, shape.dstDevice);
 }
 
 Operation make_fill(const CUDA_MEMSET_NODE_PARAMS& shape) {

@@ -27,6 +27,10 @@ std::thread open_soon(Latch& latch) {
   });
 }
 
+CUdeviceptr address_of(void* place) {
+  return reinterpret_cast<CUdeviceptr>(place);
+}
+
 }  // namespace
 
 TEST_CASE("a stream works while the program goes on, in order") {
@@ -137,6 +141,43 @@ TEST_CASE("a small pageable source may change as soon as the call is back") {
   int value = 0;
   REQUIRE_CUDA(cuMemcpyDtoH_v2(&value, memory, 4));
   CHECK_EQ(value, 41);
+}
+
+TEST_CASE("a copy from host to host is done when the call is back") {
+  CurrentContext context;
+  const CUstream stream = make_stream(CU_STREAM_NON_BLOCKING);
+  Latch latch;
+  REQUIRE_CUDA(cuLaunchHostFunc(stream, Latch::wait, &latch));
+  std::thread opener = open_soon(latch);
+  int source = 41, target = 0;
+  CHECK_CUDA(cuMemcpyAsync(address_of(&target), address_of(&source), 4, stream));
+  CHECK_EQ(target, 41);
+  opener.join();
+}
+
+TEST_CASE("a copy of rows to pageable memory is done when the call is back, whatever the address is called") {
+  CurrentContext context;
+  const CUstream stream = make_stream(CU_STREAM_NON_BLOCKING);
+  CUdeviceptr memory = 0;
+  REQUIRE_CUDA(cuMemAlloc_v2(&memory, 4));
+  REQUIRE_CUDA(cuMemsetD32_v2(memory, 41, 1));
+  for (const CUmemorytype type : {CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_UNIFIED}) {
+    Latch latch;
+    REQUIRE_CUDA(cuLaunchHostFunc(stream, Latch::wait, &latch));
+    std::thread opener = open_soon(latch);
+    int target = 0;
+    CUDA_MEMCPY2D shape{};
+    shape.srcMemoryType = CU_MEMORYTYPE_UNIFIED;
+    shape.srcDevice = memory;
+    shape.dstMemoryType = type;
+    shape.dstHost = &target;
+    shape.dstDevice = address_of(&target);
+    shape.WidthInBytes = 4;
+    shape.Height = 1;
+    CHECK_CUDA(cuMemcpy2DAsync_v2(&shape, stream));
+    CHECK_EQ(target, 41);
+    opener.join();
+  }
 }
 
 TEST_CASE("a destroyed stream finishes its work first") {
