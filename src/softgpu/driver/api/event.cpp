@@ -109,7 +109,7 @@ CUresult cuEventSynchronize(CUevent hEvent) {
     const auto event = registry<Event>().get(hEvent);
     refuse_captured(*event);
     if (const auto& shared = event->shared()) {
-      shared->wait(shared->last());
+      shared->wait(shared->last(), [&event] { return event->context().gives_up(); });
     } else if (const auto mark = event->mark()) {
       mark->wait();
     }

@@ -143,7 +143,11 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
     // An event that was never recorded is no reason to wait.
     if (const auto& shared = event->shared()) {
       const std::uint64_t number = shared->last();
-      if (!shared->done(number)) stream->submit([shared, number] { shared->wait(number); });
+      if (shared->done(number)) return;
+      stream->submit([shared, number, &context = stream->context()] {
+        const bool reached = shared->wait(number, [&context] { return context.gives_up(); });
+        require(reached, CUDA_ERROR_LAUNCH_TIMEOUT);
+      });
     } else if (auto mark = event->mark()) {
       stream->submit(nullptr, {std::move(mark)});
     }

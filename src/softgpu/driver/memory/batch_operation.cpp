@@ -41,7 +41,7 @@ Step waiting(const std::shared_ptr<Context>& context, CUdeviceptr address, Word 
     // Whoever writes the value is elsewhere: another stream, or the program; so this polls, ever more slowly.
     std::chrono::microseconds pause(1);
     while (!is_reached(__atomic_load_n(word, __ATOMIC_ACQUIRE), value, condition)) {
-      if (context->fault() != CUDA_SUCCESS || context->destroyed()) return;
+      if (context->gives_up()) fail(CUDA_ERROR_LAUNCH_TIMEOUT);
       std::this_thread::sleep_for(pause);
       pause = std::min(pause * 2, std::chrono::microseconds(500));
     }

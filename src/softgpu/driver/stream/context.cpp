@@ -41,7 +41,7 @@ std::shared_ptr<Context> Context::create(Device& device, unsigned flags, bool pr
 Context::~Context() = default;
 
 void Context::check_usable() const {
-  if (destroyed_) fail(CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  if (destroyed_ || cancel_) fail(CUDA_ERROR_CONTEXT_IS_DESTROYED);
   if (const CUresult code = fault(); code != CUDA_SUCCESS) fail(code);
 }
 

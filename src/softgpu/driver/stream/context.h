@@ -49,6 +49,9 @@ class Context : public std::enable_shared_from_this<Context> {
   bool destroyed() const { return destroyed_.load(); }
   // Set when running kernels must end.
   const std::atomic<bool>& cancel() const { return cancel_; }
+  // Whether work that waits for others than its stream must end: by an error, like a kernel that goes on, so
+  // that nothing behind it runs.
+  bool gives_up() const { return fault() != CUDA_SUCCESS || cancel_ || destroyed_; }
 
   // Device printf: kept in order of arrival until the next synchronisation, as in CUDA.
   void print(std::string_view text);

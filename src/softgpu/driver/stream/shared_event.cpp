@@ -24,7 +24,7 @@ constexpr std::uint32_t event_magic = 0x54455653;  // "SVET"
 constexpr std::size_t event_page_bytes = 4096;
 constexpr std::size_t most_records = 128;  // as many records may be under way at once
 constexpr int event_seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-constexpr long look_after_ns = 50'000'000;  // how often a waiter looks whether the recorder still lives
+constexpr long look_after_ns = 50'000'000;  // how often a waiter looks around
 
 // What is in the 64 bytes that a program passes to another process.
 struct Description {
@@ -137,10 +137,11 @@ bool SharedEvent::done(std::uint64_t number) const {
   return recorder != 0 && !lives(recorder);
 }
 
-void SharedEvent::wait(std::uint64_t number) const {
+bool SharedEvent::wait(std::uint64_t number, const std::function<bool()>& given_up) const {
   for (;;) {
     const std::uint32_t seen = page_->changes.load();
-    if (done(number)) return;
+    if (done(number)) return true;
+    if (given_up()) return false;
     const timespec limit{0, look_after_ns};
     syscall(SYS_futex, &page_->changes, FUTEX_WAIT, seen, &limit, nullptr, 0);
   }

@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "softgpu/driver/base/cuda_api.h"
@@ -46,7 +47,8 @@ class SharedEvent {
   std::uint64_t last() const;
   // Whether a record is complete. So is one whose process has ended.
   bool done(std::uint64_t number) const;
-  void wait(std::uint64_t number) const;
+  // False once `given_up` is true.
+  bool wait(std::uint64_t number, const std::function<bool()>& given_up) const;
 
  private:
   struct Page;

@@ -1,7 +1,9 @@
 // What a program is told when a kernel goes wrong, beyond the error's number.
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <string>
+#include <thread>
 
 #include "driver_fixture.h"
 
@@ -121,4 +123,42 @@ TEST_CASE("the end of a context does not wait for a kernel that never ends") {
   }
   CHECK(Clock::now() - begin < std::chrono::minutes(1));
   has(lines.text(), "kernel wait_for was still running when its context ended");
+}
+
+TEST_CASE("the end of a context does not wait for a value that nobody writes, and does nothing behind it") {
+  std::atomic<bool> went_on{false};
+  {
+    CurrentContext context;
+    const CUstream stream = make_stream();
+    CUdeviceptr word = 0;
+    REQUIRE_CUDA(cuMemAlloc_v2(&word, 4));
+    REQUIRE_CUDA(cuMemsetD32_v2(word, 0, 1));
+    REQUIRE_CUDA(cuStreamWaitValue32_v2(stream, word, 1, CU_STREAM_WAIT_VALUE_EQ));
+    REQUIRE_CUDA(cuLaunchHostFunc(
+        stream, [](void* flag) { *static_cast<std::atomic<bool>*>(flag) = true; }, &went_on));
+  }
+  CHECK(!went_on);
+}
+
+TEST_CASE("the end of a context does not wait for an event of another one that is not recorded yet") {
+  CurrentContext recording;
+  std::atomic<bool> may_end{false};
+  const CUstream stream = make_stream();
+  CUevent event = nullptr;
+  REQUIRE_CUDA(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+  REQUIRE_CUDA(cuLaunchHostFunc(
+      stream,
+      [](void* flag) {
+        const auto& end = *static_cast<std::atomic<bool>*>(flag);
+        while (!end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      },
+      &may_end));
+  REQUIRE_CUDA(cuEventRecord(event, stream));
+  {
+    CurrentContext waiting;
+    REQUIRE_CUDA(cuStreamWaitEvent(make_stream(), event, 0));
+  }
+  CHECK_RESULT(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+  may_end = true;
+  CHECK_CUDA(cuEventSynchronize(event));
 }
