@@ -10,6 +10,7 @@
 #include "softgpu/driver/api/entry.h"
 #include "softgpu/driver/memory/memory.h"
 #include "softgpu/driver/stream/context.h"
+#include "softgpu/driver/stream/current_context.h"
 #include "softgpu/driver/stream/selection.h"
 
 using namespace softgpu::driver;
@@ -41,6 +42,13 @@ CUresult checked_copy_now(std::uint64_t destination, bool device_destination, st
     if (size == 0) return;
     require(destination && source);
     issue_and_wait(stream, make_copy(destination, source, size));
+  });
+}
+
+// A copy between contexts comes behind all work of both, and of the current one.
+CUresult wait_for_contexts(CUcontext one, CUcontext other) {
+  return entry([&] {
+    for (const CUcontext context : {CUcontext{}, one, other}) given_or_current(context)->synchronize();
   });
 }
 
@@ -87,8 +95,10 @@ CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
   return copy_now(dst, src, ByteCount);
 }
 
-CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext, CUdeviceptr srcDevice, CUcontext, size_t ByteCount) {
-  return checked_copy_now(dstDevice, true, srcDevice, true, ByteCount);
+CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                      CUcontext srcContext, size_t ByteCount) {
+  const CUresult bad = wait_for_contexts(dstContext, srcContext);
+  return bad == CUDA_SUCCESS ? checked_copy_now(dstDevice, true, srcDevice, true, ByteCount) : bad;
 }
 
 CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
@@ -149,7 +159,9 @@ CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* pCopy) {
 }
 
 CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) {
-  return pCopy ? shaped_copy_now(as_3d(*pCopy)) : CUDA_ERROR_INVALID_VALUE;
+  if (!pCopy) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult bad = wait_for_contexts(pCopy->dstContext, pCopy->srcContext);
+  return bad == CUDA_SUCCESS ? shaped_copy_now(as_3d(*pCopy)) : bad;
 }
 
 CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* pCopy, CUstream hStream) {

@@ -17,6 +17,15 @@ void require_usable_pointer(const Allocation& allocation) {
   require(allocation.kind == MemoryKind::device || allocation.kind == MemoryKind::managed);
 }
 
+// Work that may still use the memory ends before it goes, as with CUDA: that of its own context, and that of
+// the current one.
+void wait_for_users_of(std::uint64_t address, Context& current) {
+  const auto allocation = AllocationTable::of_process().find(address);
+  const auto owner = allocation ? registry<Context>().find(allocation->context) : nullptr;
+  if (owner) owner->wait_for_work();
+  current.synchronize();
+}
+
 }  // namespace
 
 CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
@@ -63,8 +72,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
     const auto allocation = AllocationTable::of_process().find(dptr);
     require(allocation && allocation->base == dptr);
     require_usable_pointer(*allocation);
-    // Work that may still use the memory ends first, as with the real cuMemFree.
-    context->synchronize();
+    wait_for_users_of(dptr, *context);
     free_device(dptr);
   });
 }
@@ -89,7 +97,7 @@ CUresult cuMemFreeHost(void* p) {
   return entry([&] {
     const auto context = current_context();
     if (!p) return;
-    context->synchronize();
+    wait_for_users_of(reinterpret_cast<std::uint64_t>(p), *context);
     free_host(p);
   });
 }
@@ -110,7 +118,7 @@ CUresult cuMemHostRegister(void* p, size_t bytesize, unsigned int Flags) {
 
 CUresult cuMemHostUnregister(void* p) {
   return entry([&] {
-    current_context()->synchronize();
+    wait_for_users_of(reinterpret_cast<std::uint64_t>(p), *current_context());
     unregister_host(p);
   });
 }

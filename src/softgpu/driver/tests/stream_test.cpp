@@ -180,6 +180,54 @@ TEST_CASE("a copy of rows to pageable memory is done when the call is back, what
   }
 }
 
+TEST_CASE("memory goes behind the work of its own context, whichever is current") {
+  for (const bool on_host : {false, true}) {
+    CurrentContext owner(1);
+    Latch latch;
+    CUdeviceptr memory = 0;
+    void* pinned = nullptr;
+    REQUIRE_CUDA(cuMemAlloc_v2(&memory, 4));
+    REQUIRE_CUDA(cuMemAllocHost_v2(&pinned, 4));
+    REQUIRE_CUDA(cuLaunchHostFunc(make_stream(CU_STREAM_NON_BLOCKING), Latch::wait, &latch));
+    std::thread opener = open_soon(latch);
+    CurrentContext other(0);
+    CHECK_CUDA(on_host ? cuMemFreeHost(pinned) : cuMemFree_v2(memory));
+    CHECK(latch.passed);
+    opener.join();
+  }
+}
+
+TEST_CASE("a copy between contexts waits for the work of both") {
+  CurrentContext theirs(1);
+  const CUstream stream = make_stream(CU_STREAM_NON_BLOCKING);
+  CUdeviceptr source = 0, target = 0;
+  REQUIRE_CUDA(cuMemAlloc_v2(&source, 4));
+  CurrentContext mine(0);
+  REQUIRE_CUDA(cuMemAlloc_v2(&target, 4));
+  CUDA_MEMCPY3D_PEER shape{};
+  shape.srcMemoryType = shape.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  shape.srcContext = theirs.get();
+  shape.srcDevice = source;
+  shape.dstContext = mine.get();
+  shape.dstDevice = target;
+  shape.WidthInBytes = 4;
+  shape.Height = shape.Depth = 1;
+  for (const int wanted : {3, 4}) {
+    Latch latch;
+    REQUIRE_CUDA(cuLaunchHostFunc(stream, Latch::wait, &latch));
+    REQUIRE_CUDA(cuMemsetD32Async(source, static_cast<unsigned>(wanted), 1, stream));
+    std::thread opener = open_soon(latch);
+    CHECK_CUDA(wanted == 3 ? cuMemcpyPeer(target, mine.get(), source, theirs.get(), 4)
+                           : cuMemcpy3DPeer(&shape));
+    int value = 0;
+    CHECK_CUDA(cuMemcpyDtoH_v2(&value, target, 4));
+    CHECK_EQ(value, wanted);
+    opener.join();
+  }
+  CHECK_RESULT(cuMemcpyPeer(target, reinterpret_cast<CUcontext>(1), source, theirs.get(), 4),
+               CUDA_ERROR_INVALID_CONTEXT);
+}
+
 TEST_CASE("a destroyed stream finishes its work first") {
   CurrentContext context;
   const CUstream stream = make_stream(CU_STREAM_NON_BLOCKING);
