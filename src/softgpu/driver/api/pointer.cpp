@@ -69,7 +69,7 @@ void answer(CUpointer_attribute attribute, const Allocation& allocation, std::ui
                                        : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ);
       return;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-      put(data, reinterpret_cast<CUmemoryPool>(const_cast<MemoryPool*>(allocation.pool)));
+      put(data, reinterpret_cast<CUmemoryPool>(allocation.pool.get()));
       return;
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
       put<std::size_t>(data, allocation.size);

@@ -15,8 +15,9 @@ namespace {
 
 // Memory is taken now, not in stream order: the address must be known at once, and frees before it in stream
 // order may not have run. If that is why it does not fit, waiting for them makes room.
-std::uint64_t allocate_in_stream(const std::shared_ptr<Stream>& stream, MemoryPool& pool, std::size_t size) {
-  require(&pool.device() == &stream->context().device(), CUDA_ERROR_INVALID_VALUE);
+std::uint64_t allocate_in_stream(const std::shared_ptr<Stream>& stream,
+                                 const std::shared_ptr<MemoryPool>& pool, std::size_t size) {
+  require(&pool->device() == &stream->context().device(), CUDA_ERROR_INVALID_VALUE);
   if (size == 0) return 0;
   if (is_capturing(*stream)) return capture_allocation(stream, size);
   try {
@@ -40,7 +41,7 @@ CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
       const gpupool::MutexLock lock(device.pool_mutex);
       pool = device.current_pool;
     }
-    *dptr = allocate_in_stream(stream, *pool, bytesize);
+    *dptr = allocate_in_stream(stream, pool, bytesize);
   });
 }
 
@@ -49,7 +50,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPoo
     require(dptr != nullptr);
     const auto stream = resolve_stream(hStream);
     const auto chosen = registry<MemoryPool>().get(pool, CUDA_ERROR_INVALID_VALUE);
-    *dptr = allocate_in_stream(stream, *chosen, bytesize);
+    *dptr = allocate_in_stream(stream, chosen, bytesize);
   });
 }
 

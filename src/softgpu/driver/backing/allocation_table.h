@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <shared_mutex>
 #include <vector>
@@ -23,7 +24,7 @@ struct Allocation {
   MemoryKind kind = MemoryKind::device;
   int device = 0;                      // ordinal; for host memory the device of the allocating context
   const Context* context = nullptr;    // identity only, never followed
-  const MemoryPool* pool = nullptr;    // identity only
+  std::shared_ptr<MemoryPool> pool{};  // that counts it: it lasts as long, whatever becomes of its handle
   std::uint64_t buffer_id = 0;         // process-wide, never reused; filled in by the table
   std::uint64_t memory_block_id = 0;   // for mapped handles: the physical allocation
   unsigned host_flags = 0;             // CU_MEMHOSTALLOC_* / CU_MEMHOSTREGISTER_*

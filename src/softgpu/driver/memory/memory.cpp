@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 
 #include "softgpu/driver/base/error.h"
-#include "softgpu/driver/base/registry.h"
 #include "softgpu/driver/device/driver.h"
 #include "softgpu/driver/device/memory_pool.h"
 #include "softgpu/driver/graph/memory.h"
@@ -40,10 +39,11 @@ bool is_device(const Allocation& allocation) {
 
 }  // namespace
 
-std::uint64_t allocate_device(Context& context, std::size_t size, MemoryKind kind, const MemoryPool* pool) {
+std::uint64_t allocate_device(Context& context, std::size_t size, MemoryKind kind,
+                              std::shared_ptr<MemoryPool> pool) {
   const std::uint64_t address = context.device().allocate(size, allocation_alignment);
   Allocation allocation = describe(context, address, size, kind);
-  allocation.pool = pool;
+  allocation.pool = std::move(pool);
   bool added = false;
   try {
     added = table().add(allocation);
@@ -56,10 +56,10 @@ std::uint64_t allocate_device(Context& context, std::size_t size, MemoryKind kin
   fail(CUDA_ERROR_UNKNOWN);
 }
 
-std::uint64_t allocate_from(MemoryPool& pool, Context& context, std::size_t size) {
-  pool.require_room(size);
-  const std::uint64_t address = allocate_device(context, size, MemoryKind::device, &pool);
-  pool.remember(size);
+std::uint64_t allocate_from(const std::shared_ptr<MemoryPool>& pool, Context& context, std::size_t size) {
+  pool->require_room(size);
+  const std::uint64_t address = allocate_device(context, size, MemoryKind::device, pool);
+  pool->remember(size);
   return address;
 }
 
@@ -69,7 +69,7 @@ void free_device(std::uint64_t address) {
     return;
   }
   const Allocation allocation = take(address, is_device, CUDA_ERROR_INVALID_VALUE);
-  if (const auto pool = registry<MemoryPool>().find(allocation.pool)) pool->forget(allocation);
+  if (allocation.pool) allocation.pool->forget(allocation);
   Driver::get().device(allocation.device).free(allocation.base, allocation.size);
 }
 
@@ -121,7 +121,7 @@ void free_memory_of(const Context& context) {
       continue;  // VMM objects belong to the device, not to a context
     table().remove(allocation.base);
     if (is_device(allocation)) {
-      if (const auto pool = registry<MemoryPool>().find(allocation.pool)) pool->forget(allocation);
+      if (allocation.pool) allocation.pool->forget(allocation);
       Driver::get().device(allocation.device).free(allocation.base, allocation.size);
     } else if (allocation.kind == MemoryKind::host) {
       munmap(reinterpret_cast<void*>(allocation.base), allocation.size);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "softgpu/driver/backing/allocation_table.h"
 
@@ -14,9 +15,9 @@ class MemoryPool;
 // Device or managed memory, at least 512-byte aligned. Throws Error(INVALID_VALUE) for size 0,
 // Error(OUT_OF_MEMORY).
 std::uint64_t allocate_device(Context& context, std::size_t size, MemoryKind kind,
-                              const MemoryPool* pool = nullptr);
+                              std::shared_ptr<MemoryPool> pool = nullptr);
 // The same, from a pool and counted by it.
-std::uint64_t allocate_from(MemoryPool& pool, Context& context, std::size_t size);
+std::uint64_t allocate_from(const std::shared_ptr<MemoryPool>& pool, Context& context, std::size_t size);
 // Releases what they gave. Throws Error(INVALID_VALUE) if address is not the start of such memory.
 void free_device(std::uint64_t address);
 

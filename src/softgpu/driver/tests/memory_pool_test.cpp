@@ -111,6 +111,17 @@ TEST_CASE("a pool may go before its memory, which stays until it is freed") {
   CHECK_EQ(free_memory(), before);
 }
 
+TEST_CASE("a pool doesn't count the memory of one that is gone") {
+  CurrentContext context;
+  const CUmemoryPool first = make_pool();
+  const CUdeviceptr memory = allocate(first, mib);
+  REQUIRE_CUDA(cuMemPoolDestroy(first));
+  const CUmemoryPool second = make_pool();  // may get the place of the first one
+  REQUIRE_CUDA(cuMemFree_v2(memory));
+  CHECK_EQ(figure(second, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0);
+  CHECK_CUDA(cuMemPoolDestroy(second));
+}
+
 TEST_CASE("memory is given back when the stream gets there, not before") {
   CurrentContext context;
   Gate gate;
