@@ -139,6 +139,7 @@ bool Context::destroy() {
   if (destroyed_.exchange(true)) return false;
   for (const auto& stream : streams()) forget_stream(stream);
   legacy_->close();
+  free_heap();
   return true;
 }
 
@@ -183,6 +184,13 @@ bool Context::heap_free(std::uint64_t address) {
   heap_used_ -= block->second;
   heap_.erase(block);
   return true;
+}
+
+void Context::free_heap() {
+  const gpupool::MutexLock lock(heap_mutex_);
+  for (const auto& [address, size] : heap_) device_.free(address, size);
+  heap_.clear();
+  heap_used_ = 0;
 }
 
 bool Context::heap_covers(std::uint64_t address, std::size_t size) {

@@ -43,8 +43,8 @@ class Context : public std::enable_shared_from_this<Context> {
   void wait_for_work();
   // Waits for all work, shows printf output, then throws the sticky error if there is one.
   void synchronize();
-  // Ends all work and the streams. False if another call did; what else the context owns goes with
-  // end_context().
+  // Ends all work, the streams and the kernels' heap. False if another call did; what else the context owns
+  // goes with end_context().
   bool destroy();
   bool destroyed() const { return destroyed_.load(); }
   // Set when running kernels must end.
@@ -75,6 +75,7 @@ class Context : public std::enable_shared_from_this<Context> {
  private:
   friend class Stream;
   void end_kernels();
+  void free_heap();
   // Needs the submit mutex.
   enum class Which { all, blocking };  // of all streams but the legacy one
   void collect_pending(std::vector<CompletionRef>& into, Which which);

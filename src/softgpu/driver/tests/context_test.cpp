@@ -2,6 +2,38 @@
 
 #include "driver_fixture.h"
 
+namespace {
+
+// Allocates a MiB in the kernel and keeps it.
+constexpr const char* keep_ptx = R"(
+.version 7.0
+.target sm_75
+.address_size 64
+.extern .func (.param .b64 block) malloc(.param .b64 size);
+.visible .entry keep(.param .u64 out)
+{
+    .reg .b64 %rd<3>;
+    ld.param.u64 %rd1, [out];
+    mov.u64 %rd2, 1048576;
+    {
+        .param .b64 size; .param .b64 block;
+        st.param.b64 [size], %rd2;
+        call.uni (block), malloc, (size);
+        ld.param.b64 %rd2, [block];
+    }
+    st.global.u64 [%rd1], %rd2;
+    ret;
+}
+)";
+
+std::size_t free_memory() {
+  std::size_t free = 0, total = 0;
+  REQUIRE_CUDA(cuMemGetInfo_v2(&free, &total));
+  return free;
+}
+
+}  // namespace
+
 TEST_CASE("contexts form a stack per thread") {
   REQUIRE_CUDA(cuInit(0));
   CurrentContext outer;
@@ -59,6 +91,22 @@ TEST_CASE("the end of a context frees its memory and kills its handles") {
   CHECK_RESULT(cuStreamSynchronize(stream), CUDA_ERROR_INVALID_HANDLE);
   CHECK_RESULT(cuEventSynchronize(event), CUDA_ERROR_INVALID_HANDLE);
   CHECK_RESULT(cuMemcpyDtoH_v2(&total, memory, 8), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("the end of a context frees what its kernels allocated and kept") {
+  CurrentContext other;
+  const std::size_t before = free_memory();
+  {
+    CurrentContext context;
+    const LoadedKernel kernel(keep_ptx, "keep");
+    CUdeviceptr out = 0, block = 0;
+    REQUIRE_CUDA(cuMemAlloc_v2(&out, 8));
+    REQUIRE_CUDA(launch(kernel.function, 1, 1, nullptr, {&out}));
+    REQUIRE_CUDA(cuMemcpyDtoH_v2(&block, out, 8));
+    CHECK_NE(block, 0);
+    CHECK_LE(free_memory(), before - (std::size_t{1} << 20));
+  }
+  CHECK_EQ(free_memory(), before);
 }
 
 TEST_CASE("limits can be set within reason") {
