@@ -157,8 +157,14 @@ class FakeNvml:
     class NVMLError(Exception):
         pass
 
-    def __init__(self, errors: int | None, pending: int = 0, lost: bool = False) -> None:
-        self.errors, self.pending, self.lost = errors, pending, lost
+    def __init__(
+        self,
+        errors: int | None,
+        pending: int = 0,
+        lost: bool = False,
+        remapped: tuple[int, int, int, int] | None = None,
+    ) -> None:
+        self.errors, self.pending, self.lost, self.remapped = errors, pending, lost, remapped
         self.asked: list[bytes] = []
 
     def nvmlDeviceGetHandleByUUID(self, uuid: bytes) -> str:
@@ -176,7 +182,14 @@ class FakeNvml:
         return self.errors
 
     def nvmlDeviceGetRetiredPagesPendingStatus(self, handle: str) -> int:
+        if self.remapped is not None:
+            raise self.NVMLError("Not Supported")
         return self.pending
+
+    def nvmlDeviceGetRemappedRows(self, handle: str) -> tuple[int, int, int, int]:
+        if self.remapped is None:
+            raise self.NVMLError("Not Supported")
+        return self.remapped
 
 
 @pytest.mark.parametrize(
@@ -187,6 +200,10 @@ class FakeNvml:
         (FakeNvml(errors=3, pending=0), True, ""),
         (FakeNvml(errors=3, pending=1), False, "3 uncorrectable memory errors"),
         (FakeNvml(errors=0, lost=True), False, "GPU is lost"),
+        (FakeNvml(errors=0, remapped=(1, 0, 1, 0)), True, ""),
+        (FakeNvml(errors=2, remapped=(0, 2, 0, 0)), True, ""),
+        (FakeNvml(errors=2, remapped=(0, 2, 1, 0)), False, "needs a reset"),
+        (FakeNvml(errors=2, remapped=(0, 2, 0, 1)), False, "no row left"),
     ],
 )
 def test_a_device_that_nvml_gave_up_is_not_lent(nvml: FakeNvml, healthy: bool, reason: str) -> None:

@@ -53,6 +53,13 @@ class NvmlHealth(DeviceHealth):
             if errors and pending == nvml.NVML_FEATURE_ENABLED:
                 reason = f"{errors} uncorrectable memory errors of {total_mib} MiB; the device needs a reset"
                 return replace(device, healthy=False, health_reason=reason)
+        # From Ampere on rows are remapped in the place of pages that are retired.
+        with contextlib.suppress(nvml.NVMLError):
+            _, errors, pending, failed = nvml.nvmlDeviceGetRemappedRows(handle)
+            if failed or (errors and pending):
+                cure = "it has no row left to remap them to" if failed else "the device needs a reset"
+                reason = f"{errors} uncorrectable memory errors of {total_mib} MiB; {cure}"
+                return replace(device, healthy=False, health_reason=reason)
         return replace(device, healthy=True, health_reason="")
 
     def close(self) -> None:
