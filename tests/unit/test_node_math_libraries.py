@@ -49,6 +49,23 @@ def test_else_the_system_has_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert found.environment() == {}
 
 
+def test_a_driver_of_cuda_12_gets_no_libraries_of_cuda_13(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    put(tmp_path / "nvidia" / "cu13" / "lib", "libcublas.so.13", "libcusparse.so.12")
+    old = put(tmp_path / "nvidia" / "cublas" / "lib", "libcublas.so.12", "libcublasLt.so.12")
+    found = find(cuda=12080, of_the_system=nothing)
+    assert (found.folders, found.versions) == ((old,), {"cuBLAS": 12, "cuBLASLt": 12})
+    assert (find(cuda=13000, of_the_system=nothing).versions or {})["cuBLAS"] == 13
+    named = put(tmp_path / "named", "libcusolver.so.12", "libcufft.so.12", "libcufft.so.11")
+    assert find([named], cuda=12080).versions == {"cuFFT": 11}
+    assert find(cuda=12080, of_the_system={"cublas": "libcublas.so.13"}.get).versions == {
+        "cuBLAS": 12,
+        "cuBLASLt": 12,
+    }
+
+
 def test_nothing_is_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     assert find(of_the_system=nothing).missing == tuple(LIBRARIES)

@@ -27,6 +27,9 @@ LIBRARIES: Final[Mapping[str, tuple[str, tuple[int, ...]]]] = {
     "cuSOLVER": ("cusolver", (12, 11)),
     "cuSPARSE": ("cusparse", (12,)),
 }
+#: Of CUDA 13, which a driver of CUDA 12 does not start.
+_OF_CUDA_13: Final[Mapping[str, int]] = {"cuBLAS": 13, "cuBLASLt": 13, "cuFFT": 12, "cuSOLVER": 12}
+_CUDA_13: Final = 13000
 
 
 class FolderUnusableError(Exception):
@@ -59,9 +62,18 @@ class MathLibraries:
 
 
 def find(
-    named: Sequence[Path] = (), *, of_the_system: Callable[[str], str | None] = ctypes.util.find_library
+    named: Sequence[Path] = (),
+    *,
+    cuda: int = _CUDA_13,
+    of_the_system: Callable[[str], str | None] = ctypes.util.find_library,
 ) -> MathLibraries:
     """The libraries of the named folders, else of wheels, else of the system. Takes up to a second: call it in a thread.
+
+    Args:
+        named: by the administrator.
+        cuda: the driver's version of CUDA as ``cuDriverGetVersion`` has it, 12040 for 12.4: libraries for a newer one are
+            passed over, as workers do.
+        of_the_system: finds a library's file name.
 
     Raises:
         FolderUnusableError: a named folder is none.
@@ -73,12 +85,18 @@ def find(
             raise FolderUnusableError(f"{str(folder)[:200]!r} has a colon, which separates folders")
     if named:
         folders = tuple(folder.absolute() for folder in named)
-        return MathLibraries(folders, dict(_in_folders(folders)))
+        return MathLibraries(folders, dict(_in_folders(folders, cuda)))
     # All of them: the libraries need others, such as nvJitLink, that lie in wheels of their own.
-    wheels = tuple(_wheel_folders())
-    if found := dict(_in_folders(wheels)):
+    wheels = tuple(folder for folder in _wheel_folders() if cuda >= _CUDA_13 or "cu13" not in folder.parts)
+    if found := dict(_in_folders(wheels, cuda)):
         return MathLibraries(wheels, found)
-    return MathLibraries((), dict(_of_the_system(of_the_system)))
+    return MathLibraries((), dict(_of_the_system(of_the_system, cuda)))
+
+
+def _majors(name: str, cuda: int) -> tuple[int, ...]:
+    """What a driver starts, the best first."""
+    _, majors = LIBRARIES[name]
+    return tuple(major for major in majors if cuda >= _CUDA_13 or major != _OF_CUDA_13.get(name))
 
 
 def _wheel_folders() -> Iterator[Path]:
@@ -88,18 +106,18 @@ def _wheel_folders() -> Iterator[Path]:
         yield from sorted(Path(place).glob("*/lib"))
 
 
-def _in_folders(folders: Iterable[Path]) -> Iterator[tuple[str, int]]:
+def _in_folders(folders: Iterable[Path], cuda: int) -> Iterator[tuple[str, int]]:
     places = tuple(folders)
-    for name, (file, majors) in LIBRARIES.items():
-        for major in majors:
+    for name, (file, _) in LIBRARIES.items():
+        for major in _majors(name, cuda):
             if any((folder / f"lib{file}.so.{major}").exists() for folder in places):
                 yield name, major
                 break
 
 
-def _of_the_system(find_library: Callable[[str], str | None]) -> Iterator[tuple[str, int]]:
-    for name, (file, majors) in LIBRARIES.items():
+def _of_the_system(find_library: Callable[[str], str | None], cuda: int) -> Iterator[tuple[str, int]]:
+    for name, (file, _) in LIBRARIES.items():
         soname = find_library(file)
         version = re.search(r"\.so\.(\d+)", soname or "")
-        if version is not None and int(version[1]) in majors:
+        if version is not None and int(version[1]) in _majors(name, cuda):
             yield name, int(version[1])

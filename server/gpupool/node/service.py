@@ -97,7 +97,9 @@ async def run_node(options: NodeOptions) -> None:
         daemon = _mps_daemon(options.mps, software=driver.software)
         of_mps = daemon.environment() if daemon is not None else mps.without_mps(directory)
 
-        libraries = await _math_libraries(options.math_libraries, software=driver.software)
+        libraries = await _math_libraries(
+            options.math_libraries, driver.profile.driver_version, software=driver.software
+        )
 
         version = await asyncio.to_thread(driver_version, software=driver.software)
 
@@ -192,12 +194,14 @@ def _mps_daemon(mode: str, *, software: bool) -> mps.MpsDaemon | None:
     return daemon
 
 
-async def _math_libraries(named: tuple[Path, ...], *, software: bool) -> math_libraries.MathLibraries:
+async def _math_libraries(
+    named: tuple[Path, ...], cuda: int, *, software: bool
+) -> math_libraries.MathLibraries:
     """NVIDIA's math libraries for workers; software GPUs compute operations themselves unless folders are named."""
     if software and not named:
         return math_libraries.MathLibraries()
     try:
-        found = await asyncio.to_thread(math_libraries.find, named)
+        found = await asyncio.to_thread(math_libraries.find, named, cuda=cuda)
     except math_libraries.FolderUnusableError as error:
         raise AgentError(f"--math-libraries: {error}.") from None
     logger.info("math libraries", found=dict(found.versions or {}), missing=found.missing)

@@ -16,7 +16,8 @@ CUresult result_of_cublas(int status) {
       return CUDA_ERROR_OUT_OF_MEMORY;
     case 7:  // INVALID_VALUE
       return CUDA_ERROR_INVALID_VALUE;
-    case 8:  // ARCH_MISMATCH, NOT_SUPPORTED
+    case 1:  // NOT_INITIALIZED: it did not start; ARCH_MISMATCH, NOT_SUPPORTED
+    case 8:
     case 15:
     case Library::missing:
       return CUDA_ERROR_NOT_SUPPORTED;

@@ -11,7 +11,9 @@ using operations::Tensor;
 CUresult result_of_cudnn(int status) {
   // Statuses come in thousands: what the program did, what the library does not do, what went wrong.
   if (status == 0) return CUDA_SUCCESS;
-  if (status == Library::missing || status / 1000 == 3) return CUDA_ERROR_NOT_SUPPORTED;
+  constexpr int not_initialized = 1001;  // it did not start
+  if (status == Library::missing || status == not_initialized || status / 1000 == 3)
+    return CUDA_ERROR_NOT_SUPPORTED;
   if (status / 1000 == 2) return CUDA_ERROR_INVALID_VALUE;
   if (status == 4003 || status == Dnn::no_memory) return CUDA_ERROR_OUT_OF_MEMORY;
   return CUDA_ERROR_LAUNCH_FAILED;

@@ -1,7 +1,6 @@
 // One of NVIDIA's libraries: a file that is opened when its first function is called.
 #pragma once
 
-#include <initializer_list>
 #include <map>
 #include <string>
 #include <string_view>
@@ -15,8 +14,8 @@ class Library {
   /// `file`: its name up to ".so"; `majors`: the versions that will do, the best first. `folders`: where it
   /// is; none: where the system's loader looks. `why` gets a sentence when something is missing.
   Library(const std::vector<std::string>& folders, std::string& why, std::string file,
-          std::initializer_list<std::string_view> majors)
-      : folders_(folders), why_(why), file_(std::move(file)), majors_(majors) {}
+          std::vector<std::string_view> majors)
+      : folders_(folders), why_(why), file_(std::move(file)), majors_(std::move(majors)) {}
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 

@@ -24,17 +24,28 @@ std::vector<std::string> folders_of(const std::string& folders) {
   return found;
 }
 
+using Majors = std::vector<std::string_view>;
+
+// The majors of a library that CUDA 13 and CUDA 12 have in two versions, the best first. A driver of CUDA 12
+// does not start CUDA 13's.
+Majors majors(const DriverApi& driver, std::string_view of_13, std::string_view of_12) {
+  constexpr int cuda_13 = 13000;
+  int version = 0;
+  const bool old = driver.cuDriverGetVersion_(&version) == CUDA_SUCCESS && version < cuda_13;
+  return old ? Majors{of_12} : Majors{of_13, of_12};
+}
+
 }  // namespace
 
 MathLibraries::MathLibraries(const DriverApi& driver, const std::string& folders)
     : folders_(folders_of(folders)),
       api(driver),
-      cublas(folders_, why_, "libcublas", {"13", "12"}),
-      cublaslt(folders_, why_, "libcublasLt", {"13", "12"}),
+      cublas(folders_, why_, "libcublas", majors(driver, "13", "12")),
+      cublaslt(folders_, why_, "libcublasLt", majors(driver, "13", "12")),
       cudnn(folders_, why_, "libcudnn", {"9"}),
-      cufft(folders_, why_, "libcufft", {"12", "11"}),
+      cufft(folders_, why_, "libcufft", majors(driver, "12", "11")),
       curand(folders_, why_, "libcurand", {"10"}),
-      cusolver(folders_, why_, "libcusolver", {"12", "11"}),
+      cusolver(folders_, why_, "libcusolver", majors(driver, "12", "11")),
       cusparse(folders_, why_, "libcusparse", {"12"}) {}
 
 MathLibraries::~MathLibraries() = default;

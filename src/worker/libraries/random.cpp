@@ -20,7 +20,9 @@ CUresult result_of_curand(int status) {
     case 104:  // OUT_OF_RANGE, LENGTH_NOT_MULTIPLE
     case 105:
       return CUDA_ERROR_INVALID_VALUE;
-    case 204:  // ARCH_MISMATCH
+    case 101:  // NOT_INITIALIZED, INITIALIZATION_FAILED: it did not start; ARCH_MISMATCH
+    case 203:
+    case 204:
     case Library::missing:
       return CUDA_ERROR_NOT_SUPPORTED;
     default:

@@ -22,7 +22,8 @@ CUresult result_of_cusparse(int status) {
       return CUDA_ERROR_OUT_OF_MEMORY;
     case 3:  // INVALID_VALUE
       return CUDA_ERROR_INVALID_VALUE;
-    case 4:  // ARCH_MISMATCH, MATRIX_TYPE_NOT_SUPPORTED
+    case 1:  // NOT_INITIALIZED: it did not start; ARCH_MISMATCH, MATRIX_TYPE_NOT_SUPPORTED
+    case 4:
     case 8:
     case SparseLibrary::not_supported:
     case Library::missing:
