@@ -194,6 +194,18 @@ def test_signals_reach_the_command_and_the_share_is_given_back(
     assert stack.all_free()
 
 
+def test_a_command_under_nohup_outlives_the_hang_up(stack: PoolAndNode, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    script = f"echo ready; until [ -e {told} ]; do sleep 0.05; done; echo went on"
+    running = start(stack, "run", "-p", "0.2", "--", "sh", "-c", script, before=("nohup",))
+    assert running.stdout is not None
+    assert running.stdout.readline() == "ready\n"
+    os.killpg(running.pid, signal.SIGHUP)
+    told.touch()
+    assert running.stdout.readline() == "went on\n"
+    assert running.wait(10) == 0
+
+
 def test_a_killed_run_loses_its_share_by_itself(stack: PoolAndNode) -> None:
     running = start(stack, "run", "-p", "0.2", "--", "sh", "-c", "echo $$; exec sleep 60")
     assert running.stdout is not None
@@ -331,9 +343,9 @@ def test_help_has_examples_and_exit_codes() -> None:
             assert f"Examples:\n    gpupool {command}" in text or "Examples:\n    watch" in text, command
 
 
-def start(stack: PoolAndNode, *arguments: str) -> subprocess.Popen[str]:
+def start(stack: PoolAndNode, *arguments: str, before: tuple[str, ...] = ()) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        stack.command(*arguments),
+        [*before, *stack.command(*arguments)],
         env=stack.environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -149,23 +149,29 @@ class SignalRelay:
     """What signals for this program mean, from the asking for the share to its release.
 
     While it waits they end the waiting; before and after the command runs they are kept, so
-    that nothing is left behind; while it runs they are the command's.
+    that nothing is left behind; while it runs they are the command's. Those that this program was
+    started to ignore, as by ``nohup``, stay ignored: the command inherits that.
     """
 
     def __init__(self) -> None:
         self._waiting: asyncio.Future[None] | None = None
         self._child: asyncio.subprocess.Process | None = None
         self._kept: list[signal.Signals] = []
+        self._taken = [
+            number
+            for number in (*_FORWARDED, *_FROM_TERMINAL)
+            if signal.getsignal(number) is not signal.SIG_IGN
+        ]
 
     def __enter__(self) -> Self:
         loop = asyncio.get_running_loop()
-        for number in (*_FORWARDED, *_FROM_TERMINAL):
+        for number in self._taken:
             loop.add_signal_handler(number, self._take, number)
         return self
 
     def __exit__(self, *_: object) -> None:
         loop = asyncio.get_running_loop()
-        for number in (*_FORWARDED, *_FROM_TERMINAL):
+        for number in self._taken:
             loop.remove_signal_handler(number)
 
     def cancels(self, waiting: asyncio.Future[None]) -> None:
