@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,13 +14,18 @@ from gpupool.client.endpoint import read_token, resolve_endpoint
 from gpupool.client.errors import GpupoolError
 from gpupool.engines.records import DeviceInventory, EngineError
 from gpupool.node.address import pool_host, reaches_only_here
+from gpupool.node.agent import Agent, AgentSettings
+from gpupool.node.connection import Connection, ConnectionLostError
 from gpupool.node.driver import NoDeviceError, SoftwareGpuSettings, choose_driver, find_nvidia_driver, probe
-from gpupool.node.health import NvmlHealth
+from gpupool.node.health import DeviceHealth, NvmlHealth
+from gpupool.node.health_watch import MOST_LATE, NO_ANSWER, HealthWatch
 from gpupool.node.messages import BadInstructionError, device_grants
 from gpupool.node.profile import ProfileError, parse_profile
 from gpupool.proto import pool_pb2
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.support.patience import BUSY
 
 PROFILE = """driver_version 13000
 device 0
@@ -212,6 +219,62 @@ def test_a_device_that_nvml_gave_up_is_not_lent(nvml: FakeNvml, healthy: bool, r
     assert judged.healthy is healthy
     assert reason in judged.health_reason
     assert nvml.asked == [b"GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"]
+
+
+class StuckHealth(DeviceHealth):
+    """Answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.answers = threading.Event()
+        self.asked = 0
+        self.closed = False
+
+    def judge(self, devices: tuple[DeviceInventory, ...]) -> tuple[DeviceInventory, ...]:
+        self.asked += 1
+        self.answers.wait()
+        return devices
+
+    def close(self) -> None:
+        self.closed = True
+
+
+DEVICE = DeviceInventory(0, "000102030405060708090a0b0c0d0e0f", "", 143771)
+
+
+async def test_devices_of_a_library_that_hangs_are_not_lent_until_it_answers() -> None:
+    stuck = StuckHealth()
+    watch = HealthWatch(stuck, look_seconds=0.01)
+    for _ in range(MOST_LATE - 1):
+        assert await watch.look((DEVICE,)) == (DEVICE,)
+    (late,) = await watch.look((DEVICE,))
+    assert (late.healthy, late.health_reason) == (False, NO_ANSWER)
+    watch.close()
+    assert (stuck.asked, stuck.closed) == (1, False)
+    stuck.answers.set()
+    async with asyncio.timeout(5.0 * BUSY):
+        while await watch.look((DEVICE,)) != (DEVICE,):
+            pass
+    watch.close()
+    assert stuck.closed
+
+
+async def test_heartbeats_do_not_wait_for_a_library_that_hangs() -> None:
+    stuck = StuckHealth()
+    nothing: Any = object()
+    settings = AgentSettings(node="n", endpoint="127.0.0.1:1", heartbeat_seconds=0.001)
+    agent = Agent(settings, nothing, HealthWatch(stuck, look_seconds=0.001))
+    agent._judged = (DEVICE,)
+    agent._devices = (DEVICE,)
+    connection = Connection()
+    with pytest.raises(ConnectionLostError, match="health"):
+        await agent._beat(connection)
+    assert connection.number == MOST_LATE
+    connection.sent_at.clear()
+    agent._judged = await agent._health.look((DEVICE,))
+    with pytest.raises(ConnectionLostError, match="stopped answering"):
+        await agent._beat(connection)
+    assert connection.number > MOST_LATE
+    stuck.answers.set()
 
 
 def test_the_endpoint_is_what_is_named_then_the_environment_then_the_home(

@@ -34,7 +34,7 @@ from gpupool.node.answers import QUESTIONS, Answers
 from gpupool.node.clock import boottime_ns
 from gpupool.node.connection import Connection, ConnectionLostError
 from gpupool.node.control import ControlError
-from gpupool.node.health import DeviceHealth
+from gpupool.node.health_watch import HealthWatch
 from gpupool.node.instructions import Instructions
 from gpupool.node.leader_epoch import LeaderEpoch
 from gpupool.node.messages import exited, node_device, worker_report
@@ -100,7 +100,7 @@ class Agent:
         self,
         settings: AgentSettings,
         engine: LocalEngine,
-        health: DeviceHealth,
+        health: HealthWatch,
         answers: Answers | None = None,
     ) -> None:
         self._settings = settings
@@ -304,7 +304,7 @@ class Agent:
             return False
         tasks: set[asyncio.Task[None]] = set()
         try:
-            self._judged = await asyncio.to_thread(self._health.judge, self._devices)
+            self._judged = await self._health.look(self._devices)
             stub: Any = pool_pb2_grpc.NodesStub
             connection.base_ns = boottime_ns()
             call = stub(channel).Connect(self._outgoing(connection), metadata=metadata(token))
@@ -378,7 +378,7 @@ class Agent:
             connection.sent_at[number] = boottime_ns()
             connection.outgoing.put_nowait(message)
             await asyncio.sleep(self._settings.heartbeat_seconds)
-            if await asyncio.to_thread(self._health.judge, self._devices) != self._judged:
+            if await self._health.look(self._devices) != self._judged:
                 raise ConnectionLostError("the health of a device changed; saying hello anew")
 
     def _most_unanswered(self, connection: Connection) -> int:

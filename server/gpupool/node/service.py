@@ -27,6 +27,7 @@ from gpupool.node.doors import Doors
 from gpupool.node.driver import SoftwareGpuSettings, choose_driver
 from gpupool.node.driver_version import driver_version
 from gpupool.node.health import NvmlHealth, open_health
+from gpupool.node.health_watch import HealthWatch
 from gpupool.node.meter import ANY_PORT, Meter
 from gpupool.node.park_budget import default_park_memory_mib
 from gpupool.node.ports import PortRange
@@ -159,7 +160,8 @@ async def run_node(options: NodeOptions) -> None:
             Doors(options.listen_host, options.listen_ports),
             options.log or RecentLog(),
         )
-        agent = Agent(settings, engine, health, answers)
+        watch = HealthWatch(health)
+        agent = Agent(settings, engine, watch, answers)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, agent.stop)
@@ -168,7 +170,7 @@ async def run_node(options: NodeOptions) -> None:
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
-            health.close()
+            watch.close()
     finally:
         os.close(lock)
 
