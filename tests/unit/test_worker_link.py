@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
-from gpupool.engines.records import DeviceGrant, StartedWorker, WorkerSpec
+from gpupool.engines.local import LocalEngine
+from gpupool.engines.records import DeviceGrant, StartedWorker, WorkerExited, WorkerSpec
 from gpupool.engines.worker_start import RESUME_SECONDS, start_record
-from gpupool.node.agent import AgentSettings
+from gpupool.node.agent import Agent, AgentSettings
 from gpupool.node.busy_meter import BusyMeter
 from gpupool.node.clock import boottime_ns
 from gpupool.node.connection import Connection
 from gpupool.node.control import ANSWER_SECONDS, MOVE_SECONDS, REVOKE_SECONDS
+from gpupool.node.health import DeviceHealth
+from gpupool.node.health_watch import HealthWatch
 from gpupool.node.instructions import Instructions
 from gpupool.node.messages import worker_report
 from gpupool.node.park_budget import default_park_memory_mib, machine_memory_mib
@@ -22,6 +26,8 @@ from gpupool.node.session_images import SessionImages
 from gpupool.node.worker_link import WorkerLink
 from gpupool.pool.model.timers import Timers
 from gpupool.proto import pool_pb2
+
+from tests.support.patience import BUSY
 
 FIRST, SECOND = DeviceGrant(0, "a" * 32, 500, 400), DeviceGrant(1, "b" * 32, 500, 400)
 
@@ -245,6 +251,127 @@ async def test_an_image_that_a_worker_did_not_finish_leaves_nothing_behind(
     assert "closed its control connection" in answer.message
     assert worker.told == [f"export folder={tmp_path}/sessions/5e.part"]
     assert not list((tmp_path / "sessions").iterdir())
+
+
+class Engine:
+    """One worker, which ends when it is told so, or when the test says so."""
+
+    def __init__(self) -> None:
+        self.ended: asyncio.Queue[WorkerExited] = asyncio.Queue()
+        self.runs = True
+        self.forgotten = False
+
+    def end(self, status: int) -> None:
+        if self.runs:
+            self.ended.put_nowait(WorkerExited("5e", status, "it has ended"))
+        self.runs = False
+
+    async def watch(self) -> AsyncIterator[WorkerExited]:
+        while True:
+            yield await self.ended.get()
+
+    async def stop(self, session: str, grace: float, ask: object = None, *, at_once: bool = False) -> None:
+        self.end(-9 if at_once else 0)
+
+    async def forget(self, session: str) -> None:
+        self.forgotten = True
+
+
+class Images(SessionImages):
+    """Calls ``during`` while an image is being finished, which then fails if ``fails``."""
+
+    during: Callable[[], object] = staticmethod(lambda: None)
+    fails = False
+
+    def finish(self, session: str) -> None:
+        self.during()
+        if self.fails:
+            raise OSError("no space left on the device")
+        super().finish(session)
+
+
+@dataclass
+class Node:
+    """An agent with one session, whose connection to the pool is the test's."""
+
+    agent: Agent
+    engine: Engine
+    images: Images
+    connection: Connection
+
+    def obey(self, kind: str, instruction: object) -> Coroutine[object, object, None]:
+        message = pool_pb2.ToNode(request=7, **{kind: instruction})
+        return self.agent._instructions.obey(self.connection, kind, message)
+
+    async def writes_its_image(self) -> None:
+        park = pool_pb2.ParkMemory(session_id="5e", epoch=1, place="image")
+        async with asyncio.timeout(2.0 * BUSY):
+            await self.obey("park", park)
+
+    @property
+    def told(self) -> list[Any]:
+        messages = []
+        while not self.connection.outgoing.empty():
+            messages.append(self.connection.outgoing.get_nowait())
+        return messages
+
+
+@pytest.fixture
+async def node(link: WorkerLink, tmp_path: Path) -> AsyncIterator[Node]:
+    engine, images, nothing = Engine(), Images(tmp_path / "sessions"), HealthWatch(DeviceHealth())
+    settings = AgentSettings(node="n", endpoint="127.0.0.1:1", images=images)
+    agent = Agent(settings, cast("LocalEngine", engine), nothing)
+    agent._instructions.links["5e"] = link
+    agent._connection = Connection()
+    watching = asyncio.create_task(agent._watch())
+    yield Node(agent, engine, images, agent._connection)
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+
+
+def seen(node: Node, end: Callable[[], object]) -> Callable[[], None]:
+    """Called in another thread: ends the worker, and waits until the agent has seen that."""
+    loop = asyncio.get_running_loop()
+
+    async def ends() -> None:
+        end()
+        while not node.engine.forgotten and not node.agent._instructions.ends:
+            await asyncio.sleep(0.001)
+
+    return lambda: asyncio.run_coroutine_threadsafe(ends(), loop).result(5.0 * BUSY)
+
+
+async def test_a_session_whose_worker_ends_while_its_image_is_made_whole_is_on_disk(node: Node) -> None:
+    node.images.during = seen(node, lambda: node.engine.end(-11))
+    await node.writes_its_image()
+    (answer,) = node.told
+    assert answer.memory_parked.ok
+    assert node.agent._instructions.images() == {"5e"}
+    assert not node.agent._instructions.ends
+
+
+async def test_a_session_whose_worker_ends_while_its_image_fails_has_ended(node: Node) -> None:
+    node.images.during = seen(node, lambda: node.engine.end(-11))
+    node.images.fails = True
+    await node.writes_its_image()
+    end, answer = node.told
+    assert (end.exited.session_id, end.exited.exit_status) == ("5e", -11)
+    assert not answer.memory_parked.ok
+    assert not node.images.sessions()
+
+
+async def test_a_reset_leaves_no_image_that_was_just_being_made_whole(node: Node) -> None:
+    resets: list[asyncio.Task[None]] = []
+
+    def reset() -> None:
+        stop = pool_pb2.StopWorker(session_id="5e", reason="reset")
+        resets.append(asyncio.create_task(node.obey("stop", stop)))  # type: ignore[arg-type]
+
+    node.images.during = seen(node, reset)
+    await node.writes_its_image()
+    await resets[0]
+    assert [message.WhichOneof("message") for message in node.told] == ["memory_parked", "exited"]
+    assert not node.images.sessions()
 
 
 def test_a_quarter_of_the_machine_is_for_parked_sessions() -> None:

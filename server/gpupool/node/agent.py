@@ -37,7 +37,7 @@ from gpupool.node.control import ControlError
 from gpupool.node.health_watch import HealthWatch
 from gpupool.node.instructions import Instructions
 from gpupool.node.leader_epoch import LeaderEpoch
-from gpupool.node.messages import exited, node_device, worker_report
+from gpupool.node.messages import node_device, worker_report
 from gpupool.node.session_images import SessionImages
 from gpupool.node.worker_link import WorkerLink
 from gpupool.proto import pool_pb2, pool_pb2_grpc
@@ -249,11 +249,10 @@ class Agent:
             if in_image is not None:
                 # Not an end of the session: the pool hears that it lies on disk.
                 await self._engine.forget(event.session)
-                in_image.set()
+                in_image.set_result(event)
                 continue
-            told = self._instructions.ends[event.session] = exited(event, link)
             self._all_told.clear()
-            self._send(told)
+            self._instructions.tell_end(event, link)
 
     # ---- the connection to the pool
 

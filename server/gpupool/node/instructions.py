@@ -67,8 +67,8 @@ class Instructions:
         self.ends: dict[str, Any] = {}
         #: The node is going down: no worker is started any more.
         self.ending = False
-        #: Sessions whose worker ends because they lie on disk; set when its end was seen.
-        self.in_image: dict[str, asyncio.Event] = {}
+        #: Sessions that lie on disk, so that the end of their worker is not theirs; it is put here.
+        self.in_image: dict[str, asyncio.Future[WorkerExited]] = {}
         self._images = images
         self._node = node
         self._engine = engine
@@ -88,13 +88,12 @@ class Instructions:
             "park": self._park_memory,
             "stop": self._stop_instruction,
         }[kind]
-        if kind == "stop" and instruction.reason == RESET and session in self.links:
-            # Its user waits for the end, perhaps behind a revocation that waits for a kernel.
-            await self.stop_worker(session, at_once=True)
-            return
         order = self._order.setdefault(session, _Order())
         order.waiting += 1
         try:
+            if kind == "stop" and instruction.reason == RESET and session in self.links:
+                # Its user waits for the end, perhaps behind a revocation that waits for a kernel.
+                await self.stop_worker(session, at_once=True)
             async with order.lock:
                 await obey(connection, message.request, instruction)
         except Exception:
@@ -213,20 +212,36 @@ class Instructions:
         """The session goes to disk and its worker ends; at every moment one of the two is whole."""
         if self._images is None:
             return Applied(False, "this node keeps no session images")
-        folder = await asyncio.to_thread(self._images.begin, link.session)
+        session = link.session
+        folder = await asyncio.to_thread(self._images.begin, session)
         try:
             answer = await link.export(folder)
         except ControlError as error:
             answer = Applied(False, str(error))
+        if answer.ok and self.links.get(session) is not link:
+            answer = Applied(False, "the worker has ended")
         if not answer.ok:
             # A worker that is still writing cannot go on without its folder: it fails, and keeps the session.
-            await asyncio.to_thread(self._images.remove, link.session)
+            await asyncio.to_thread(self._images.remove, session)
             return answer
-        await asyncio.to_thread(self._images.finish, link.session)
-        gone = self.in_image[link.session] = asyncio.Event()
-        await self.stop_worker(link.session)
-        await gone.wait()
+        # The worker may end at any moment from here on.
+        gone = self.in_image[session] = asyncio.get_running_loop().create_future()
+        try:
+            await asyncio.to_thread(self._images.finish, session)
+        except OSError:
+            await asyncio.to_thread(self._images.remove, session)
+            self.in_image.pop(session, None)
+            if gone.done():
+                self.tell_end(gone.result(), link)
+            raise
+        await self.stop_worker(session)
+        await gone
         return answer
+
+    def tell_end(self, event: WorkerExited, link: WorkerLink | None) -> None:
+        """The pool hears that a session has ended with its worker, again with each hello until it confirms that."""
+        told = self.ends[event.session] = exited(event, link)
+        self._send(told)
 
     def images(self) -> frozenset[str]:
         """Sessions that lie on disk and have no worker."""
