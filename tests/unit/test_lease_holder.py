@@ -49,3 +49,18 @@ async def test_a_lease_held_after_an_outage_does_not_inherit_it() -> None:
     holder.drop("lease1")  # given up: the pool has been silent for too long
     holder.hold("lease2")
     assert holder.failing_since is None
+
+
+async def test_a_fault_about_one_lease_keeps_nothing_from_the_others() -> None:
+    told: list[str] = []
+
+    def renewed(status: LeaseStatus) -> None:
+        told.append(status.lease_id)
+        raise OSError("no space left on the device")
+
+    pool: Any = Pool()
+    holder = LeaseHolder(pool, on_ended=lambda status: None, on_renewed=renewed)
+    holder.hold("lease1")
+    holder.hold("lease2")
+    await holder.renew_now()
+    assert told == ["lease1", "lease2"]

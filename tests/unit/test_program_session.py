@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -213,3 +215,18 @@ async def test_cancelling_leaves_the_queue(program: Program) -> None:
         with pytest.raises(asyncio.CancelledError):
             await waiting
         assert (program.pool.waiting, session.record.state) == ([], State.NONE)
+
+
+async def test_a_full_disk_hides_no_notice(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with program.session as session:
+        await program.attach(200)
+        lease = session.record.lease
+        assert lease is not None
+        monkeypatch.setattr(session.files.usage, "write", disk_is_full)
+        program.pool.tell(lease.lease_id, Notice("reclaim", 30.0, "Project b needs it."))
+        await program.until(lambda: session.record.notice)
+        assert len(program.said) == 1
+
+
+def disk_is_full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -108,13 +108,12 @@ class LeaseHolder:
             if status is None or lease_id not in self._leases:
                 continue
             if status.state == "attached":
-                if self._on_renewed is not None:
-                    self._on_renewed(status)
+                _tell(self._on_renewed, status)
                 self._look_at_notice(status)
             else:
                 self._leases.discard(lease_id)
                 self._notices.pop(lease_id, None)
-                self._on_ended(status)
+                _tell(self._on_ended, status)
 
     def _look_at_notice(self, status: LeaseStatus) -> None:
         now = time.monotonic()
@@ -128,8 +127,7 @@ class LeaseHolder:
             watch.told_again(status.notice, now)
         if not watch.resting and now >= watch.rests_at:
             watch.resting = True
-            if self._on_last_moments is not None:
-                self._on_last_moments(status)
+            _tell(self._on_last_moments, status)
 
     def _pause(self, now: float) -> float:
         """Seconds until the next renewal."""
@@ -144,5 +142,15 @@ class LeaseHolder:
             try:
                 await self.renew_now()
             except Exception:
-                # A faulty callback must not end the renewal of the other leases.
-                logger.exception("a lease callback failed")
+                # A fault is no reason to let the leases run out.
+                logger.exception("leases were not renewed")
+
+
+def _tell(callback: Callable[[LeaseStatus], None] | None, status: LeaseStatus) -> None:
+    """A fault in one callback keeps nothing from the others."""
+    if callback is None:
+        return
+    try:
+        callback(status)
+    except Exception:
+        logger.exception("what lease %s is used for was not told how it is", status.lease_id)

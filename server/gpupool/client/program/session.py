@@ -187,8 +187,9 @@ class ProgramSession(HolderSession):
 
     def _lease_renewed(self, status: LeaseStatus) -> None:
         self.usage = status.usage
-        self.files.usage.write(status.usage)
         self.notice_told(status.lease_id, status.notice)
+        with contextlib.suppress(OSError):  # monitors show old figures while the disk is full
+            self.files.usage.write(status.usage)
 
     async def _release(self, lease_id: str, reason: str) -> None:
         # At the end of the program nothing of its session is wanted: work on the device need not come to rest first.
