@@ -228,5 +228,19 @@ async def test_a_full_disk_hides_no_notice(program: Program, monkeypatch: pytest
         assert len(program.said) == 1
 
 
+async def test_a_share_whose_profile_cannot_be_written_is_used_all_the_same(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with program.session as session:
+        with monkeypatch.context() as disk:
+            disk.setattr("gpupool.client.session.files.write_private", disk_is_full)
+            await program.attach(200, "a")
+        assert (program.milli, program.file) == ([200], "attached")
+        assert not session.files.session.read().profile
+        await session.leave_scope("a")
+        await program.attach(200, "b")
+        assert session.files.session.read().profile, "it is written with the next share"
+
+
 def disk_is_full(*_: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

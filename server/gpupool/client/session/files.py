@@ -62,11 +62,18 @@ class SessionFiles:
         self._wishes = Wishes(self.session.path, attach, answered, explain)
 
     def keep_profile(self, profile: str, software: bool) -> None:
-        """The device profile that the session file names from now on; empty: the former one stays."""
+        """The device profile that the session file names from now on; empty: the former one stays.
+
+        A failure is logged: a share that was granted is used without its profile.
+        """
         self._software = software
         if profile and profile != self._profile:
-            self._profile = profile
-            write_private(self._profile_path, profile.encode())
+            try:
+                write_private(self._profile_path, profile.encode())
+            except OSError as error:
+                logger.error("the device profile %s cannot be written: %s", self._profile_path, error)
+            else:
+                self._profile = profile
 
     def write(self, record: Session) -> None:
         """Rewrites the session file. A failure is logged: the session goes on without it."""
