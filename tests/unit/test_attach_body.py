@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from gpupool.client import convert
 from gpupool.client.types import LeaseRequest
@@ -9,9 +12,11 @@ from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.request.forms import of_body
 from gpupool.request.gpu_request import GpuRequest
 
-from jupyter_gpupool.server.handlers.asked import BadRequestError, request_of
+from jupyter_gpupool.server.handlers.asked import BadRequestError, body_of, keep_seconds, request_of
 from jupyter_gpupool.server.handlers.explained import explanation_view
+from jupyter_gpupool.server.handlers.idle_choice import choice_of
 from jupyter_gpupool.server.handlers.personal import Reader
+from jupyter_gpupool.server.watching.idle import IdleLimits
 
 
 def read(body: dict[str, object], project: str = "") -> GpuRequest:
@@ -64,6 +69,16 @@ def test_terms_that_make_no_sense_are_named(body: dict[str, object], named: str)
     with pytest.raises(BadRequestError) as refused:
         read(body)
     assert named in str(refused.value)
+
+
+@pytest.mark.parametrize("minutes", ["1" + 400 * "0", "Infinity", "NaN", '"10"', "true", "-1"])
+@pytest.mark.parametrize("read_minutes", [keep_seconds, choice_of])
+def test_minutes_that_are_none_are_refused(
+    read_minutes: Callable[[dict[str, Any], IdleLimits], object], minutes: str
+) -> None:
+    body = body_of(f'{{"minutes": {minutes}}}'.encode())
+    with pytest.raises(BadRequestError, match="minutes"):
+        read_minutes(body, IdleLimits(never_allowed=True))
 
 
 def view(asked: GpuRequest | None) -> object:

@@ -150,6 +150,13 @@ class TestOneRequestEveryWay:
         assert named in str(refused.value)
         assert refused.value.reason == reason
 
+    @pytest.mark.parametrize("key", ["share", "count", "priority", "wait", "for"])
+    @pytest.mark.parametrize("digits", [400, 5000])  # larger than any double; than Python writes in decimal
+    def test_a_number_beyond_all_bounds_is_refused(self, key: str, digits: int) -> None:
+        for number in (10**digits, -(10**digits)):
+            with pytest.raises(RequestError):
+                forms.of_body({key: number})
+
     @pytest.mark.parametrize(
         ("key", "value", "line"),
         [

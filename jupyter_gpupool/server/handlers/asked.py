@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,7 +10,7 @@ from gpupool.client.refused_memory import RefusedMemory
 from gpupool.request.forms import of_body
 from gpupool.request.gpu_request import GpuRequest
 from gpupool.request.option import RequestError
-from gpupool.request.values import Part
+from gpupool.request.values import Part, finite, shown
 from gpupool.shares import Share
 
 from jupyter_gpupool.server.session.quantities import duration_text
@@ -75,11 +74,10 @@ def number_of(body: dict[str, Any], key: str, default: float, *, least: float, m
     value = body.get(key)
     if value is None:
         return default
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise BadRequestError(f"{key} must be a number, {value!r} is not.")
-    if not least <= value <= most:
-        raise BadRequestError(f"{key} must be between {least:g} and {most:g}, {value:g} is not.")
-    return float(value)
+    number = finite(value)
+    if number is None or not least <= number <= most:
+        raise BadRequestError(f"{key} must be a number from {least:g} to {most:g}, {shown(value)} is not.")
+    return number
 
 
 def keep_seconds(body: dict[str, Any], limits: IdleLimits) -> float:

@@ -74,11 +74,12 @@ class Whole(Value):
         return int(text)
 
     def of_value(self, value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        number = finite(value)
+        if number is None or number != int(number):
             raise self._problem(value)
-        if value != int(value) or not (self.least <= value <= self.most or value == self.unset):
+        if not (self.least <= number <= self.most or number == self.unset):
             raise self._problem(value)
-        return int(value)
+        return int(number)
 
     def _problem(self, value: object) -> ValueCheckError:
         number = f"a whole number {self.what} from" if self.what else "a whole number from"
@@ -133,11 +134,12 @@ class Seconds(Value):
     def of_value(self, value: object) -> float:
         if isinstance(value, str):
             return self.of_text(value)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self._problem(value)
-        if self.endless and value in (-1, math.inf):
+        number = finite(value)
+        if self.endless and (number == -1 or (isinstance(value, float) and value == math.inf)):
             return -1.0
-        return self._within(float(value), value)
+        if number is None:
+            raise self._problem(value)
+        return self._within(number, value)
 
     def _within(self, seconds: float, said: object) -> float:
         if not 0 <= seconds <= self.most:
@@ -196,9 +198,10 @@ class Part(Value):
             return value
         if isinstance(value, str):
             return self.of_text(value)
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        number = finite(value)
+        if number is None:
             raise ValueCheckError(f"{shown(value)} is not a share of a GPU: {ALLOWED}.", complete=True)
-        return self.of_text(f"{value:.12g}")
+        return self.of_text(f"{number:.12g}")
 
     def plain(self, value: Share | None) -> str | None:
         return None if value is None else value.written
@@ -268,9 +271,23 @@ class Texts(Value):
         return {"type": "array", "items": {"type": "string"}, "maxItems": self.most}
 
 
+def finite(value: object) -> float | None:
+    """A number of Python or JSON; None for everything else, and for those that are larger than any double."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
 def shown(value: object) -> str:
     """A value as errors name it."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no number of thousands of digits
+        return "a number of thousands of digits"
     return (
         text
         if len(text) <= _SHOWN + 2
