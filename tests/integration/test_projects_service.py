@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from gpupool.client.errors import PoolRefusedError
+from gpupool.client.os_user import os_user
 from gpupool.client.pool import PoolClient
 from gpupool.client.projects import LimitSettings, ProjectList, ProjectsClient, ProjectSettings
-from gpupool.pool.access.auth import os_user
 from gpupool.pool.options import LEDGER_NAME, Serving
 from gpupool.proto.sentences import from_message
 from gpupool.sentences import Sentence

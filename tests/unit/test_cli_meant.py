@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import re
+from pathlib import Path
 
 import pytest
 from gpupool.cli.main import app
+from gpupool.client.os_user import os_user
 from typer.testing import CliRunner
+
+from jupyter_gpupool.server.session.sessions import default_user
 
 
 def said(*words: str, code: int = 2) -> str:
@@ -90,3 +96,19 @@ def test_a_group_without_a_verb_lists_its_verbs() -> None:
     text = said("node")
     for verb in ("start", "list", "drain", "logs", "netperf"):
         assert f"\n  {verb} " in text
+
+
+@pytest.mark.parametrize("command", ["lease request -p 0.2", "explain -p 0.2"])
+def test_a_user_id_without_a_name_may_ask_as_well(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in OpenShift's containers."""
+
+    def unknown(uid: int) -> pwd.struct_passwd:
+        raise KeyError(uid)
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME", "JUPYTERHUB_USER"):
+        monkeypatch.delenv(name, raising=False)
+    said(*command.split(), "--pool", f"unix:{tmp_path}/none.sock", code=69)
+    assert os_user() == default_user() == f"uid{os.getuid()}"

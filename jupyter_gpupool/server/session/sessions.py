@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, cast
 from gpupool.client.endpoint import private_directory
 from gpupool.client.errors import GpupoolError
 from gpupool.client.holder import LeaseHolder
+from gpupool.client.os_user import os_user
 from gpupool.client.reasons import SESSION_ENDS
 from gpupool.client.session import events as events
 from gpupool.client.session.port import SESSION_LIVES
@@ -254,10 +255,4 @@ _SILENT_POOL = "The GPU pool has not answered for so long that the GPU was given
 
 def default_user() -> str:
     """Who the server's kernels belong to: the Hub's user, else the operating system's."""
-    import getpass
-
-    try:
-        return os.environ.get("JUPYTERHUB_USER") or getpass.getuser()
-    except (KeyError, OSError):
-        # No entry in the user database: common in containers with an arbitrary user id.
-        return f"uid{os.getuid()}"
+    return os.environ.get("JUPYTERHUB_USER") or os_user()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 from typing import Annotated
 
@@ -14,6 +13,7 @@ from gpupool.cli.common.options import Endpoint, Json, Memory, OnBehalfOf, Part,
 from gpupool.cli.common.request_options import named_share, share, takes_request
 from gpupool.cli.common.words import begun_with, say_queued
 from gpupool.client import at_work
+from gpupool.client.os_user import os_user
 from gpupool.client.reports import Reports
 from gpupool.client.types import Grant, Lease, LeaseRequest
 from gpupool.request.gpu_request import GpuRequest
@@ -86,7 +86,7 @@ def request(
         named_share(asked),
         label=label,
         on_behalf_of=user,
-        holder=f"{getpass.getuser()}:request:{os.getpid()}",
+        holder=f"{os_user()}:request:{os.getpid()}",
         reservation=True,
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -15,6 +14,7 @@ from gpupool.cli.common.options import Endpoint, Json, OnBehalfOf, TokenFile, cl
 from gpupool.cli.common.request_options import takes_request
 from gpupool.client.admin import AdminClient
 from gpupool.client.errors import PoolRefusedError
+from gpupool.client.os_user import os_user
 from gpupool.client.pool import PoolClient
 from gpupool.client.types import ExplainAnswer, Explanation, GrantedShare, LeaseRequest, QueueEntry
 from gpupool.request.gpu_request import GpuRequest
@@ -70,7 +70,7 @@ def explain(
     else:
         if ids:
             raise typer.BadParameter("either ids, or the size of a request that is not made (-p or -m)")
-        wish = LeaseRequest.of(asked, on_behalf_of=user, holder=f"{getpass.getuser()}:explain")
+        wish = LeaseRequest.of(asked, on_behalf_of=user, holder=f"{os_user()}:explain")
 
     async def work() -> watch.Shown:
         async with client(pool, token_file) as connection:

@@ -8,8 +8,6 @@ Who shows one of those on the Unix socket is that user there too.
 
 from __future__ import annotations
 
-import os
-import pwd
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -19,6 +17,7 @@ import grpc
 import grpc.aio
 
 from gpupool.client.agreement import PROTOCOL_KEY, PROTOCOL_VERSION, own_version
+from gpupool.client.os_user import os_user
 from gpupool.pool.access import hidden_users, tokens
 from gpupool.pool.access.hub import Hub, HubBusyError, HubDeniedError, HubDownError
 from gpupool.pool.access.hub_cache import Short
@@ -151,14 +150,6 @@ async def refuse_revoked(context: Any) -> NoReturn:
     await refuse(
         context, grpc.StatusCode.UNAUTHENTICATED, "forbidden", "the token of this call has been revoked"
     )
-
-
-def os_user() -> str:
-    """The name of the user that this process runs as."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return f"uid{os.getuid()}"
 
 
 class AuthInterceptor(grpc.aio.ServerInterceptor):
