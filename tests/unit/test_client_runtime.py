@@ -118,6 +118,24 @@ def test_on_a_software_gpu_compilers_hand_over_ptx(native: Path, tmp_path: Path)
     assert quiet.stderr == ""
 
 
+def test_what_is_preloaded_is_found_where_the_path_has_a_blank(native: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "my notebooks" / "native"
+    shutil.copytree(native, folder)
+    for made in (
+        child_environment.environment(folder, tmp_path / "session", {}, software=True, preload=True),
+        child_environment.software_gpu_environment(folder, {}),
+    ):
+        told = subprocess.run(
+            ["/bin/true"],
+            env={name: made[name] for name in ("LD_PRELOAD", "LD_LIBRARY_PATH")},
+            capture_output=True,
+            text=True,
+        ).stderr.splitlines()
+        # Those of this test are empty; the loader opens each of them, and says so.
+        assert len(told) == len(LINKED) + 3
+        assert all("file too short" in line for line in told)
+
+
 def test_the_assembler_stand_in_hands_ptx_through(tmp_path: Path) -> None:
     assembler = str(child_environment.ASSEMBLER)
     source, output = tmp_path / "k.ptx", tmp_path / "k.cubin"

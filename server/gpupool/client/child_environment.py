@@ -25,6 +25,8 @@ NVRTC_LIBRARY: Final = "libgpupool-nvrtc-ptx.so"
 #: Folders of our libraries under the names of NVIDIA's that programs link beside the driver: the runtime API and the
 #: math libraries.
 LINKED_LIBRARIES: Final = ("cudart", "libraries")
+#: The folder of :data:`COMPAT_LIBRARIES` and :data:`NVRTC_LIBRARY`.
+COMPAT: Final = "compat"
 
 #: Stands in for NVIDIA's assembler on a software GPU: it hands on the PTX that it is given.
 ASSEMBLER: Final = Path(__file__).with_name("assembler") / "ptxas"
@@ -67,7 +69,7 @@ def environment(
     variables = {
         SESSION_FILE_VARIABLE: str(session_file),
         "LD_LIBRARY_PATH": joined(
-            [str(client), *(str(native / folder) for folder in LINKED_LIBRARIES)],
+            [str(client), *_linked_folders(native, compat=preload and software)],
             before.get("LD_LIBRARY_PATH", ""),
         ),
         "TRITON_LIBCUDA_PATH": str(client),
@@ -86,7 +88,7 @@ def software_gpu_environment(native: Path, base: Mapping[str, str]) -> dict[str,
     of a pool (the process may be started from within one) is left out.
     """
     driver = native / "softgpu"
-    ours = [str(driver), *(str(native / folder) for folder in LINKED_LIBRARIES)]
+    ours = [str(driver), *_linked_folders(native, compat=True)]
     kept = {name: value for name, value in base.items() if name != SESSION_FILE_VARIABLE}
     behind = [item for item in kept.get("LD_LIBRARY_PATH", "").split(":") if item != str(native / "client")]
     return (
@@ -141,13 +143,20 @@ def linked_libraries(native: Path) -> list[Path]:
     ]
 
 
+def _linked_folders(native: Path, *, compat: bool) -> list[str]:
+    """Where the loader finds our libraries beside the driver; all that is preloaded lies there, too."""
+    return [str(native / folder) for folder in (*LINKED_LIBRARIES, *((COMPAT,) if compat else ()))]
+
+
 def _preloaded(native: Path, before: Mapping[str, str], *, software: bool) -> dict[str, str]:
     libraries = linked_libraries(native)
     variables = {}
     if software:
-        libraries += [native / "compat" / name for name in (*COMPAT_LIBRARIES, NVRTC_LIBRARY)]
+        libraries += [native / COMPAT / name for name in (*COMPAT_LIBRARIES, NVRTC_LIBRARY)]
         # Python reads this as action:message:category; the message matches by its beginning.
         quiet = f"ignore:{LINKER_WARNING}:RuntimeWarning"
         variables["PYTHONWARNINGS"] = joined([quiet], before.get("PYTHONWARNINGS", ""), ",")
-    present = [str(path) for path in libraries if path.exists()]
+    # The loader splits the list at blanks, too: where the path has one, it looks for the bare name in its folders.
+    bare = any(letter.isspace() for letter in str(native))
+    present = [path.name if bare else str(path) for path in libraries if path.exists()]
     return variables | {"LD_PRELOAD": joined(present, before.get("LD_PRELOAD", ""))}
