@@ -14,6 +14,7 @@ from gpupool.client import child_environment
 from gpupool.client.credentials import wants_hub_identity
 from gpupool.client.endpoint import ENDPOINT_VARIABLE, EndpointError, resolve_endpoint
 from gpupool.client.errors import GpupoolError, RuntimeMissingError
+from gpupool.client.holder import MOST_RENEW_SECONDS, RENEW_SECONDS
 from gpupool.client.session_file import SESSION_FILE_VARIABLE
 from gpupool.client.types import Caller
 from gpupool.request.gpu_request import checked_project
@@ -105,9 +106,11 @@ class GpuPoolExtension(ExtensionApp):
         help="Default time in seconds that %%gpu and Attach wait in the queue. Negative: forever.",
     ).tag(config=True)
     renew_seconds = Float(
-        5.0,
+        RENEW_SECONDS,
         min=0.1,
-        help="Seconds between two renewals of a lease. The pool takes back a lease that misses five renewals.",
+        max=MOST_RENEW_SECONDS,
+        help="""Seconds between two renewals of a lease, at most 10. The pool takes a lease back after 25 s without a
+        renewal.""",
     ).tag(config=True)
     return_seconds = Float(
         -1.0,

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from gpupool.client.errors import PoolUnavailableError
-from gpupool.client.holder import LeaseHolder
+from gpupool.client.holder import JITTER, LEASE_SECONDS, RENEW_SECONDS, LeaseHolder
 from gpupool.client.types import LeaseStatus, Usage
+from gpupool.pool.model.timers import Timers
+from traitlets import TraitError
+
+from jupyter_gpupool.server.extension import GpuPoolExtension
 
 
 class Pool:
@@ -64,3 +69,14 @@ async def test_a_fault_about_one_lease_keeps_nothing_from_the_others() -> None:
     holder.hold("lease2")
     await holder.renew_now()
     assert told == ["lease1", "lease2"]
+
+
+def test_holders_count_the_seconds_that_the_pool_counts() -> None:
+    assert (Timers().renew, Timers().holder) == (RENEW_SECONDS, LEASE_SECONDS)
+
+
+def test_a_server_renews_so_often_that_one_renewal_may_be_lost() -> None:
+    slowest = GpuPoolExtension.class_traits()["renew_seconds"].max
+    assert 2 * (1 + JITTER) * slowest < LEASE_SECONDS
+    with pytest.raises(TraitError, match="renew_seconds"):
+        GpuPoolExtension(renew_seconds=30.0)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from gpupool.client.endpoint import private_directory
 from gpupool.client.errors import GpupoolError
-from gpupool.client.holder import LeaseHolder
+from gpupool.client.holder import LEASE_SECONDS, RENEW_SECONDS, LeaseHolder
 from gpupool.client.os_user import os_user
 from gpupool.client.reasons import SESSION_ENDS
 from gpupool.client.session import events as events
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: The pool takes a lease back that was not renewed for so many intervals (5 s and 25 s by default).
-MISSED_RENEWALS: Final = 5
 #: How long a starting kernel waits for the pool's first device profile, seconds.
 PROFILE_SECONDS: Final = 2.0
 #: How long the end of the server waits until all sessions are closed, seconds.
@@ -62,7 +60,7 @@ class Sessions:
         *,
         user: str,
         on_change: OnChange,
-        renew_seconds: float = 5.0,
+        renew_seconds: float = RENEW_SECONDS,
         return_seconds: float | None = None,
     ) -> None:
         self.pool = pool
@@ -76,7 +74,7 @@ class Sessions:
         self._idle_choices: dict[str, float] = {}
         self._launches = itertools.count(1)
         self._return_seconds = return_seconds
-        self._lease_seconds = MISSED_RENEWALS * renew_seconds
+        self._lease_seconds = LEASE_SECONDS
         self._ending: set[asyncio.Task[None]] = set()
         self._holder = LeaseHolder(
             # The holder needs no more of it than the port has.

@@ -16,8 +16,12 @@ from gpupool.client.pool import PoolClient
 from gpupool.client.returning import NoticeWatch
 from gpupool.client.types import LeaseStatus
 
-#: Seconds between renewals; a lease that was not renewed for 25 s is taken back.
+#: The pool takes a lease back that was not renewed for so many seconds.
+LEASE_SECONDS: Final = 25.0
+#: Seconds between renewals.
 RENEW_SECONDS: Final = 5.0
+#: The most that a holder may set it to: one renewal may be lost on the way.
+MOST_RENEW_SECONDS: Final = 10.0
 #: Renewals of many holders must not fall together.
 JITTER: Final = 0.2
 #: In the last moments of a lease it is renewed this much more often: its end, or that it stays after all, is told soon.
