@@ -29,7 +29,14 @@ help: ## this list
 $(STAMPS)/system: .ci/system-packages
 	$(call say,Checking system packages)
 	@mkdir -p $(STAMPS)
-	@bash .ci/system-packages
+	@bash .ci/system-packages build
+	@touch $@
+
+# Browser, doctest and the like: `make lab` needs none of them.
+$(STAMPS)/system-tests: .ci/system-packages
+	$(call say,Checking system packages of tests)
+	@mkdir -p $(STAMPS)
+	@bash .ci/system-packages build tests
 	@touch $@
 
 $(STAMPS)/venv: requirements.lock
@@ -54,7 +61,7 @@ $(STAMPS)/native: $(STAMPS)/system $(STAMPS)/venv $(NATIVE_SOURCES)
 	@touch $@
 
 # Native tests, fuzz targets and programs that measure are as much again to compile: `make lab` needs none of them.
-$(STAMPS)/native-tests: $(STAMPS)/native
+$(STAMPS)/native-tests: $(STAMPS)/system-tests $(STAMPS)/native
 	$(call say,Native build: tests)
 	cmake --build build/native -j $(JOBS)
 	cmake --install build/native > build/cmake-install.log
@@ -88,7 +95,7 @@ $(STAMPS)/install: pyproject.toml hatch_build.py $(STAMPS)/venv $(STAMPS)/fronte
 build: $(STAMPS)/system $(STAMPS)/venv $(STAMPS)/proto $(STAMPS)/native $(STAMPS)/frontend $(STAMPS)/install ## set up and build what runs
 
 .PHONY: build-tests
-build-tests: build $(STAMPS)/native-tests ## the same, and what tests and measures
+build-tests: $(STAMPS)/system-tests build $(STAMPS)/native-tests ## the same, and what tests and measures
 
 # ---------------------------------------------------------------- the main job
 
@@ -154,7 +161,7 @@ test-native: build-tests ## C++ tests, plain
 	ctest --test-dir build/native --output-on-failure -L measures --repeat until-pass:3
 
 .PHONY: test-sanitize
-test-sanitize: build ## C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
+test-sanitize: $(STAMPS)/system-tests build ## C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	$(call say,Native tests with sanitizers)
 	cmake -S . -B build/sanitize -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g1" -DGPUPOOL_SANITIZE=ON -DPython3_EXECUTABLE=$(CURDIR)/$(BIN)/python > build/cmake-sanitize.log
 	cmake --build build/sanitize -j $(JOBS)
@@ -169,7 +176,7 @@ test-sanitize-programs: test-sanitize ## programs on a worker, both ends under A
 # Needs clang with its sanitizer runtimes.
 FUZZ_SECONDS ?= 60
 .PHONY: fuzz
-fuzz: build ## every reader of foreign bytes under libFuzzer with sanitizers, FUZZ_SECONDS (60) each
+fuzz: $(STAMPS)/system-tests build ## every reader of foreign bytes under libFuzzer with sanitizers, FUZZ_SECONDS (60) each
 	$(call say,Fuzzing: $(FUZZ_SECONDS) s for each target; inputs and findings in build/fuzz/work)
 	cmake -S . -B build/fuzz -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g1" -DGPUPOOL_FUZZ=ON -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ -DPython3_EXECUTABLE=$(CURDIR)/$(BIN)/python > build/cmake-fuzz.log
 	cmake --build build/fuzz -j $(JOBS) --target fuzz_targets
@@ -188,7 +195,7 @@ softgpu-fuzz: build ## PROGRAMS (100000) random PTX programs on the software GPU
 	GPUPOOL_SOFTGPU_JIT_COMPILER=$(CURDIR)/build/native/softgpu/gpupool-softgpu-jit src/softgpu/differential/run.sh build/native/src/softgpu/differential/softgpu_fuzz $(PROGRAMS) $(FIRST) $(JOBS)
 
 .PHONY: test-tsan
-test-tsan: build ## C++ tests of what several threads share, under ThreadSanitizer
+test-tsan: $(STAMPS)/system-tests build ## C++ tests of what several threads share, under ThreadSanitizer
 	$(call say,Native tests with ThreadSanitizer)
 	cmake -S . -B build/tsan -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g1" -DGPUPOOL_SANITIZE=thread -DPython3_EXECUTABLE=$(CURDIR)/$(BIN)/python > build/cmake-tsan.log
 	cmake --build build/tsan -j $(JOBS) --target threaded_tests
@@ -197,7 +204,7 @@ test-tsan: build ## C++ tests of what several threads share, under ThreadSanitiz
 # As on a processor without AVX, in both tiers.
 PORTABLE := GPUPOOL_NATIVE_DIR=$(CURDIR)/build/portable/installed
 .PHONY: test-portable
-test-portable: build ## software GPU built without AVX, in both tiers: its C++ tests, values and programs
+test-portable: $(STAMPS)/system-tests build ## software GPU built without AVX, in both tiers: its C++ tests, values and programs
 	$(call say,Software GPU without AVX)
 	cmake -S . -B build/portable -DCMAKE_BUILD_TYPE=Release -DGPUPOOL_SOFTGPU_PORTABLE=ON -DPython3_EXECUTABLE=$(CURDIR)/$(BIN)/python -DCMAKE_INSTALL_PREFIX=$(CURDIR)/build/portable/installed > build/cmake-portable.log
 	cmake --build build/portable -j $(JOBS)
@@ -262,7 +269,7 @@ release: build ## wheel, source distribution, hashes, bill of materials and cont
 	$(BIN)/python -m pytest tests/release $(PYTEST_ARGS)
 
 .PHONY: first-cell
-first-cell: build ## from an empty environment with the wheel of `make release`: commands and seconds to the first GPU cell, in a browser
+first-cell: $(STAMPS)/system-tests build ## from an empty environment with the wheel of `make release`: commands and seconds to the first GPU cell, in a browser
 	@$(BIN)/python .ci/first_cell.py dist/jupyter_gpupool-*.whl --browser
 
 .PHONY: test-browser-gib
@@ -371,7 +378,7 @@ replay-plot: build-tests ## the picture in docs/measurements/replay.svg, from th
 	$(BIN)/python -m benchmarks.replay_plot build/replay.json > docs/measurements/replay.svg
 
 .PHONY: screenshots
-screenshots: build ## the pictures in docs/screenshots, from the running product
+screenshots: $(STAMPS)/system-tests build ## the pictures in docs/screenshots, from the running product
 	$(BIN)/python ui-tests/screenshots.py
 
 .PHONY: examples
