@@ -36,7 +36,9 @@ time.sleep(600)
 
 
 @pytest.fixture
-def home() -> Iterator[Path]:
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    # Its ledger is in its home, whatever other pools this machine's administrator works on.
+    monkeypatch.setenv("GPUPOOL_LEDGER", "postgresql+psycopg://nobody@nowhere.invalid/pool")
     # A short path: addresses of Unix sockets end at 107 bytes.
     folder = Path(tempfile.mkdtemp(prefix="gp-"))
     yield folder

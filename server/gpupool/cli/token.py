@@ -12,7 +12,7 @@ import typer
 from gpupool.cli.common import exits, show
 from gpupool.cli.common.options import Json, TokenFile, client, endpoint
 from gpupool.client.admin import AdminClient
-from gpupool.client.endpoint import private_home
+from gpupool.client.endpoint import LEDGER_VARIABLE, private_home
 from gpupool.client.types import Token
 
 if TYPE_CHECKING:
@@ -35,8 +35,11 @@ InDatabase = Annotated[
     typer.Option(
         "--ledger",
         metavar="URL",
-        help="The ledger is in PostgreSQL: postgresql+psycopg://user@host/database [default: this machine's file].",
+        envvar=LEDGER_VARIABLE,
+        help="The ledger in PostgreSQL: postgresql+psycopg://user@host/database [default: $GPUPOOL_LEDGER or the file "
+        "$GPUPOOL_HOME/pool.sqlite].",
         show_default=False,
+        show_envvar=False,
     ),
 ]
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-from gpupool.client.endpoint import HOME_VARIABLE, home, private_directory
+from gpupool.client.endpoint import HOME_VARIABLE, LEDGER_VARIABLE, home, private_directory
 from gpupool.client.errors import GpupoolError
 from gpupool.client.growth import GrowthClient
 from gpupool.client.pool import PoolClient
@@ -62,7 +62,8 @@ class Keeper:
         self._told = Told(messages.STARTING, POOL)
         self._ending = asyncio.Event()
         self._lock = lock
-        environment = {**os.environ, HOME_VARIABLE: str(directory), "PYTHONUNBUFFERED": "1"}
+        own = {HOME_VARIABLE: str(directory), LEDGER_VARIABLE: ""}
+        environment = {**os.environ, **own, "PYTHONUNBUFFERED": "1"}
         gpupool = [sys.executable, "-P", "-m", "gpupool.cli.main"]
         logs = paths.logs(directory)
         self._pool = Service(

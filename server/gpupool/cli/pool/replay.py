@@ -10,7 +10,7 @@ import typer
 
 from gpupool.cli.common import exits, show
 from gpupool.cli.common.options import Json
-from gpupool.client.endpoint import private_home
+from gpupool.client.endpoint import LEDGER_VARIABLE, private_home
 
 if TYPE_CHECKING:
     from gpupool.pool.lifecycle.replay import Replay
@@ -30,8 +30,10 @@ def replay(
         str | None,
         typer.Option(
             metavar="FILE|URL",
-            help="The ledger, or a backup of it [default: $GPUPOOL_HOME/pool.sqlite].",
+            envvar=LEDGER_VARIABLE,
+            help="The ledger, or a backup of it [default: $GPUPOOL_LEDGER or the file $GPUPOOL_HOME/pool.sqlite].",
             show_default=False,
+            show_envvar=False,
         ),
     ] = None,
     without_lease: Annotated[

@@ -11,6 +11,7 @@ import typer
 from gpupool.cli.common import exits, quantities
 from gpupool.cli.common.options import duration
 from gpupool.cli.pool import serve_options
+from gpupool.client.endpoint import LEDGER_VARIABLE
 from gpupool.pool.model.consolidation import Consolidation
 
 
@@ -83,9 +84,11 @@ def serve(
         str | None,
         typer.Option(
             metavar="URL",
+            envvar=LEDGER_VARIABLE,
             help="Keep the ledger in PostgreSQL: postgresql+psycopg://user@host/database, the password in ~/.pgpass "
-            "[default: the file $GPUPOOL_HOME/pool.sqlite].",
+            "[default: $GPUPOOL_LEDGER or the file $GPUPOOL_HOME/pool.sqlite].",
             show_default=False,
+            show_envvar=False,
         ),
     ] = None,
     standby: serve_options.Standby = False,
