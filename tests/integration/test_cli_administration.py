@@ -157,6 +157,8 @@ def test_a_nodes_log_is_read_from_afar_and_has_no_secret(gpupool: Any, lease: st
         ("session close nope", 1, "gpupool session list"),
         ("node logs n1 --lines 0", 2, "0"),
         ("node logs n1 --session zzz", 1, "zzz"),
+        ("report history client 0123456789ab", 1, "gpupool report history --by client"),
+        ("pool audit --session 0123456789ab", 1, "gpupool report history --by client"),
         ("node netperf n9", 1, "n9"),
         ("node drain n9", 1, "n9"),
         ("node drain n1 --undo --evict", 2, "--undo"),
@@ -263,6 +265,19 @@ def test_80_columns_are_enough_for_whole_ids(
         assert "root" in row
     if command == "lease list":
         assert any(line.startswith(lease) for line in shown.splitlines())
+
+
+def test_a_session_is_found_by_what_lists_show_of_its_id(gpupool: Any, lease: str) -> None:
+    (whole,) = [s["id"] for s in json.loads(gpupool("session", "list", "--json").stdout)["sessions"]]
+    for command in ("pool audit --json --session", "report history client"):
+        assert gpupool(*command.split(), whole[:12]).output.startswith(
+            gpupool(*command.split(), whole).output[:40]
+        )
+    grants = [
+        json.loads(line)
+        for line in gpupool("pool", "audit", "--json", "--session", whole[:12]).output.splitlines()
+    ]
+    assert {line["session_id"] for line in grants} == {whole}
 
 
 def test_a_user_is_limited_and_told_so(gpupool: Any) -> None:

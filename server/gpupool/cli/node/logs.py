@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 import typer
 
 from gpupool.cli.common import completing, exits, show, watch
 from gpupool.cli.common.options import Endpoint, Json, TokenFile, client, whole
+from gpupool.cli.common.sessions import whole_session
 from gpupool.cli.node.naming import NodeName
 from gpupool.client.admin import node_logs
-from gpupool.client.errors import PoolRefusedError
-from gpupool.client.types import LogLine, SessionInfo
+from gpupool.client.types import LogLine
 
 
 def logs(
@@ -51,7 +50,7 @@ def logs(
 
     async def read() -> list[LogLine]:
         async with client(pool, token_file) as connection:
-            name = await _full_session(connection.sessions, session) if session else ""
+            name = await whole_session(connection.sessions, session) if session else ""
             return [line async for line in node_logs(connection, node, lines, name)]
 
     if every is None:
@@ -82,17 +81,6 @@ def logs(
         exits.run_async(follow(every))
     except typer.Exit as end:
         raise typer.Exit(exits.OK if end.exit_code == exits.INTERRUPTED else end.exit_code) from None
-
-
-async def _full_session(sessions: Callable[[], Awaitable[list[SessionInfo]]], beginning: str) -> str:
-    """The id that begins so, as lists show it shortened."""
-    found = [item.id for item in await sessions() if item.id.startswith(beginning)]
-    if len(found) == 1:
-        return found[0]
-    how = "no session" if not found else f"{len(found)} sessions"
-    raise PoolRefusedError(
-        "unknown-session", f"{how} begin with {beginning[:40]!r}; `gpupool session list --closed` lists them"
-    )
 
 
 def _print(line: LogLine) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from gpupool.cli.common import completing, exits
 from gpupool.cli.common.options import Endpoint, Json, TokenFile, client
+from gpupool.cli.common.sessions import whole_session
 from gpupool.cli.common.times import local, moment
 from gpupool.client.reports import JournalLine, Reports
 from gpupool.text import printable
@@ -46,7 +47,7 @@ def audit(
         str,
         typer.Option(
             metavar="SESSION",
-            help="Only this session; give its whole id.",
+            help="Only this session.",
             show_default=False,
             autocompletion=completing.sessions,
         ),
@@ -92,8 +93,9 @@ def audit(
     async def work() -> int:
         count = 0
         async with client(pool, token_file) as connection:
+            whole = await whole_session(connection.sessions, session) if session else ""
             found = Reports(connection).audit(
-                from_unix=from_ or 0.0, to_unix=to or 0.0, user=user, lease_id=lease, session_id=session,
+                from_unix=from_ or 0.0, to_unix=to or 0.0, user=user, lease_id=lease, session_id=whole,
                 kind=kind, node=node, limit=-1 if all_ else lines, follow=follow,
             )  # fmt: skip
             async for line in found:

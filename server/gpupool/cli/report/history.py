@@ -8,6 +8,7 @@ import typer
 
 from gpupool.cli.common import exits, quantities, show
 from gpupool.cli.common.options import Endpoint, Json, TokenFile, client
+from gpupool.cli.common.sessions import whole_session
 from gpupool.cli.common.times import From, To, local, utc
 from gpupool.client.history import MEMBERS, VIEWS, Amounts, History, Series
 
@@ -60,8 +61,9 @@ def history(
 
     async def work() -> Series:
         async with client(pool, token_file) as connection:
+            of = await whole_session(connection.sessions, name) if view == "client" and name else name
             return await History(connection).series(
-                view, name, from_unix=from_, to_unix=to, points=points, by=by
+                view, of, from_unix=from_, to_unix=to, points=points, by=by
             )
 
     found = exits.run_async(work())
