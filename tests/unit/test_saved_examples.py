@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import nbformat
 import pytest
 
@@ -30,6 +32,14 @@ def test_a_cell_on_a_share_is_saved_with_what_it_used(name: str) -> None:
             ]
             assert len(figures) == 1, cell.source
             assert "text/plain" in figures[0] and "text/html" in figures[0]
+
+
+@pytest.mark.parametrize("name", examples.names())
+def test_an_example_does_not_deny_the_math_libraries(name: str) -> None:
+    """A software GPU computes operations of cuBLAS and cuDNN."""
+    notebook = nbformat.read(examples.EXAMPLES / f"{name}.ipynb", 4)
+    for cell in notebook.cells:
+        assert not re.search(r"cuBLAS.*real GPUs only", cell.source, re.DOTALL), cell.source
 
 
 @pytest.mark.parametrize("name", examples.names())
