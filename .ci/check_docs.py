@@ -5,6 +5,7 @@
 - `make …` targets;
 - words after `%%gpu` and `%gpu` that begin with two dashes;
 - pages that no table of contents names;
+- links of example notebooks to files that a copy of the notebook does not find;
 - settings of the software GPU: those that its sources read and those in the table of its page.
 
 Prints each mistake as `file:line: what`, and exits with 1 when there is one.
@@ -12,6 +13,7 @@ Prints each mistake as `file:line: what`, and exits with 1 when there is one.
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import sys
@@ -78,6 +80,18 @@ def broken_links(page: Page, pages: dict[Path, Page]) -> Iterator[str]:
                 yield f"{number}: there is no file {target}"
             elif anchor and at in pages and anchor not in pages[at].anchors():
                 yield f"{number}: {at.name} has no heading {anchor}"
+
+
+def links_that_do_not_travel(notebook: Path) -> Iterator[str]:
+    """Links of an example to files: `gpupool examples` copies the notebooks alone, so only they are where it is."""
+    for cell in json.loads(notebook.read_text())["cells"]:
+        if cell["cell_type"] == "markdown":
+            for match in _LINK.finditer(re.sub(_CODE, "", "".join(cell["source"]))):
+                target = match["to"]
+                there = (notebook.parent / target).resolve()
+                if re.match(r"[a-z]+:|#", target) or (there.parent == notebook.parent and there.exists()):
+                    continue
+                yield f"{cell['id']}: a copy of this notebook has no file {target}"
 
 
 def pages_in_no_contents(pages: dict[Path, Page]) -> Iterator[str]:
@@ -197,6 +211,8 @@ def main() -> int:
     settings = pages[ROOT / "docs" / "reference" / "software-gpu.md"]
     read = settings_read(ROOT / "src" / "softgpu")
     wrong.extend(f"docs/reference/software-gpu.md:{what}" for what in wrong_settings(settings, read))
+    for notebook in sorted((ROOT / "examples").glob("*.ipynb")):
+        wrong.extend(f"{notebook.relative_to(ROOT)}:{what}" for what in links_that_do_not_travel(notebook))
     for line in wrong:
         print(line)
     print(f"{len(pages)} pages: {len(wrong) or 'no'} mistake(s)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -53,6 +54,30 @@ def test_a_link_to_nothing_names_its_line_and_target(docs: ModuleType, tmp_path:
         "4: other.md has no heading there",
         "6: page.md has no heading bottom",
     ]
+
+
+@pytest.mark.parametrize(
+    ("target", "travels"),
+    [
+        ("other.ipynb", True),
+        ("https://example.org/page.md", True),
+        ("#walls", True),
+        ("gone.ipynb", False),
+        ("../docs/page.md", False),
+    ],
+)
+def test_a_link_of_an_example_leads_to_another_example(
+    docs: ModuleType, tmp_path: Path, target: str, travels: bool
+) -> None:
+    folder = tmp_path / "examples"
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "page.md").touch()
+    folder.mkdir()
+    (folder / "other.ipynb").touch()
+    cell = {"cell_type": "markdown", "id": "one", "source": ["See\n", f"[it]({target})."]}
+    notebook = folder / "one.ipynb"
+    notebook.write_text(json.dumps({"cells": [cell]}))
+    assert (list(docs.links_that_do_not_travel(notebook)) == []) == travels
 
 
 def test_brackets_in_code_are_no_links(docs: ModuleType, tmp_path: Path) -> None:
