@@ -132,6 +132,18 @@ def command_section(path: str, command: Any) -> list[str]:
 # ------------------------------------------------------------------------------------------------ settings
 
 
+#: What people may set, of all callers of a pool; an option whose help names another one is an error.
+VARIABLES = {
+    "GPUPOOL_CA_FILE": "The authority of the pool's certificate (PEM), if this system doesn't know it",
+    "GPUPOOL_ENDPOINT": "The pool: `unix:PATH`, `HOST:PORT` or `tls:HOST:PORT`",
+    "GPUPOOL_HOME": "The folder of a pool's ledger and socket, and of a node's files: `~/.local/state/gpupool`",
+    "GPUPOOL_HUB_IDENTITY": "`1`: the pool knows you by the token of your JupyterHub server",
+    "GPUPOOL_LABEL": "The name of a program or kernel in lists, if it asks the pool itself",
+    "GPUPOOL_LEDGER": "The ledger in PostgreSQL, in place of the file in `$GPUPOOL_HOME`",
+    "GPUPOOL_TOKEN_FILE": "The file with your token",
+}
+
+
 def settings_page() -> str:
     """Settings of the Jupyter server and of the page, and the variables that commands read."""
     import typer
@@ -151,8 +163,12 @@ def settings_page() -> str:
         "|---|---|---|",
     ]
     for name, trait in sorted(GpuPoolExtension.class_own_traits(config=True).items()):
-        default = "" if trait.default_value in ("", None) else repr(trait.default_value)
-        lines.append(f"| `c.GpuPoolExtension.{name}` | {cell(literal(default))} | {cell(trait.help or '')} |")
+        help_ = " ".join((trait.help or "").split())
+        said = re.search(r" Default: (.+)\.$", help_)  # one that depends on the server is told in words
+        static = "" if trait.default_value in ("", None) else literal(repr(trait.default_value))
+        default = said[1] if said else static
+        help_ = help_.removesuffix(said[0]) if said else help_
+        lines.append(f"| `c.GpuPoolExtension.{name}` | {cell(default)} | {cell(help_)} |")
     schema = json.loads((ROOT / "labextension" / "schema" / "plugin.json").read_text())
     lines += [
         "",
@@ -168,27 +184,26 @@ def settings_page() -> str:
             f"| {cell(value.get('title', ''))} | {cell(literal(json.dumps(value.get('default'))))} "
             f"| {cell(value.get('description', ''))} |"
         )
-    found: dict[str, set[str]] = {}
-    for path, command in commands("gpupool", typer.main.get_command(app)):
+    options: dict[str, set[str]] = {name: set() for name in VARIABLES}
+    for _, command in commands("gpupool", typer.main.get_command(app)):
         for option in command.params:
-            texts = [str(getattr(option, "show_default", "")), getattr(option, "help", "") or ""]
-            given = option.envvar or []
-            names = {*([given] if isinstance(given, str) else given)}
-            names |= {name for text in texts for name in re.findall(r"\$(GPUPOOL_[A-Z_]+)", text)}
-            for name in names:
-                found.setdefault(name, set()).add(f"{option.opts[-1]}" if path else "")
+            default = re.search(r"\[default: ([^\]]+)\]", getattr(option, "help", "") or "")
+            for name in re.findall(r"\$(GPUPOOL_[A-Z_]+)", default[1] if default else ""):
+                options[name].add(option.opts[0])
     lines += [
         "",
         "## Environment variables",
         "",
-        "Commands use these if you don't give the option. Those of the software GPU are in "
+        "Commands use these if you don't give the option. Some have no option. Those of the software GPU are in "
         "[its reference](../software-gpu.md#variables).",
         "",
-        "| variable | option |",
-        "|---|---|",
+        "| variable | meaning | option |",
+        "|---|---|---|",
     ]
-    for name, options in sorted(found.items()):
-        lines.append(f"| `{name}` | {', '.join(f'`{option}`' for option in sorted(options))} |")
+    for name, meaning in VARIABLES.items():
+        lines.append(
+            f"| `{name}` | {meaning} | {', '.join(f'`{option}`' for option in sorted(options[name]))} |"
+        )
     return "\n".join([*lines, ""])
 
 

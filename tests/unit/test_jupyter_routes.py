@@ -13,7 +13,9 @@ import pytest
 from gpupool.client.session.state import State
 from openapi_spec_validator import validate
 from tornado import web
+from traitlets.traitlets import DefaultHandler
 
+from jupyter_gpupool.server.extension import GpuPoolExtension
 from jupyter_gpupool.server.handlers import base, routes
 from jupyter_gpupool.server.rest import description
 from jupyter_gpupool.server.rest.document import document, write
@@ -62,6 +64,38 @@ class TestTheTable:
         page = importlib.import_module("generate_reference").rest_page()
         rows = re.findall(r"^\| `([A-Z]+)` \| `([^`]+)` \| (.+?) \|$", page, re.MULTILINE)
         assert rows == [(route.method, route.path, route.does) for route in ROUTES]
+
+
+class TestThePageOfSettings:
+    @pytest.fixture
+    def page(self, monkeypatch: pytest.MonkeyPatch) -> str:
+        monkeypatch.syspath_prepend(str(DOCS))
+        text: str = importlib.import_module("generate_reference").settings_page()
+        return text
+
+    def test_a_default_that_depends_on_the_server_is_told_in_words(self, page: str) -> None:
+        dynamic = {
+            one.trait_name for one in vars(GpuPoolExtension).values() if isinstance(one, DefaultHandler)
+        }
+        traits = GpuPoolExtension.class_own_traits(config=True)
+        shown = dict(re.findall(r"^\| `c\.GpuPoolExtension\.(\w+)` \| (.*?) \| ", page, re.MULTILINE))
+        assert shown.keys() == traits.keys()
+        for name in dynamic:
+            assert shown[name] not in ("", f"`{traits[name].default_value!r}`"), name
+        assert shown["idle_seconds"] == "`600.0`"
+
+    def test_it_has_the_variables_that_guides_name(self, page: str) -> None:
+        guides = [*(DOCS / "how-to").glob("*.md"), *(DOCS / "tutorial").glob("*.md")]
+        named = {name for guide in guides for name in re.findall(r"\bGPUPOOL_[A-Z_]+\b", guide.read_text())}
+        rows = set(re.findall(r"^\| `(GPUPOOL_[A-Z_]+)` \|", page, re.MULTILINE))
+        elsewhere = re.compile(
+            r"GPUPOOL_SOFTGPU_|GPUPOOL_\w+_PYTHON$"
+        )  # of the software GPU, and of `make examples`
+        assert {name for name in named if not elsewhere.match(name)} <= rows
+
+    def test_an_option_stands_beside_the_variable_that_is_its_default(self, page: str) -> None:
+        (home,) = re.findall(r"^\| `GPUPOOL_HOME` \| .* \| (.*) \|$", page, re.MULTILINE)
+        assert "`--socket`" in home and "--tls-self-signed" not in home
 
 
 class TestTheDescription:
