@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from gpupool.cli.common import exits, show
@@ -66,6 +67,12 @@ def a_session(state: str, **more: object) -> SessionInfo:
 )
 def test_what_a_session_does_is_said(state: str, said: dict[str, object], shown: str) -> None:
     assert show.session_state(a_session(state, **said)) == shown
+
+
+@pytest.mark.parametrize("state", ["closed", "lost"])
+def test_a_session_that_has_ended_says_why(state: str) -> None:
+    ended = replace(a_session(state, failure=700), reason="idle")
+    assert show.session_state(ended) == f"{state} (idle)"
 
 
 def test_how_busy_a_session_is_counts_all_its_devices() -> None:

@@ -151,7 +151,7 @@ def state(name: str, notice: Notice | None, doing: str = "") -> str:
 def session_state(session: SessionInfo, *, place: bool = False) -> str:
     """The state of a session with what its devices do; ``place``: where the memory of a parked one lies, too."""
     if session.state in ("closed", "lost"):
-        return session.state
+        return f"{session.state} ({session.reason})" if session.reason else session.state
     if session.usage.failure:
         return f"failed: {at_work.failure_name(session.usage.failure)}"
     name = f"parked ({session.memory_place})" if place and session.state == "parked" else session.state
