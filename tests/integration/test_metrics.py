@@ -21,6 +21,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.pool_server import Caller, ScriptedNode, pool_server
+from tests.support.pool_world import PoolWorld
 
 MONITORING = Path(__file__).resolve().parents[2] / "docs" / "monitoring"
 REFERENCE = MONITORING.parent / "reference" / "metrics.md"
@@ -89,6 +90,7 @@ async def test_figures_of_a_pool_in_use(stand: Stand) -> None:
         ("gpupool_capacity_milli", {}, 2000),
         ("gpupool_node_connected", {"node": "node1"}, 1),
         ("gpupool_node_drained", {"node": "node1"}, 0),
+        ("gpupool_node_park_memory_mib", {"node": "node1"}, 0),
         ("gpupool_project_allocated_milli", {"project": "vision"}, 1000),
         ("gpupool_project_deserved_milli", {"project": "vision"}, 1000),
         ("gpupool_project_limit_milli", {"project": "vision"}, 1000),
@@ -108,6 +110,17 @@ async def test_figures_of_a_pool_in_use(stand: Stand) -> None:
         assert values(found, name, labels) == wanted, (name, labels)
     assert values(found, "gpupool_ledger_transaction_seconds_count", {}) > 5
     assert 0 < values(found, "gpupool_ledger_transaction_seconds_sum", {}) < 60
+
+
+def test_memory_for_parked_sessions_is_a_node_s_own() -> None:
+    """An alert compares what is left with what there is, as some nodes have none."""
+    world = PoolWorld(nodes={"node1": 2})
+    world.connect()
+    found = {
+        one.name: one for one in state_metrics.state_metrics(world.machine.state, world.timers, {}, world.now)
+    }
+    for name in ("gpupool_node_park_memory_mib", "gpupool_node_park_memory_free_mib"):
+        assert values(found, name, {"node": "node1"}) == world.nodes["node1"].park_memory_mib > 0
 
 
 async def test_counters_go_on_from_one_scrape_to_the_next(stand: Stand) -> None:
@@ -204,3 +217,4 @@ async def test_the_guide_names_what_there_is(stand: Stand) -> None:
     assert named
     samples = {sample.name for family in families.values() for sample in family.samples}
     assert named <= families.keys() | samples | {f"{name}_total" for name in families}
+    assert families.keys() <= {name.removesuffix("_total") for name in named}

@@ -121,12 +121,17 @@ def _nodes(state: State, now: float) -> Iterator[Metric]:
         drained.add_metric([node.name], float(node.drained))
         lost.add_metric([node.name], float(node.lost))
         silent.add_metric([node.name], max(0.0, now - node.last_answered))
+    whole = GaugeMetricFamily(
+        "gpupool_node_park_memory_mib", "host memory for parked sessions", labels=["node"]
+    )
+    for node in state.nodes.values():
+        whole.add_metric([node.name], node.park_memory_mib)
     room = GaugeMetricFamily(
         "gpupool_node_park_memory_free_mib", "host memory left for parked sessions", labels=["node"]
     )
     for name, mib in host_rooms(state).items():
         room.add_metric([name], mib)
-    yield from (connected, drained, lost, silent, room)
+    yield from (connected, drained, lost, silent, whole, room)
 
 
 def _leases(state: State, now: float) -> Iterator[Metric]:
