@@ -48,7 +48,13 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
         "pip install": _RELEASE,
         "gpupool up": "runs until it is told to end; the tests of `gpupool up` start it",
     },
-    "how-to/run-as-services.md": {"sudo -u gpupool": "needs the user gpupool"},
+    "how-to/run-as-services.md": {
+        "sudo useradd": "needs root",
+        "sudo systemctl": "needs systemd",
+        "sudo -u gpupool": "needs the user gpupool",
+        "(umask 077; sudo -u gpupool": "needs the user gpupool",
+        "sudo install": "needs systemd",
+    },
     "how-to/slurm-own-jobs.md": {
         "gpupool lab": "needs a Slurm cluster; `make slurm-check` starts one, and uses it as a user without rights"
     },

@@ -111,6 +111,12 @@ def test_units_have_their_sections_and_an_absolute_program(block: Block) -> None
     unit.read_string(block.text)
     assert {"Unit", "Service", "Install"} <= set(unit.sections())
     assert unit["Service"]["ExecStart"].startswith("/opt/gpupool/bin/gpupool ")
+    # A target that a unit only names in After= isn't started for it, and systemd gives up after five failures at once.
+    assert unit["Unit"]["Wants"] == unit["Unit"]["After"] == "network-online.target"
+    assert int(unit["Service"]["RestartSec"]) > 2
+    page = (ROOT / "docs" / block.page).read_text()
+    name = block.first_line.removeprefix("# /etc/systemd/system/").removesuffix(".service")
+    assert f"systemctl enable --now {name}\n" in page
 
 
 def test_the_python_api_names_all_that_the_package_exports() -> None:
