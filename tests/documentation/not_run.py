@@ -37,6 +37,7 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
         "helm uninstall": _CLUSTER,
     },
     "how-to/kernel-packs.md": {
+        "python3 -c 'import torch": "needs PyTorch",
         "gpupool kernel-packs build": "needs PyTorch's sources and nvcc; "
         "tests/integration/test_kernel_packs.py builds a small one",
         "gpupool kernel-packs build --library": "needs bitsandbytes; test_kernel_packs.py does it with a small library",
