@@ -254,7 +254,7 @@ $(HUB)/installed: pyproject.toml $(STAMPS)/venv
 	@touch $@
 
 .PHONY: hub-check
-hub-check: build-tests $(HUB)/installed ## two users, an administrator and the culler of a real JupyterHub
+hub-check: build-tests $(HUB)/installed ## on a real JupyterHub: users, groups, an administrator and the culler; needs a network
 	GPUPOOL_HUB_PROXY=$(CURDIR)/$(HUB)/proxy/node_modules/.bin/configurable-http-proxy $(HUB)/venv/bin/python -m pytest tests/hub $(PYTEST_ARGS)
 
 .PHONY: wheel-check
@@ -382,7 +382,7 @@ screenshots: $(STAMPS)/system-tests build ## the pictures in docs/screenshots, f
 	$(BIN)/python ui-tests/screenshots.py
 
 .PHONY: examples
-examples: build-tests ## runs the notebooks in examples/ and saves what they show; GPUPOOL_TORCH_PYTHON=<python with PyTorch>, GPUPOOL_TENSORFLOW_PYTHON=<python with TensorFlow> for all seven
+examples: build-tests ## runs the notebooks in examples/ and saves what they show; GPUPOOL_TORCH_PYTHON=<python with PyTorch>, GPUPOOL_TENSORFLOW_PYTHON=<python with TensorFlow> for all eight
 	$(BIN)/python -m tests.support.examples
 
 DOCS := build/docs-venv/bin/python

@@ -59,3 +59,16 @@ def test_the_chart_is_of_this_version() -> None:
     assert (chart["version"], chart["appVersion"]) == (version, version)
     users = yaml.safe_load((ROOT / "containers" / "helm" / "jupyterhub.yaml").read_text())["singleuser"]
     assert users["image"]["tag"] == version
+
+
+def test_every_value_of_the_chart_is_described() -> None:
+    """values.yaml says so."""
+
+    def bare(schema: dict[str, Any], path: str) -> list[str]:
+        members = schema.get("properties")
+        if members is None:
+            return [] if schema.get("description") else [path]
+        return [name for key, value in members.items() for name in bare(value, f"{path}.{key}")]
+
+    schema = json.loads((ROOT / "containers" / "helm" / "gpupool" / "values.schema.json").read_text())
+    assert bare(schema, "") == []
