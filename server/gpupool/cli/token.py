@@ -24,8 +24,8 @@ OtherPool = Annotated[
         "--pool",
         parser=endpoint,
         metavar="ADDRESS",
-        help="List the tokens of the pool at host:port or unix:/path, as an admin [default: the ledger "
-        "of this machine].",
+        help="Work on the tokens of this pool, as an administrator: host:port, tls:host:port or unix:/path [default: the "
+        "ledger of --ledger].",
         show_default=False,
     ),
 ]
