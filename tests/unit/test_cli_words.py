@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import typer
 from gpupool.cli.common import quantities
 from gpupool.cli.common.options import whole
 from gpupool.cli.common.show import state
 from gpupool.cli.common.watch import with_seconds
+from gpupool.cli.pool import serve_options
 from gpupool.client.types import Notice
+from gpupool.scheduler.placement import DEFAULT_POLICY, POLICIES
 
 
 @pytest.mark.parametrize(
@@ -24,6 +28,13 @@ def test_what_is_no_number_of_gpus_is_named(text: str) -> None:
     with pytest.raises(typer.BadParameter) as caught:
         quantities.milli(text)
     assert repr(text) in caught.value.message
+
+
+def test_the_help_names_every_placement_policy() -> None:
+    """In a text of its own: to load the scheduler for it would cost every `--help` a second."""
+    option = serve_options.Policy.__metadata__[0]  # type: ignore[attr-defined]
+    assert set(POLICIES) <= set(re.findall(r"\w+", option.help))
+    assert f"{DEFAULT_POLICY} (the default)" in option.help
 
 
 def test_words_for_what_is_not_set() -> None:

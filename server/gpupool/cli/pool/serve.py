@@ -111,15 +111,7 @@ def serve(
             help="Alert when a project or user has used this percentage of a quota.",
         ),
     ] = 95,
-    policy: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Where shares are placed: shadow_price (the default), best_fit, binpack, fgd, gpu_packing, dot_product, "
-            "spread or random.",
-            show_default=False,
-        ),
-    ] = None,
+    policy: serve_options.Policy = None,
     consolidate: Annotated[
         Consolidation,
         typer.Option(

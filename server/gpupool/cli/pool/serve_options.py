@@ -1,4 +1,4 @@
-"""Options of `gpupool pool serve` that say who may call, and over what."""
+"""Options of `gpupool pool serve`: who may call, and over what; and what a simulated pool shares with it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,15 @@ if TYPE_CHECKING:
     from gpupool.pool.access.hub import HubOptions
     from gpupool.pool.access.tls_files import TlsFiles
 
+Policy = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Where shares are placed: shadow_price (the default), best_fit, binpack, fgd, gpu_packing, dot_product, "
+        "spread or random.",
+        show_default=False,
+    ),
+]
 TlsCertificate = Annotated[
     Path | None,
     typer.Option(

@@ -9,6 +9,7 @@ import typer
 
 from gpupool.cli.common import exits, quantities, show
 from gpupool.cli.common.options import Json, duration
+from gpupool.cli.pool.serve_options import Policy
 from gpupool.names import is_project
 from gpupool.pool.model.consolidation import Consolidation
 from gpupool.simulation.quiet import only_warnings
@@ -57,10 +58,7 @@ def simulate(
     borrow_start: Annotated[
         str, typer.Option(metavar="TIME", help="From asking for a node until it serves.")
     ] = "2m",
-    policy: Annotated[
-        str | None,
-        typer.Option(help="Placement policy, see `gpupool bench openb --help`.", show_default=False),
-    ] = None,
+    policy: Policy = None,
     project: Annotated[
         list[str] | None,
         typer.Option(
