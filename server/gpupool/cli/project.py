@@ -136,7 +136,7 @@ def set_(
     token_file: TokenFile = None,
     json: Json = False,
 ) -> None:
-    """Make a project, or change what is named of it. For administrators.
+    """Make a project, or change the settings that you name. For administrators.
 
     \b
     Examples:

@@ -49,15 +49,25 @@ def set_(
     user: User,
     gpus: Annotated[
         str | None,
-        typer.Option(metavar="GPUS|none", help="Most GPUs at a time: 2 or 0.5.", show_default=False),
+        typer.Option(
+            metavar="GPUS|none",
+            help="The largest number of GPUs that the user may hold at one time, such as 2 or 0.5.",
+            show_default=False,
+        ),
     ] = None,
     shares: Annotated[
         str | None,
-        typer.Option(metavar="COUNT|none", help="Most shares at a time.", show_default=False),
+        typer.Option(
+            metavar="COUNT|none",
+            help="The largest number of shares that the user may hold at one time.",
+            show_default=False,
+        ),
     ] = None,
     largest: Annotated[
         str | None,
-        typer.Option(metavar="GPUS|none", help="Most GPUs of one request.", show_default=False),
+        typer.Option(
+            metavar="GPUS|none", help="The largest number of GPUs in one request.", show_default=False
+        ),
     ] = None,
     gpu_hours: Annotated[
         str | None,
@@ -75,7 +85,7 @@ def set_(
     token_file: TokenFile = None,
     json: Json = False,
 ) -> None:
-    """Limit a user, or change what is named of the limit. For administrators. It counts from the next request on.
+    """Limit a user, or change the settings that you name. For administrators. It applies from the next request on.
 
     \b
     Examples:

@@ -116,15 +116,15 @@ class GpuRequest:
     nodes: str = option(
         "auto",
         Choice(NODE_CHOICES),
-        "where several GPUs may lie: on one node; on any, when no single one has room; "
-        "auto (default): on one, if a node could ever serve it, else on any",
+        "where several GPUs may be. one: on one node; any: on several nodes if no node has room; auto (default): on one "
+        "node if the pool has a node that is large enough, else on several",
         "--nodes",
         metavar="auto|one|any",
     )
     wait_seconds: float | None = option(
         None,
         Seconds(LONGEST_SECONDS, endless=True, examples=("0", *_TIMES, "forever")),
-        "wait at most so long in the queue: 90, 90s, 10m, 2h; 0: not at all; forever",
+        "the longest time to wait in the queue: 90, 90s, 10m, 2h, forever; 0: don't wait",
         "--wait",
         metavar="TIME",
         unit="seconds; -1: without end",
@@ -140,7 +140,7 @@ class GpuRequest:
     duration_seconds: float = option(
         0.0,
         Seconds(LONGEST_SECONDS, examples=_TIMES),
-        "give the GPU back after so long at the latest: 600, 10m, 2h; 0: not by itself",
+        "give the GPU back after this time, or earlier: 600, 10m, 2h; 0: no time limit",
         "--for",
         metavar="TIME",
         unit="seconds",
@@ -166,8 +166,9 @@ class GpuRequest:
     kind: str = option(
         "interactive",
         Choice(KINDS),
-        "whether it may be taken back for others: interactive (default), only above what the project deserves; "
-        "guaranteed, never, and refused above it; preemptible, whenever it is needed. Always with notice, memory kept",
+        "whether the pool may take it back for others. interactive (default): only above what the project deserves; "
+        "guaranteed: never, but refused if the quota has no room; preemptible: whenever somebody needs it. If the pool takes a "
+        "share back, it gives notice first and keeps the memory",
         "--kind",
         metavar="KIND",
     )

@@ -33,8 +33,8 @@ def drain(
 ) -> None:
     """Let a node take no new leases, so that it can be serviced. For administrators.
 
-    Leases that it has go on until they end by themselves, unless --evict. The node stays drained when it or the pool
-    is started anew, until --undo.
+    Its leases continue until they end. With --evict, the pool ends them after a notice. The node stays drained when it
+    or the pool starts anew, until --undo.
 
     \b
     Examples:

@@ -79,7 +79,7 @@ def audit(
     token_file: TokenFile = None,
     json: Json = False,
 ) -> None:
-    """Print the pool's journal: every decision with its reason. Who is no administrator sees lines of their own.
+    """Print the pool's journal: every decision with its reason. If you aren't an administrator, you see only your own lines.
 
     With --json, one line of JSON for each line of the journal.
 

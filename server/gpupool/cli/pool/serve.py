@@ -38,7 +38,7 @@ def serve(
         list[str] | None,
         typer.Option(
             metavar="USER=GPUS",
-            help="Most GPUs that a user may hold at a time, such as ann=2 or ann=0.5. '*': all other users.",
+            help="The largest number of GPUs that a user may hold at one time, such as ann=2 or ann=0.5. '*': all other users.",
         ),
     ] = None,
     metrics: Annotated[

@@ -75,7 +75,7 @@ def simulate(
         list[str] | None,
         typer.Option(
             metavar="USER=GPUS",
-            help="Most GPUs that a user may hold at a time, such as ann=0.5; * for all others. May be "
+            help="The largest number of GPUs that a user may hold at one time, such as ann=0.5; * for all others. May be "
             "repeated. Replaces the ledger's limits.",
             show_default=False,
         ),

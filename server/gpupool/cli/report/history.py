@@ -35,7 +35,10 @@ def history(
     points: Annotated[int, typer.Option(min=1, max=2000, help="Largest number of rows.")] = 30,
     by: Annotated[
         str,
-        typer.Option(metavar="WHAT", help=f"Sums by {', '.join(MEMBERS)}, in the place of the times."),
+        typer.Option(
+            metavar="WHAT",
+            help=f"Show one row for each {', '.join(MEMBERS[:-1])} or {MEMBERS[-1]}, not one for each time.",
+        ),
     ] = "",
     pool: Endpoint = None,
     token_file: TokenFile = None,

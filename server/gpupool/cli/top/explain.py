@@ -53,9 +53,9 @@ def explain(
     json: Json = False,
     every: watch.Watch = None,
 ) -> None:
-    """Say why a request waits, with numbers and what would help; or, with -p or -m, what would be said to a new one.
+    """Say why a request waits, with numbers and what would help.
 
-    Nothing is asked for, granted or changed.
+    With -p or -m, it shows how the pool would answer a new request. It requests, grants and changes nothing.
 
     \b
     Examples:

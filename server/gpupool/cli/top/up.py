@@ -54,7 +54,9 @@ MemoryMib = Annotated[
 Quotas = Annotated[
     list[str] | None,
     typer.Option(
-        "--quota", metavar="USER=GPUS", help="Most GPUs that a user may hold at a time. May be repeated."
+        "--quota",
+        metavar="USER=GPUS",
+        help="The largest number of GPUs that a user may hold at one time. May be repeated.",
     ),
 ]
 NoticeSeconds = Annotated[
