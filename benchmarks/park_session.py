@@ -7,11 +7,12 @@ import ctypes
 import json
 import mmap
 import os
+import selectors
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -23,19 +24,36 @@ MIB: Final = 1 << 20
 GIB: Final = 1 << 30
 
 
-class Client:
-    """A process that is a session's client; see :mod:`benchmarks.park_client`."""
+#: What a client may take for its start, and for one answer, seconds.
+START_SECONDS: Final = 150.0
+ANSWER_SECONDS: Final = 60.0
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+
+class Client:
+    """A process that is a session's client: it answers when it is ready, and then each line with a line of JSON.
+
+    Args:
+        environment: of the process.
+        arguments: of its Python; see :mod:`benchmarks.park_client`.
+    """
+
+    def __init__(
+        self, environment: Mapping[str, str], arguments: Sequence[str] = ("-m", "benchmarks.park_client")
+    ) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.park_client"],
+            [sys.executable, *arguments],
             env=dict(environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        self._read()
+        try:
+            self._read(START_SECONDS)
+        except BaseException:
+            self._process.kill()
+            self._process.wait()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -51,22 +69,26 @@ class Client:
             self._process.wait()
 
     def do(self, command: str) -> dict[str, Any]:
-        """Raises WorkerError when the process could not."""
+        """Raises WorkerError when the process could not, or gave no answer in time."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(command + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
             pass  # the reading tells why
-        return self._read()
+        return self._read(ANSWER_SECONDS)
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self, seconds: float) -> dict[str, Any]:
         assert self._process.stdout is not None
         assert self._process.stderr is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            if not selector.select(seconds):
+                raise WorkerError(f"the client gave no answer in {seconds:g} s")
         line = self._process.stdout.readline()
         if not line:
-            said = self._process.stderr.read().strip().splitlines()
-            raise WorkerError(f"the client ended: {said[-1] if said else 'it said nothing'}")
+            said = self._process.stderr.read().strip()[-800:]
+            raise WorkerError(f"the client ended: {said or 'it said nothing'}")
         answer: dict[str, Any] = json.loads(line)
         return answer
 

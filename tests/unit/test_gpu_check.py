@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import park_session
+from benchmarks.park_session import Client
+from benchmarks.worker_process import WorkerError
 from tests.gpu_check import frameworks_check
 from tests.gpu_check.frameworks_check import ALL, PROGRAMS, Program
 from tests.gpu_check.programs_run import ratios, run, same
@@ -82,3 +85,19 @@ def test_a_part_that_cannot_begin_hides_no_other(tmp_path: Path, monkeypatch: py
 def test_nothing_begins_after_the_time(tmp_path: Path) -> None:
     found = frameworks_check.check(no_way, {}, tmp_path, minutes=-1.0, only="", pool=True)
     assert {part["left_out"] for part in found.values()} == {"no time is left"}
+
+
+class TestAClient:
+    def test_that_gives_no_answer_is_not_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(park_session, "ANSWER_SECONDS", 0.2)
+        silent = "import sys, time; print('{}', flush=True); sys.stdin.readline(); sys.stdin.readline()"
+        with (
+            pytest.raises(WorkerError, match=r"no answer in 0\.2 s"),
+            Client(os.environ, ["-c", silent]) as client,
+        ):
+            client.do("read")
+
+    def test_that_ends_says_all_of_why(self) -> None:
+        program = "import sys; print('first line\\nsecond line', file=sys.stderr)"
+        with pytest.raises(WorkerError, match="first line\nsecond line"):
+            Client(os.environ, ["-c", program])
