@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Self
 
 from gpupool.client.cpu_math import blas_variables
-from gpupool.client.native import native_file
+from gpupool.client.native import native_directory, native_file
 from gpupool.client.worker_address import WorkerAddress
 
 
@@ -271,11 +271,17 @@ class WorkerProcess:
 
 
 def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
-    # The worker opens its driver by path; a client library in its way would make it its own client.
-    kept = {
-        name: value for name, value in os.environ.items() if name not in ("LD_LIBRARY_PATH", "LD_PRELOAD")
-    }
+    # The worker opens its driver by path; a client library in its way would make it its own client. Folders of others stay:
+    # the driver, and NVIDIA's libraries, open parts of themselves by name.
+    kept = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    folders = kept.pop("LD_LIBRARY_PATH", "").split(":")
+    if others := [folder for folder in folders if folder and not _is_ours(Path(folder))]:
+        kept["LD_LIBRARY_PATH"] = ":".join(others)
     return blas_variables() | kept | dict(more or {})
+
+
+def _is_ours(folder: Path) -> bool:
+    return folder.resolve().is_relative_to(native_directory().resolve())
 
 
 def _ready(process: subprocess.Popen[bytes], timeout: float = 60.0) -> dict[str, str]:

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from gpupool.client.native import NATIVE_VARIABLE
 
-from benchmarks import park_session
+from benchmarks import park_session, worker_process
 from benchmarks.park_session import Client
 from benchmarks.worker_process import WorkerError
 from tests.gpu_check import frameworks_check
@@ -101,3 +102,15 @@ class TestAClient:
         program = "import sys; print('first line\\nsecond line', file=sys.stderr)"
         with pytest.raises(WorkerError, match="first line\nsecond line"):
             Client(os.environ, ["-c", program])
+
+
+def test_a_worker_keeps_the_folders_that_are_not_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(NATIVE_VARIABLE, str(tmp_path))
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path / 'client'}:/usr/local/nvidia/lib64")
+    monkeypatch.setenv("LD_PRELOAD", "libours.so")
+    environment = worker_process._environment({"ADDED": "1"})
+    assert environment["LD_LIBRARY_PATH"] == "/usr/local/nvidia/lib64"
+    assert environment["ADDED"] == "1"
+    assert "LD_PRELOAD" not in environment
