@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 Found = dict[str, Any]
 
@@ -29,32 +33,51 @@ def run(
         prefix: the command that runs it, such as ``gpupool run … --``.
         environment: of the process.
         arguments: of the program.
-        seconds: after which it is ended.
+        seconds: after which it is ended, with all that it started.
         log: gets all that it printed.
     """
     started = time.monotonic()
-    try:
-        done = subprocess.run(
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+        # Its group is ended with it: what it started would go on beside the next program.
+        process = subprocess.Popen(
             [*prefix, sys.executable, str(program), *arguments],
             env=dict(environment),
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=errors,
+            process_group=0,
         )
-    except subprocess.TimeoutExpired as late:
-        return {"error": f"not done after {seconds:g} s: {_text(late.stderr)[-800:]}", "seconds": seconds}
+        try:
+            status: int | None = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            status = None
+        finally:
+            end_group(process)
+        taken = round(time.monotonic() - started, 2)
+        stdout, stderr = _text(out), _text(errors)
     if log is not None:
-        log.write_text(f"status {done.returncode}\n--- stdout\n{done.stdout}\n--- stderr\n{done.stderr}\n")
-    taken = round(time.monotonic() - started, 2)
+        log.write_text(f"status {status}\n--- stdout\n{stdout}\n--- stderr\n{stderr}\n")
+    if status is None:
+        return {"error": f"not done after {seconds:.3g} s: {stderr[-800:]}", "seconds": taken}
     try:
-        found: Found = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {}
+        found: Found = json.loads(stdout.splitlines()[-1]) if status == 0 else {}
     except (IndexError, ValueError):
         found = {}
     if not found:
-        said = (done.stderr or done.stdout)[-1500:]
-        return {"error": f"it ended with status {done.returncode}: {said}", "seconds": taken}
+        said = (stderr or stdout)[-1500:]
+        return {"error": f"it ended with status {status}: {said}", "seconds": taken}
     return {**found, "seconds": taken}
+
+
+def end_group(process: subprocess.Popen[Any], seconds: float = 5.0) -> None:
+    """Ends a process that leads a group, and all of the group: politely, and after so many seconds by force."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(seconds)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def same(one: object, other: object, tolerance: float = 0.0) -> bool:
@@ -78,5 +101,6 @@ def ratios(local: Found, remote: Found) -> dict[str, float]:
     }
 
 
-def _text(said: str | bytes | None) -> str:
-    return said.decode(errors="replace") if isinstance(said, bytes) else said or ""
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,6 +43,14 @@ def test_ratios_are_of_figures_that_both_have() -> None:
     assert ratios(alone, {"error": "it failed"}) == {}
 
 
+def is_alive(pid: int) -> bool:
+    """A zombie whose parent is gone for good is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 class TestAProgram:
     def test_that_fails_says_why(self, tmp_path: Path) -> None:
         program = tmp_path / "program.py"
@@ -54,10 +63,21 @@ class TestAProgram:
         program.write_text("print('hello')\n")
         assert "status 0" in run(program, [], os.environ)["error"]
 
-    def test_that_does_not_end_is_ended(self, tmp_path: Path) -> None:
+    def test_that_does_not_end_is_ended_with_what_it_started(self, tmp_path: Path) -> None:
         program = tmp_path / "program.py"
-        program.write_text("import time\ntime.sleep(600)\n")
-        assert "not done after 1 s" in run(program, [], os.environ, seconds=1.0)["error"]
+        program.write_text(
+            "import pathlib, subprocess, sys, time\n"
+            "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+            "pathlib.Path(sys.argv[1]).write_text(str(child.pid))\n"
+            "print('it said this', file=sys.stderr, flush=True)\ntime.sleep(600)\n"
+        )
+        found = run(program, [], os.environ, str(tmp_path / "pid"), seconds=4.0, log=tmp_path / "log")
+        assert "not done after 4 s" in found["error"]
+        assert (tmp_path / "log").exists()
+        if (tmp_path / "pid").exists():  # the machine may be too busy to start it in time
+            pid = int((tmp_path / "pid").read_text())
+            while is_alive(pid):  # killed, and not gone yet
+                time.sleep(0.05)
 
 
 @contextlib.contextmanager
