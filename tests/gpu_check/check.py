@@ -1,38 +1,54 @@
 """Compares programs on a remote share with the same programs on the driver itself.
 
-Level "pool" goes the whole way: pool server, node agent, `gpupool run`. Where packages of the pool
-are missing on an offline machine, level "worker" starts the worker by hand and writes the session
-file itself; the level is printed with the result.
+Level "pool" goes the whole way: pool server, node agent, `gpupool run`. Where packages of the pool are missing on an
+offline machine, level "worker" starts workers by hand; the report says which, and why. Each part stands alone, so a
+failure hides no other. The parts that matter most come first; those for which no time is left are left out.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import importlib.util
-import json
 import os
 import platform
-import secrets
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
-from gpupool.client.child_environment import environment as child_environment
 from gpupool.client.child_environment import software_gpu_environment
+from gpupool.client.native import native_directory
 from gpupool.node.math_libraries import MathLibraries, find
 
-from tests.gpu_check import frameworks_check, parking
-from tests.gpu_check.programs_run import run, same
+from benchmarks.worker_process import probe
+from tests.gpu_check import comparisons
+from tests.gpu_check.commit import commit
+from tests.gpu_check.comparisons import FRAMEWORKS, PROGRAMS, Bench, Program, caches
+from tests.gpu_check.programs_run import Found, run
+from tests.gpu_check.report import Report
+from tests.gpu_check.time_left import NO_TIME, LeftOut, TimeLeft
+from tests.gpu_check.ways import ThroughPool, ToWorker, Way
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-NATIVE = ROOT / "server" / "gpupool" / "_native"
-PROGRAMS = Path(__file__).parent / "programs"
-POOL_PACKAGES = ("grpc", "sqlalchemy", "structlog", "stamina", "typer", "rich")
-Command = tuple[list[str], dict[str, str]]
+ROOT: Final = Path(__file__).resolve().parent.parent.parent
+OUT: Final = ROOT / "build" / "gpu-check"
+#: What matters most first; MPS last, because a daemon that hangs would take the device with it.
+ORDER: Final = (
+    *("numba_vector_add", "eager"),
+    *("parking.bytes", "parking.room", "parking.torch", "parking.scrubbed"),
+    *("memory", "rates", "beside", "math_libraries", "compiled", "triton_rows"),
+    *("numba_reduction", "numba_memory_limit", "cuda_core_nvrtc", "parking.elsewhere"),
+    *("jax_train", "cupy_arrays"),
+    *("parking.mps", "parking.mps_parts"),
+)
+#: What level "pool" starts.
+IMPORTS: Final = "import gpupool.pool.serving, gpupool.node.service, gpupool.cli.top.run_command"
+#: No part begins with less, seconds; pool and node have as long to end.
+LEAST: Final = 15.0
+_PARKING_SECONDS: Final = 150.0
+Part = Callable[[], Found]
 
 
 def system_libcuda() -> Path:
@@ -41,185 +57,187 @@ def system_libcuda() -> Path:
         "import ctypes; ctypes.CDLL('libcuda.so.1');"
         "print([l.split()[-1] for l in open('/proc/self/maps') if 'libcuda.so' in l][0])"
     )
-    return Path(
-        subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True
-        ).stdout.strip()
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
+    return Path(done.stdout.strip())
 
 
-@contextlib.contextmanager
-def through_pool(driver: str, home: Path, share: str, _libraries: MathLibraries) -> Iterator[Command]:
-    """Pool and node on loopback; yields the prefix that runs a command on a share."""
-    environment = dict(os.environ, GPUPOOL_HOME=str(home))
-    gpupool = [sys.executable, "-m", "gpupool.cli.main"]
-    with (home / "services.log").open("w") as log:
-        services = [
-            subprocess.Popen([*gpupool, *arguments], env=environment, stdout=log, stderr=log)
-            for arguments in (["pool", "serve"], ["node", "start", "--driver", driver])
-        ]
-        try:
-            wait_for_node(gpupool, environment)
-            yield [*gpupool, "run", "-p", share, "--wait", "60", "--"], environment
-        finally:
-            for service in reversed(services):
-                service.terminate()
-                service.wait(20)
-
-
-def wait_for_node(gpupool: list[str], environment: dict[str, str], seconds: float = 120) -> None:
-    """Returns when the pool lends a device; a cold driver takes its time. What else is wrong, the program says."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        nodes = subprocess.run(
-            [*gpupool, "node", "list", "--json"], env=environment, capture_output=True, text=True, check=False
-        )
-        if nodes.returncode == 0 and any(json.loads(nodes.stdout)):
-            return
-        time.sleep(0.5)
-
-
-@contextlib.contextmanager
-def through_worker(driver: str, home: Path, share: str, libraries: MathLibraries) -> Iterator[Command]:
-    """A worker by hand, its session file and the environment that makes a process use it."""
-    library = NATIVE / "softgpu" / "libcuda.so.1" if driver == "software" else system_libcuda()
-    worker = NATIVE / "bin" / "gpupool-worker"
-    probe = subprocess.run(
-        [worker, "--probe", "--driver", library], capture_output=True, text=True, check=True
-    )
-    (home / "profile").write_text(probe.stdout)
-    fields = dict(
-        line.split(" ", 1) for line in probe.stdout.splitlines() if " " in line and "attribute" not in line
-    )
-    milli = int(float(share) * 1000)
-    mib = int(fields["total_mib"]) * milli // 1000
-    session, token = secrets.token_hex(16), secrets.token_hex(32)
-    deadline = time.clock_gettime_ns(time.CLOCK_BOOTTIME) + 1800 * 10**9
-    with (home / "worker.log").open("w") as log:
-        process = subprocess.Popen(
-            [worker, "--driver", library, "--control", home / "control.sock", "--listen", "127.0.0.1:0"],
-            env={**os.environ, **libraries.environment()},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
+def why_no_pool(environment: Mapping[str, str], seconds: float) -> str:
+    """What pool, node and command line say when they are imported; nothing when they can be."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", IMPORTS],
+            env=dict(environment),
+            capture_output=True,
             text=True,
+            timeout=seconds,
+            check=False,
         )
+    except subprocess.TimeoutExpired:
+        return f"not imported in {seconds:.3g} s"
+    said = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+    return said[-1] if done.returncode != 0 else ""
+
+
+def machine(library: Path, environment: Mapping[str, str]) -> Found:
+    """The device and the machine that a result is of."""
+    found: Found = {
+        "cpus": len(os.sched_getaffinity(0)),
+        "memory_mib": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20,
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+    }
+    try:
+        devices = probe(library, environment)[1]
+        found["gpu"] = [f"{device.name}, {device.total_mib} MiB" for device in devices]
+    except Exception as error:  # each part says it again, and what it could do all the same
+        found["gpu"], found["gpu_problem"] = [], str(error)[-500:]
+    version = Path("/proc/driver/nvidia/version")
+    if version.exists():
+        found["driver_version"] = version.read_text().splitlines()[0]
+    return found
+
+
+def carry_out(
+    parts: Mapping[str, Part], report: Report, left: TimeLeft, failed: Callable[[str], list[str]]
+) -> None:
+    """Each part in turn, whatever the ones before it did. ``failed`` puts away what explains a failure."""
+    for name, part in parts.items():
+        if left.left() < LEAST:
+            report.record(name, {"left_out": NO_TIME})
+            continue
+        began = time.monotonic()
         try:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            record = {
-                "session": session,
-                "token": token,
-                "epoch": "1",
-                "device": f"0 {fields['uuid']} {milli} {mib}",
-                "deadline_ns": str(deadline),
-            }
-            process.stdin.write("".join(f"{key} {value}\n" for key, value in record.items()) + "\n")
-            process.stdin.close()
-            ready = process.stdout.readline().split()
-            if not ready or ready[0] != "ready":
-                raise SystemExit(
-                    f"the worker did not start: {' '.join(ready)} {(home / 'worker.log').read_text()}"
-                )
-            port = dict(field.split("=") for field in ready[1:])["port"]
-            session_file = home / "session"
-            session_file.touch(mode=0o600)
-            session_file.write_text(
-                f"version 1\nstate attached\nsession {session}\ngeneration 1\nepoch 1\n"
-                f"address 127.0.0.1:{port}\ntoken {token}\nsoftware {fields['software']}\nprofile {home / 'profile'}\n"
-            )
-            environment = {**os.environ, **child_environment(NATIVE, session_file, os.environ, preload=True)}
-            yield [], environment
-        finally:
-            process.terminate()
-            process.wait(20)
+            found = part()
+        except LeftOut as why:
+            found = {"left_out": str(why)}
+        except Exception as error:
+            found = {"ok": False, "said": f"{type(error).__name__}: {error}"[-3000:]}
+        bad = not found.get("ok", "left_out" in found)
+        if bad and left.left() <= 0:
+            found = {"left_out": NO_TIME, "found_so_far": found}
+        found["seconds"] = round(time.monotonic() - began, 1)
+        if bad:
+            found["logs"] = failed(name)
+        report.record(name, found)
 
 
-def main() -> int:
+def parking(
+    way: Way, library: Path, name: str, home: Path, environment: Mapping[str, str], left: TimeLeft
+) -> Found:
+    """A part of parking.py, in a process that can be ended with all that it has started."""
+    way.stop()  # nobody else has memory on the device
+    home.mkdir(mode=0o700, parents=True)
+    found = run(
+        *(Path(__file__).with_name("parking.py"), [], environment, str(library), name, str(home)),
+        seconds=left.of(_PARKING_SECONDS),
+        log=OUT / f"parking-{name}.log",
+    )
+    if "error" in found:
+        return {"ok": False, "said": found["error"].strip()}
+    shutil.rmtree(home)  # it has nothing to explain
+    return found if "left_out" in found else {"ok": True, **found}
+
+
+def started(pool: ThroughPool) -> Found:
+    """Pool and node run; without them all other parts go on with workers alone."""
+    with pool.share("1.0"):
+        return {"ok": True}
+
+
+def put_away(way: Way, homes: Path, folder: Path) -> list[str]:
+    """Ends what runs on the way. Copies the logs below ``homes``, which are removed, prints their ends, and returns their
+    places."""
+    way.stop()
+    kept = []
+    for log in sorted(homes.rglob("*.log")):
+        place = folder / log.relative_to(homes)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        text = log.read_text(errors="replace")
+        place.write_text(text)
+        print(f"    {log.relative_to(homes)}: {text[-1500:].strip() or 'empty'}")
+        kept.append(str(place))
+    shutil.rmtree(homes, ignore_errors=True)
+    return kept
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--driver", default="nvidia", choices=["nvidia", "software"])
     parser.add_argument("--share", default="0.5")
     parser.add_argument("--only", default="", help="parts whose names hold this")
     parser.add_argument("--frameworks", action="store_true", help="frameworks on the software GPU, too")
-    parser.add_argument("--minutes", type=float, default=5.0, help="after which no framework begins")
-    options = parser.parse_args()
+    parser.add_argument("--seconds", type=float, default=540.0, help="by when all of it has ended")
+    parser.add_argument("--spent", type=float, default=0.0, help="how many of them are gone already")
+    options = parser.parse_args(arguments)
+    left = TimeLeft(options.seconds - options.spent - LEAST)
 
-    missing = [name for name in POOL_PACKAGES if importlib.util.find_spec(name) is None]
-    generated = (ROOT / "server" / "gpupool" / "proto" / "gpupool" / "v1" / "pool_pb2.py").exists()
-    level = "worker" if missing or not generated else "pool"
-    if level == "worker":
-        print(f"gpu-check: level worker (missing for the pool: {', '.join(missing) or 'generated messages'})")
-
-    libraries = find() if options.driver == "nvidia" else MathLibraries()
-    local_environment = {**os.environ, **libraries.environment()}
-    if options.driver == "software":
-        local_environment = software_gpu_environment(NATIVE, os.environ)
-    failures = 0
-    report: dict[str, object] = {
-        "date": time.strftime("%Y-%m-%d"),
-        "level": level,
-        "python": platform.python_version(),
+    real = options.driver == "nvidia"
+    native = native_directory()
+    library = system_libcuda() if real else native / "softgpu" / "libcuda.so.1"
+    libraries = find() if real else MathLibraries()
+    path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH", "")) if part)
+    environment = {**os.environ, "PYTHONPATH": path}
+    because = why_no_pool(environment, max(1.0, min(120.0, left.left())))
+    OUT.mkdir(parents=True, exist_ok=True)
+    head: Found = {
+        "date": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "commit": commit(ROOT),
+        "level": "worker" if because else "pool",
+        **({"no_pool": because} if because else {}),
         "driver": options.driver,
+        **machine(library, libraries.environment()),
         "share": options.share,
         "math_libraries": dict(libraries.versions or {}),
-        "programs": {},
     }
-    programs = [path for path in sorted(PROGRAMS.glob("*.py")) if options.only in path.name]
-    if options.driver == "nvidia" and libraries.missing:
-        print(f"  --   math_libraries: this machine has no {', '.join(libraries.missing)}")
-        programs = [path for path in programs if path.stem != "math_libraries"]
+    for key, value in head.items():
+        print(f"gpu-check: {key} {value}")
+    report = Report(OUT / "report.json", head)
+
     with tempfile.TemporaryDirectory(prefix="gpucheck-") as temporary:
-        way = through_pool if level == "pool" else through_worker
-        for program in programs:
-            home = Path(temporary) / program.stem
-            home.mkdir(mode=0o700)
-            local = run(program, [], local_environment)
-            with way(options.driver, home, options.share, libraries) as (prefix, environment):
-                remote = run(program, prefix, environment)
-            equal = "error" not in local and same(local.get("result"), remote.get("result"))
-            failures += not equal
-            report["programs"][program.stem] = {"same": equal, "local": local, "remote": remote}  # type: ignore[index]
-            print(
-                f"  {'ok    ' if equal else 'FAILED'} {program.stem}: local {local['seconds']} s, remote {remote['seconds']} s"
-            )
-            if not equal:
-                print(f"    local:  {json.dumps(local)[:800]}\n    remote: {json.dumps(remote)[:800]}")
-                for log in sorted(home.glob("*.log")):
-                    print(f"    {log.name}: {log.read_text()[-1500:]}")
-    if options.only in "parking":
-        library = NATIVE / "softgpu" / "libcuda.so.1" if options.driver == "software" else system_libcuda()
-        parts = parking.check(library)
-        report["parking"] = parts
-        for name, found in parts.items():
-            failures += "error" in found
-            said = "FAILED" if "error" in found else "  --  " if "left_out" in found else "ok    "
-            print(f"  {said} parking, {name}: {json.dumps(found)[:1200]}")
-    out = ROOT / "build" / "gpu-check" / "report.json"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    if options.driver == "nvidia" or options.frameworks:
-
-        @contextlib.contextmanager
-        def on_share(share: str) -> Iterator[Command]:
-            with (
-                tempfile.TemporaryDirectory(prefix="gpucheck-") as home,
-                way(options.driver, Path(home), share, libraries) as (prefix, environment),
-            ):
-                yield prefix, frameworks_check.environment_of_programs(environment)
-
-        found = frameworks_check.check(
-            on_share,
-            frameworks_check.environment_of_programs(local_environment),
-            out.parent,
-            minutes=options.minutes,
-            only=options.only,
-            pool=level == "pool",
+        homes, compiled = Path(temporary) / "h", Path(temporary) / "caches"  # sockets want short paths
+        local = (
+            {**environment, **libraries.environment()}
+            if real
+            else software_gpu_environment(native, environment)
         )
-        report["frameworks"] = found
-        failures += frameworks_check.failures(found)
-        print("\n".join(frameworks_check.lines(found)))
-    out.write_text(json.dumps(report, indent=1) + "\n")
-    print(f"gpu-check: {failures} failed; report in {out.relative_to(ROOT)}")
-    return 1 if failures else 0
+        remote = caches(compiled / "remote")
+        of_workers = {**libraries.environment(), **remote}
+        way: Way = ToWorker(library, homes, environment, of_workers)
+        chosen = [name for name in ORDER if options.only in name]
+        if not because and not all(name.startswith("parking.") for name in chosen):
+            pool = ThroughPool(options.driver, homes, {**environment, **remote}, left)
+            began = {"pool": lambda: started(pool)}
+            carry_out(began, report, left, lambda name: put_away(pool, homes, OUT / "logs" / name))
+            way = way if report.failed else pool
+        bench = Bench(way, {**local, **caches(compiled / "local")}, remote, OUT, left, options.share)
+
+        def compared(program: Program) -> Part:
+            def part() -> Found:
+                if real and program.name == "math_libraries" and libraries.missing:
+                    raise LeftOut(f"this machine has no {', '.join(libraries.missing)}")
+                return comparisons.compare(program, bench)
+
+            return part
+
+        def parked(name: str) -> Part:
+            variables = {**environment, **libraries.environment()}
+            return lambda: parking(way, library, name, homes / name, variables, left)
+
+        there = {program.name: compared(program) for program in PROGRAMS}
+        if real or options.frameworks:
+            there |= {program.name: compared(program) for program in FRAMEWORKS}
+            there["beside"] = lambda: comparisons.beside(bench)
+        there |= {name: parked(name.partition(".")[2]) for name in ORDER if name.startswith("parking.")}
+        parts = {name: there[name] for name in chosen if name in there}
+
+        try:
+            carry_out(parts, report, left, lambda name: put_away(way, homes, OUT / "logs" / name))
+        finally:
+            way.stop()
+    print(f"gpu-check: {len(report.failed)} failed; report in {(OUT / 'report.json').relative_to(ROOT)}")
+    return 1 if report.failed else 0
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ def main() -> int:
         optimizer.zero_grad()
         (model(data) - data).square().mean().backward()
         optimizer.step()
+    sys.stdout.write("{}\n")
+    sys.stdout.flush()
     for line in sys.stdin:
         if line.strip() == "detach":
             runtime.gpupool_drain(5000)

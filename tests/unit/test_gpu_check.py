@@ -1,11 +1,15 @@
-"""The check for machines with a GPU, as far as it can be tried without one: what counts as equal, and what failures say."""
+"""The check for machines with a GPU, as far as it can be tried without one: what counts as equal, what failures say, and
+what is left of the time."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,9 +18,14 @@ from gpupool.client.native import NATIVE_VARIABLE
 from benchmarks import park_session, worker_process
 from benchmarks.park_session import Client
 from benchmarks.worker_process import WorkerError
-from tests.gpu_check import frameworks_check
-from tests.gpu_check.frameworks_check import ALL, PROGRAMS, Program
-from tests.gpu_check.programs_run import ratios, run, same
+from tests.gpu_check import comparisons
+from tests.gpu_check.check import ORDER, carry_out, put_away, why_no_pool
+from tests.gpu_check.comparisons import FRAMEWORKS, PROGRAMS, Bench, Program
+from tests.gpu_check.parking import PARTS
+from tests.gpu_check.programs_run import Found, ratios, run, same
+from tests.gpu_check.report import Report, lines
+from tests.gpu_check.time_left import NO_TIME, LeftOut, TimeLeft
+from tests.gpu_check.ways import end_all, wait_for_node
 
 
 @pytest.mark.parametrize(
@@ -80,34 +89,6 @@ class TestAProgram:
                 time.sleep(0.05)
 
 
-@contextlib.contextmanager
-def no_way(_share: str) -> Iterator[tuple[list[str], dict[str, str]]]:
-    raise RuntimeError("the worker did not start")
-    yield [], {}
-
-
-def test_every_part_has_its_program() -> None:
-    there = {path.stem for path in PROGRAMS.glob("*.py")} - {"models", "beside"}
-    assert there == {program.name for program in ALL}
-
-
-def test_a_part_that_cannot_begin_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "one.py").write_text("print('{\"result\": 1}')\n")
-    monkeypatch.setattr(frameworks_check, "PROGRAMS", tmp_path)
-    monkeypatch.setattr(frameworks_check, "ALL", (Program("one", ()), Program("none", ("no_such_package",))))
-    found = frameworks_check.check(no_way, dict(os.environ), tmp_path, minutes=1.0, only="", pool=False)
-    assert not found["one"]["ok"] and found["one"]["said"] == "the worker did not start"
-    assert found["none"]["left_out"] == "this Python has no no_such_package"
-    assert found["beside"]["left_out"] == "needs the pool"
-    assert frameworks_check.failures(found) == 1
-    assert len(list(frameworks_check.lines(found))) == 3
-
-
-def test_nothing_begins_after_the_time(tmp_path: Path) -> None:
-    found = frameworks_check.check(no_way, {}, tmp_path, minutes=-1.0, only="", pool=True)
-    assert {part["left_out"] for part in found.values()} == {"no time is left"}
-
-
 class TestAClient:
     def test_that_gives_no_answer_is_not_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(park_session, "ANSWER_SECONDS", 0.2)
@@ -134,3 +115,198 @@ def test_a_worker_keeps_the_folders_that_are_not_ours(
     assert environment["LD_LIBRARY_PATH"] == "/usr/local/nvidia/lib64"
     assert environment["ADDED"] == "1"
     assert "LD_PRELOAD" not in environment
+
+
+class ReadyWay:
+    """A way that gives this process itself, or raises what it is told."""
+
+    pool = True
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.errors = [error] if error else []
+        self.stops = 0
+
+    @contextlib.contextmanager
+    def share(self, _share: str) -> Iterator[tuple[list[str], dict[str, str]]]:
+        if self.errors:
+            raise self.errors.pop()
+        yield [], dict(os.environ)
+
+    def stop(self) -> None:
+        self.stops += 1
+
+
+def bench_of(way: ReadyWay, folder: Path, seconds: float = 600.0) -> Bench:
+    return Bench(way, dict(os.environ), {}, folder, TimeLeft(seconds))
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Report:
+    return Report(tmp_path / "report.json", {"commit": "a"})
+
+
+def parts_in(folder: Path) -> Found:
+    found: Found = json.loads((folder / "report.json").read_text())["parts"]
+    return found
+
+
+def nothing_kept(_name: str) -> list[str]:
+    return []
+
+
+class TestParts:
+    def test_every_program_is_one(self) -> None:
+        there = {path.stem for path in comparisons.HERE.glob("*/*.py")} - {"models", "beside"}
+        named = {program.name for program in (*PROGRAMS, *FRAMEWORKS)}
+        assert there == named
+        assert {*named, "beside", "pool", *(f"parking.{name}" for name in PARTS)} == {*ORDER, "pool"}
+
+    def test_one_that_cannot_begin_hides_no_other(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, report: Report
+    ) -> None:
+        (tmp_path / "programs").mkdir()
+        for name in ("one", "two"):
+            (tmp_path / "programs" / f"{name}.py").write_text("print('{\"result\": 1}')\n")
+        monkeypatch.setattr(comparisons, "HERE", tmp_path)
+        bench = bench_of(ReadyWay(KeyError("port")), tmp_path)
+        needs: dict[str, tuple[str, ...]] = {"one": (), "two": (), "three": ("no_such.package",)}
+        failed: list[str] = []
+
+        def put(name: str) -> list[str]:
+            failed.append(name)
+            return ["worker.log"]
+
+        def part(name: str) -> Callable[[], Found]:
+            return lambda: comparisons.compare(Program(name, needs[name]), bench)
+
+        carry_out({name: part(name) for name in needs}, report, bench.time, put)
+        found = parts_in(tmp_path)
+        assert not found["one"]["ok"]
+        assert found["one"]["said"] == "KeyError: 'port'"
+        assert found["one"]["logs"] == ["worker.log"]
+        assert found["two"]["same"]
+        assert found["three"]["left_out"] == "this Python has no no_such.package"
+        assert report.failed == failed == ["one"]
+
+    def test_none_begins_when_a_second_is_left(self, tmp_path: Path, report: Report) -> None:
+        def begins() -> Found:
+            raise AssertionError("it begins")
+
+        carry_out({"one": begins}, report, TimeLeft(1.0), nothing_kept)
+        assert parts_in(tmp_path) == {"one": {"left_out": NO_TIME}}
+        assert report.failed == []
+
+    def test_one_that_the_end_of_the_time_has_ended_is_no_failure(
+        self, tmp_path: Path, report: Report, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("tests.gpu_check.check.LEAST", 0.0)
+        left = TimeLeft(0.1)
+
+        def late() -> Found:
+            while left.left() > 0:
+                time.sleep(0.01)
+            return {"ok": False, "said": "not done"}
+
+        carry_out({"one": late}, report, left, nothing_kept)
+        assert parts_in(tmp_path)["one"]["left_out"] == NO_TIME
+        with pytest.raises(LeftOut):
+            left.of(5.0)
+
+    def test_two_side_by_side_begin_together(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "frameworks").mkdir()
+        program = tmp_path / "frameworks" / "beside.py"
+        program.write_text(
+            "import json, pathlib, sys, time\nready, start = map(pathlib.Path, sys.argv[1:3])\nready.touch()\n"
+            "while not start.exists(): time.sleep(0.01)\n"
+            "print(json.dumps({'result': '0.3' in ready.name, 'figures': {'steps': 5}}))\n"
+        )
+        monkeypatch.setattr(comparisons, "HERE", tmp_path)
+        monkeypatch.setattr(comparisons, "_need", lambda *_: None)
+        found = comparisons.beside(bench_of(ReadyWay(), tmp_path), 0.0)
+        assert found["made"] == {"0.3": 0.5, "0.7": 0.5}
+        assert not found["ok"]  # one of them was late
+
+    def test_one_that_fails_beside_another_is_not_waited_for(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "frameworks").mkdir()
+        (tmp_path / "frameworks" / "beside.py").write_text("raise SystemExit('no memory')\n")
+        monkeypatch.setattr(comparisons, "HERE", tmp_path)
+        monkeypatch.setattr(comparisons, "_need", lambda *_: None)
+        found = comparisons.beside(bench_of(ReadyWay(), tmp_path), 0.0)
+        assert not found["ok"]
+        assert all("no memory" in one["error"] for one in found["programs"].values())
+
+    def test_both_sides_compile_into_folders_of_their_own(self, tmp_path: Path) -> None:
+        local, remote = comparisons.caches(tmp_path / "local"), comparisons.caches(tmp_path / "remote")
+        assert len({*local.values(), *remote.values()}) == 2 * len(local) == 10
+
+
+class TestTheReport:
+    def test_keeps_the_parts_of_earlier_runs_of_the_same(self, tmp_path: Path) -> None:
+        Report(tmp_path / "report.json", {"commit": "a"}).record("one", {"ok": True})
+        Report(tmp_path / "report.json", {"commit": "a"}).record("two", {"left_out": "no MPS"})
+        assert set(parts_in(tmp_path)) == {"one", "two"}
+        Report(tmp_path / "report.json", {"commit": "b"}).record("three", {"ok": False})
+        assert set(parts_in(tmp_path)) == {"three"}
+
+    def test_shows_both_results_of_a_difference(self) -> None:
+        part: Found = {"ok": False, "same": False, "limit": "", "ratios": {}}
+        part |= {"local": {"result": 1, "seconds": 1}, "remote": {"error": "it ended", "seconds": 2}}
+        said = "\n".join(lines("one", part))
+        assert "FAILED" in said
+        assert "it ended" in said
+        assert '"local": 1' in said
+
+    def test_logs_are_kept_when_homes_go(self, tmp_path: Path) -> None:
+        homes = tmp_path / "homes"
+        (homes / "pool1" / "workers").mkdir(parents=True)
+        (homes / "pool1" / "workers" / "worker.log").write_text("the driver said no")
+        way = ReadyWay()
+        kept = put_away(way, homes, tmp_path / "logs" / "one")
+        assert [Path(path).read_text() for path in kept] == ["the driver said no"]
+        assert way.stops == 1
+        assert not homes.exists()
+
+
+def test_a_pool_that_cannot_be_imported_says_why(tmp_path: Path) -> None:
+    (tmp_path / "grpc_health").mkdir()
+    (tmp_path / "grpc_health" / "__init__.py").write_text("raise ImportError('no wheel of it')\n")
+    path = os.pathsep.join((str(tmp_path), *(entry for entry in sys.path if entry)))
+    assert "no wheel of it" in why_no_pool({**os.environ, "PYTHONPATH": path}, 600.0)
+    assert why_no_pool(os.environ, 0.0)
+
+
+class TestWaitingForTheNode:
+    @staticmethod
+    def pool(folder: Path, nodes: str) -> list[str]:
+        """A `gpupool` whose nodes are these."""
+        program = folder / "gpupool.py"
+        program.write_text(f"import json\nprint(json.dumps({{'nodes': {nodes}}}))\n")
+        return [sys.executable, str(program)]
+
+    @pytest.fixture
+    def service(self, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+        (tmp_path / "services.log").write_text("the name is not valid\n")
+        process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, process_group=0)
+        yield process
+        end_all([process])
+        assert process.returncode is not None
+
+    @pytest.mark.parametrize("nodes", ["[]", "[{'connected': False}]"])
+    def test_none_is_an_error(self, nodes: str, tmp_path: Path, service: subprocess.Popen[bytes]) -> None:
+        gpupool = self.pool(tmp_path, nodes)
+        with pytest.raises(RuntimeError, match="no node was connected in 1 s"):
+            wait_for_node(gpupool, os.environ, [service], tmp_path / "services.log", 1.0)
+
+    def test_one_that_is_connected_is_enough(self, tmp_path: Path, service: subprocess.Popen[bytes]) -> None:
+        gpupool = self.pool(tmp_path, "[{'connected': False}, {'connected': True}]")
+        wait_for_node(gpupool, os.environ, [service], tmp_path / "services.log", 60.0)
+
+    def test_a_service_that_ended_is_told_with_its_log(
+        self, tmp_path: Path, service: subprocess.Popen[bytes]
+    ) -> None:
+        service.kill()
+        service.wait()
+        with pytest.raises(RuntimeError, match="ended: the name is not valid"):
+            wait_for_node(self.pool(tmp_path, "[]"), os.environ, [service], tmp_path / "services.log", 600.0)

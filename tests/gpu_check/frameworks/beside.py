@@ -1,10 +1,14 @@
-"""Trains for so many seconds beside others, from a moment that all are told: how many steps it made."""
+"""Trains for so many seconds beside others, from a moment that all are told: how many steps it made.
+
+Arguments: a file that it writes when it is ready, the file that then names the moment, and the seconds.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
+from pathlib import Path
 
 import torch
 from torch.nn import functional
@@ -13,7 +17,7 @@ from tests.gpu_check.frameworks.models import Gpt
 
 
 def main() -> None:
-    begin, seconds = float(sys.argv[1]), float(sys.argv[2])
+    ready, start, seconds = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
     torch.manual_seed(0)
     model = Gpt(8192, 256, 512, 8).cuda()
     optimizer = torch.optim.AdamW(model.parameters(), 3e-4, fused=True)
@@ -29,6 +33,10 @@ def main() -> None:
     for _ in range(5):
         step()
     torch.cuda.synchronize()
+    ready.touch()
+    while not start.exists():
+        time.sleep(0.001)
+    begin = float(start.read_text())
     late = time.time() - begin
     while time.time() < begin:
         time.sleep(0.001)
