@@ -357,8 +357,14 @@ conformance-torch-compile: build-tests ## training under torch.compile beside th
 	$(BIN)/python -m tests.conformance.torch_compile
 
 .PHONY: gpu-check
-gpu-check: ## on a machine with a real GPU: build and check everything that needs real CUDA
+gpu-check: ## on a machine with a real GPU: check everything that needs real CUDA
 	@bash tests/gpu_check/run.sh
+
+# Of the Python on the machine with the GPU.
+GPU_CHECK_PYTHON_VERSION ?= 3.12
+.PHONY: gpu-check-bundle
+gpu-check-bundle: $(STAMPS)/native $(STAMPS)/proto ## what gpu-check needs on a machine without network and compiler, in build/gpu-check-bundle, for Python GPU_CHECK_PYTHON_VERSION (3.12)
+	$(BIN)/python -m tests.gpu_check.bundle --python $(GPU_CHECK_PYTHON_VERSION)
 
 .PHONY: bench-wire
 bench-wire: build-tests ## blocking calls, posts and copies against raw sockets

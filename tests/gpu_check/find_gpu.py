@@ -1,4 +1,4 @@
-"""Exits 0 when the machine's own libcuda.so.1 finds at least one device, and prints driver and name."""
+"""Exits 0 when the machine's own libcuda.so.1 finds at least one device, and prints driver and name; else says why not."""
 
 from __future__ import annotations
 
@@ -9,10 +9,16 @@ import sys
 def main() -> int:
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
-    except OSError:
+    except OSError as error:
+        print(f"no driver: {error}")
         return 1
     count = ctypes.c_int()
-    if cuda.cuInit(0) != 0 or cuda.cuDeviceGetCount(ctypes.byref(count)) != 0 or count.value == 0:
+    for call, arguments in (("cuInit", (0,)), ("cuDeviceGetCount", (ctypes.byref(count),))):
+        if status := getattr(cuda, call)(*arguments):
+            print(f"the driver does not work: {call} returned {status}")
+            return 1
+    if count.value == 0:
+        print("the driver finds no device")
         return 1
     version, name = ctypes.c_int(), ctypes.create_string_buffer(128)
     cuda.cuDriverGetVersion(ctypes.byref(version))
