@@ -10,9 +10,15 @@ from gpupool.client.worker_address import MAX_LENGTH
 from gpupool.model.events import ReportedWorker
 from gpupool.model.state import WORK_STATES, LeaseRecord, State, Usage
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
+from gpupool.shares import MAXIMUM_MIB
 from gpupool.text import kernel_name, printable
 
 _MAX_DEVICES: Final = 64
+#: All devices of a node work no longer in thirty years; in millionths it still is a number of 64 bits.
+_MAX_SECONDS: Final = 1e11
+#: The largest number that JSON's readers take exactly; a thousand of them together still have 64 bits.
+_MAX_COUNT: Final = 1 << 53
+_MAX_BYTES: Final = MAXIMUM_MIB << 20
 
 
 def usage(record: Usage) -> pb.Usage:
@@ -26,17 +32,24 @@ def usage_record(message: pb.Usage) -> Usage:
     for f in fields(Usage):
         value = getattr(message, f.name)
         if f.name in ("memory_used", "memory_peak"):
-            value = tuple(max(0, number) for number in value[:_MAX_DEVICES])
+            value = tuple(_within(number, _MAX_BYTES) for number in value[:_MAX_DEVICES])
         elif f.name in ("kernel", "failed_kernel"):
             value = kernel_name(value)
         elif f.name == "work":
             value = value if value in WORK_STATES else ""
         elif isinstance(value, str):
             value = value[:32]
+        elif isinstance(value, float):
+            value = _within(value, _MAX_SECONDS)
         elif not isinstance(value, bool):
-            value = value if value >= 0 else 0  # also turns NaN into 0
+            value = _within(value, _MAX_COUNT)
         values[f.name] = value
     return Usage(**values)  # type: ignore[arg-type]
+
+
+def _within(value: float, most: float) -> float:
+    """The value; 0 if it cannot be: NaN and infinity are within no bounds."""
+    return value if 0 <= value <= most else 0
 
 
 def reported_worker(node: str, message: pb.WorkerReport) -> ReportedWorker:
