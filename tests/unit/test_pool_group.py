@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -215,7 +216,7 @@ def test_a_request_is_not_made_if_its_caller_has_left_before_it_is_taken(pool: P
         await asyncio.sleep(0)
         last = crowd.pop()
         last.cancel()
-        pool.shell.apply_soon(events.Cancelled(pool.now, "ann", "k99"))
+        pool.shell.forget("ann", "k99")
         await asyncio.gather(*crowd)
         await asyncio.sleep(0.01)
 
@@ -223,6 +224,78 @@ def test_a_request_is_not_made_if_its_caller_has_left_before_it_is_taken(pool: P
     assert "k98" in {request.key for request in pool.shell.state.requests.values()}
     assert "k99" not in {request.key for request in pool.shell.state.requests.values()}
     assert count_of(pool.journal()) == {"node-hello": 1, "grant": 2, "queue": 97}
+
+
+async def ticks(shell: PoolShell, number: int) -> None:
+    shell.timers = replace(shell.timers, tick=0.0)
+    running = asyncio.ensure_future(shell.run_timers())
+    for _ in range(number + 1):
+        await asyncio.sleep(0)
+    running.cancel()
+
+
+async def leave_in_vain(pool: Pool, *keys: str) -> None:
+    pool.broken = 1 + len(keys)  # together, and each alone
+    for key in keys:
+        pool.shell.forget("ann", key)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert pool.broken == 0
+
+
+def test_callers_that_leave_while_nothing_can_be_stored_are_let_go_when_it_can(pool: Pool) -> None:
+    pool.together(*(pool.ask(f"k{number}") for number in range(4)))
+
+    async def run() -> None:
+        await leave_in_vain(pool, "k2", "k3")
+        assert [request.key for request in pool.shell.state.requests.values()] == ["k2", "k3"]
+        connection, _ = pool.shell.open_stream("node2")
+        pool.shell.apply(events.NodeHello(pool.now, "node2", connection, "run-1", (offered(0),)))
+        assert [request.key for request in pool.shell.state.requests.values()] == ["k3"]
+        await ticks(pool.shell, 1)
+
+    asyncio.run(run())
+    assert not pool.shell.state.requests
+    granted = next(lease for lease in pool.shell.state.leases.values() if lease.key == "k2")
+    assert granted.renew_by is not None, "it starts for nobody"
+
+
+def test_but_not_if_it_has_come_again(pool: Pool) -> None:
+    pool.together(*(pool.ask(f"k{number}") for number in range(4)))
+
+    async def run() -> None:
+        leaving = asyncio.ensure_future(leave_in_vain(pool, "k2", "k3"))
+        await asyncio.sleep(0)
+        pool.shell.join("ann", "k2")  # before it is known that the other's end cannot be stored
+        await leaving
+        pool.shell.join("ann", "k3")
+        await ticks(pool.shell, 1)
+
+    asyncio.run(run())
+    assert [request.key for request in pool.shell.state.requests.values()] == ["k2", "k3"]
+
+
+def test_callers_of_before_are_let_go_though_the_first_of_them_cannot_be_stored_at_once(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool.together(*(pool.ask(f"k{number}") for number in range(4)))
+    shell = PoolShell(pool.ledger, StillClock.start(), Timers())
+    asyncio.run(ticks(shell, 1))
+    assert len(shell.state.requests) == 2, "they may come again yet"
+    monkeypatch.setattr(StillClock, "now", lambda _: 1000.0 + Timers().reuse)
+    let_go, apply = [], shell.apply
+
+    def once_in_vain(event: events.Event) -> None:
+        if isinstance(event, events.Cancelled):
+            let_go.append(event.key)
+            if len(let_go) == 1:
+                raise LedgerError("the disk is full")
+        apply(event)
+
+    monkeypatch.setattr(shell, "apply", once_in_vain)
+    asyncio.run(ticks(shell, 2))
+    assert not shell.state.requests
+    assert let_go == ["k2", "k2", "k3"]
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -101,7 +101,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
                 yield answer
         finally:
             if self._pool.leave(user, event.key, mailbox) and not answered and not self._pool.closing:
-                self._forget_request(user, event.key)
+                self._pool.forget(user, event.key)
 
     async def Renew(self, request: pb.RenewLeases, context: Any) -> pb.RenewedLeases:
         identity = current_identity()
@@ -250,10 +250,6 @@ class PoolService(pool_pb2_grpc.PoolServicer):
         nodes = [state.nodes.get(part.node) for part in state.lease_parts(state.leases[lease_id])]
         if all(node is not None and node.connection is not None for node in nodes):
             await self._pool.wait_ended(lease_id, RELEASE_SECONDS)
-
-    def _forget_request(self, user: str, key: str) -> None:
-        """Should that fail, the request ends by its own time limit."""
-        self._pool.apply_soon(events.Cancelled(self._pool.clock.now(), user, key))
 
     def _is_own(self, identity: Identity, lease_id: str) -> bool:
         lease = self._pool.state.leases.get(lease_id)

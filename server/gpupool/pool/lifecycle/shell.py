@@ -107,9 +107,9 @@ class PoolShell:
         self.questions = NodeQuestions(self._send_to_node)
         self.node_checks = NodeChecks(self.questions)
         self.apply(events.Restarted(clock.now()))
-        #: Requests of before whose callers have not come again, and until when they may.
-        self._absent = set(self.state.requests)
-        self._absent_until = clock.now() + timers.reuse
+        #: Requests (user, key) that nobody waits for as far as is known, and when they are let go: callers of before the start
+        #: may come again until then.
+        self._absent = {(r.user, r.key): clock.now() + timers.reuse for r in self.state.requests.values()}
 
     @property
     def state(self) -> State:
@@ -145,10 +145,6 @@ class PoolShell:
         """
         done = self._arrive(event)
         await done
-
-    def apply_soon(self, event: events.Event) -> None:
-        """Like :meth:`apply_together`, for events whose end nobody waits for: failures are only logged."""
-        self._arrive(event).add_done_callback(_log_failure)
 
     def _arrive(self, event: events.Event) -> asyncio.Future[None]:
         self._handle_soon()
@@ -272,21 +268,32 @@ class PoolShell:
 
     # ---- callers that wait
 
+    def forget(self, user: str, key: str) -> None:
+        """The last caller of a request has left. While that cannot be stored, every tick tries again."""
+        now = self.clock.now()
+
+        def ended(done: asyncio.Future[None]) -> None:
+            error = None if done.cancelled() else done.exception()
+            if isinstance(error, LedgerError):  # that one is logged and shown in /health
+                if key_of(user, key) not in self._waiters:
+                    self._absent[user, key] = now
+            elif error is not None:
+                logger.error("a request could not be let go", problem=str(error), exc_info=error)
+
+        self._arrive(events.Cancelled(now, user, key)).add_done_callback(ended)
+
     def _forget_absent(self) -> None:
-        """Callers that did not come again after the restart wait no more."""
-        if not self._absent or self.clock.now() < self._absent_until:
-            return
-        absent, self._absent = self._absent, set()
-        for name in sorted(absent):
-            request = self.state.requests.get(name)
-            if request is not None:
-                self.apply(events.Cancelled(self.clock.now(), request.user, request.key))
+        """Lets go what nobody waits for; a request that was granted meanwhile, too."""
+        now = self.clock.now()
+        for user, key in [name for name, gone_at in self._absent.items() if gone_at <= now]:
+            self.apply(events.Cancelled(now, user, key))
+            self._absent.pop((user, key), None)
 
     def join(self, user: str, key: str) -> Mailbox:
         """A mailbox that receives what is said about this request; to be given back with :meth:`leave`."""
         mailbox = Mailbox()
         self._waiters.setdefault(key_of(user, key), []).append(mailbox)
-        self._absent.discard(key_of(user, key))
+        self._absent.pop((user, key), None)
         return mailbox
 
     def leave(self, user: str, key: str, mailbox: Mailbox) -> bool:
@@ -387,9 +394,3 @@ class PoolShell:
 def _fail(done: asyncio.Future[None], error: Exception) -> None:
     if not done.done():
         done.set_exception(error)
-
-
-def _log_failure(done: asyncio.Future[None]) -> None:
-    error = None if done.cancelled() else done.exception()
-    if error is not None and not isinstance(error, LedgerError):  # that one is logged and shown in /health
-        logger.error("an event failed", problem=str(error), exc_info=error)
