@@ -12,6 +12,7 @@ import grpc
 import pytest
 from gpupool.pool.access.listening import ServeError
 from gpupool.pool.api import pool_service as service
+from gpupool.pool.lifecycle import shell
 from gpupool.pool.options import ServeOptions, Serving
 from gpupool.pool.server import serve
 from gpupool.proto import pool_pb2 as pb
@@ -91,6 +92,26 @@ class TestRequest:
         async with asyncio.timeout(5):
             while (await stand.caller.call("ListQueue", pb.ListRequest())).entries:
                 await asyncio.sleep(0.01)
+
+    async def test_one_user_may_have_only_so_many_requests_waiting(self, stand, monkeypatch):
+        monkeypatch.setattr(shell, "MAXIMUM_WAITING", 3)
+        await stand.caller.grant("k0", 1000, count=2)
+        waiting = [stand.caller.request(f"k{number}", 500, wait_seconds=-1) for number in range(1, 4)]
+        for stream in waiting:
+            await stream.read()
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stand.caller.request("k4", 500, wait_seconds=-1).read()
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert dict(caught.value.trailing_metadata())["gpupool-reason"] == "too-many-requests"
+        again = stand.caller.request("k3", 500, wait_seconds=-1)
+        assert (await again.read()).queued.place == 3, "that is none more"
+        another = stand.caller.request("k4", 500, wait_seconds=-1, on_behalf_of="bob")
+        assert (await another.read()).queued.place == 4
+        waiting[0].cancel()
+        async with asyncio.timeout(5):
+            while len((await stand.caller.call("ListQueue", pb.ListRequest())).entries) > 3:
+                await asyncio.sleep(0.01)
+        assert (await stand.caller.request("k4", 500, wait_seconds=-1).read()).queued.place == 4
 
     async def test_the_same_key_joins_the_same_request_and_gets_the_same_lease(self, stand):
         stand.node.mute.add("start")

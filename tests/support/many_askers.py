@@ -21,6 +21,8 @@ from gpupool.proto import pool_pb2, pool_pb2_grpc
 
 #: Requests are of a whole device, so that one is granted for each that ends.
 MILLI = 1000
+#: The requests are of so many users: each may have only a part of them waiting.
+USERS = 20
 #: Seconds that a pool may be away.
 PATIENCE = 120.0
 
@@ -30,6 +32,7 @@ class Asker:
     """One request. `place`: as first told; None until then."""
 
     key: str
+    user: str
     sent: float = 0.0
     answered: float = 0.0
     place: int | None = None
@@ -40,7 +43,9 @@ class Asker:
 
 
 async def ask(stub: Any, asker: Asker, first: asyncio.Queue[None]) -> None:
-    message = pool_pb2.RequestLease(idempotency_key=asker.key, milli=MILLI, wait_seconds=-1.0)
+    message = pool_pb2.RequestLease(
+        idempotency_key=asker.key, milli=MILLI, wait_seconds=-1.0, on_behalf_of=asker.user
+    )
     asker.sent = time.monotonic()
     try:
         lease = await _persistently(stub, message, asker, first)
@@ -88,7 +93,10 @@ async def run(endpoint: str, first_number: int, count: int, channels: int) -> No
     options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_reconnect_backoff_ms", 500)]
     opened = [grpc.aio.insecure_channel(endpoint, options) for _ in range(channels)]
     stubs: list[Any] = [pool_pb2_grpc.PoolStub(channel) for channel in opened]  # type: ignore[no-untyped-call, unused-ignore]
-    askers = [Asker(f"ask-{number:06d}") for number in range(first_number, first_number + count)]
+    askers = [
+        Asker(f"ask-{number:06d}", f"user{number % USERS}")
+        for number in range(first_number, first_number + count)
+    ]
     first: asyncio.Queue[None] = asyncio.Queue()
     work = [
         asyncio.create_task(ask(stubs[number % channels], asker, first))

@@ -38,7 +38,7 @@ class PoolRefusedError(GpupoolError):
 
     Attributes:
         reason: an id: ``bad-share full quota limit over-quota unknown-project unknown-session no-node forbidden
-            unknown-lease in-use``.
+            unknown-lease in-use too-many-requests``.
         explanation: one sentence with numbers, also ``str()`` of this error.
         details: the same for programs, and what would help; None: the pool said no more.
     """

@@ -38,6 +38,7 @@ _CODE_OF_REASON: Final = {
     "quota": REFUSED,
     "limit": REFUSED,
     "over-quota": REFUSED,
+    "too-many-requests": REFUSED,
     "unknown-project": USAGE,
     "forbidden": REFUSED,
     "bad-share": USAGE,

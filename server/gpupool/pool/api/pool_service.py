@@ -19,7 +19,7 @@ from gpupool.pool.access.auth import Identity, current_identity, refuse, refuse_
 from gpupool.pool.api import convert, explanations
 from gpupool.pool.leases import gang_view
 from gpupool.pool.leases.resize_rules import MAKING_ROOM
-from gpupool.pool.lifecycle.shell import PoolShell
+from gpupool.pool.lifecycle.shell import MAXIMUM_WAITING, PoolShell
 from gpupool.pool.nodes import reported
 from gpupool.pool.reporting import healthcheck
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
@@ -63,6 +63,9 @@ class PoolService(pool_pb2_grpc.PoolServicer):
             )
         except validate.BadInputError as error:
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, error.reason, str(error))
+        if self._pool.has_too_many(user, event.key):
+            said = say("too-many-requests", count=param.count(MAXIMUM_WAITING))
+            await refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "too-many-requests", said)
         mailbox = self._pool.join(user, event.key)
         answered = False
         pause = 0.0

@@ -11,6 +11,7 @@ import asyncio
 import itertools
 import secrets
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
@@ -40,6 +41,9 @@ logger = structlog.get_logger(__name__)
 
 #: Places that are told in a second, at most, however many wait: telling one takes about a quarter of a millisecond.
 _PLACES_PER_SECOND = 1000
+#: Requests that one user may have waiting. Each may stand in a lane of its own, and a look at the queue takes a third of a
+#: millisecond for each lane.
+MAXIMUM_WAITING = 1000
 #: So many steps in a row that cannot be stored mean that none can.
 _TRIES = 2
 
@@ -96,6 +100,8 @@ class PoolShell:
         #: Quotas that are nearly used up, as `alert_watch` has said.
         self.alerts = AlertBook()
         self._waiters: dict[str, list[Mailbox]] = {}
+        #: Number of requests in `_waiters`, by user.
+        self._waits_of: Counter[str] = Counter()
         self._resizes: dict[str, list[asyncio.Future[instructions.TellResized]]] = {}
         self._endings: dict[str, list[asyncio.Event]] = {}
         self._streams: dict[int, NodeStream] = {}
@@ -289,10 +295,17 @@ class PoolShell:
             self.apply(events.Cancelled(now, user, key))
             self._absent.pop((user, key), None)
 
+    def has_too_many(self, user: str, key: str) -> bool:
+        """Whether this request would be one too many of its user; a caller of one that waits already may always join it."""
+        return key_of(user, key) not in self._waiters and self._waits_of[user] >= MAXIMUM_WAITING
+
     def join(self, user: str, key: str) -> Mailbox:
         """A mailbox that receives what is said about this request; to be given back with :meth:`leave`."""
         mailbox = Mailbox()
-        self._waiters.setdefault(key_of(user, key), []).append(mailbox)
+        others = self._waiters.setdefault(key_of(user, key), [])
+        if not others:
+            self._waits_of[user] += 1
+        others.append(mailbox)
         self._absent.pop((user, key), None)
         return mailbox
 
@@ -302,8 +315,10 @@ class PoolShell:
         others = self._waiters.get(name, [])
         if mailbox in others:
             others.remove(mailbox)
-        if not others:
-            self._waiters.pop(name, None)
+        if not others and self._waiters.pop(name, None) is not None:
+            self._waits_of[user] -= 1
+            if not self._waits_of[user]:
+                del self._waits_of[user]
         return not others
 
     def place_seconds(self) -> float:
