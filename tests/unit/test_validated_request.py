@@ -64,6 +64,13 @@ def test_what_is_wrong_is_named(fields: dict[str, Any], names: str, reason: str)
     assert caught.value.reason == reason
 
 
+@pytest.mark.parametrize("user", ["", "*", "@group", "a b", "\x1b[2J", "u" * 129])
+def test_a_request_is_of_one_user(user: str) -> None:
+    with pytest.raises(validate.BadInputError) as caught:
+        validate.request(pb.RequestLease(idempotency_key="k", milli=200), user, 0.0)
+    assert caught.value.reason == "bad-request"
+
+
 def test_labels_are_ordered_and_obey_no_terminal() -> None:
     assert validate.labels({"zone": "a", "rack": "\x1b[2J"}) == (("rack", "\\x1b[2J"), ("zone", "a"))
     with pytest.raises(validate.BadInputError, match="not a name"):

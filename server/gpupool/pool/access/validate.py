@@ -58,8 +58,8 @@ def request(message: pb.RequestLease, user: str, now: float, groups: tuple[str, 
     key = message.idempotency_key
     if not _NAME.fullmatch(key) or printable(key) != key:
         raise BadInputError("idempotency_key must have 1..128 printable characters")
-    if not is_user(user):
-        raise BadInputError(f"{user[:40]!r} is not a user name (1..128 characters, no spaces)")
+    if not is_person(user):
+        raise BadInputError(f"{user[:40]!r} is not a user name (1..128 characters, no spaces, and not '*')")
     try:
         asked = of_message(message)
     except RequestError as error:
