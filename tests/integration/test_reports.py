@@ -19,7 +19,8 @@ from gpupool.cli.main import app
 from gpupool.client.errors import PoolRefusedError
 from gpupool.client.pool import PoolClient
 from gpupool.client.reports import JournalLine, Reports
-from gpupool.ledger import schema
+from gpupool.ledger import audit, schema
+from gpupool.pool.api import reports_service
 from gpupool.pool.options import Serving
 from gpupool.proto import pool_pb2 as pb
 from sqlalchemy import func, select
@@ -246,6 +247,34 @@ class TestAudit:
                 assert (await heard.get()).lease_id == grant.lease_id
         finally:
             follower.cancel()
+
+    async def test_a_follower_reads_no_line_of_the_journal_twice(
+        self, stand: Stand, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(reports_service, "FOLLOW_SECONDS", 0.01)
+        read: asyncio.Queue[int] = asyncio.Queue()
+        loop, page = asyncio.get_running_loop(), audit.page
+
+        def noted(connection: Any, wanted: audit.Filter, after: int, upto: int | None = None) -> Any:
+            loop.call_soon_threadsafe(read.put_nowait, after)
+            return page(connection, wanted, after, upto)
+
+        monkeypatch.setattr(audit, "page", noted)
+        with stand.serving.pool.ledger.engine.connect() as connection:
+            last = audit.last_number(connection)
+
+        async def follow() -> None:
+            async with stand.client() as connection:
+                async for _ in Reports(connection).audit(user="nobody", limit=1, follow=True):
+                    pass
+
+        follower = asyncio.create_task(follow())
+        try:
+            async with asyncio.timeout(10):
+                first, second = await read.get(), await read.get()
+        finally:
+            follower.cancel()
+        assert first < last <= second
 
     async def test_pages_lose_nothing(self, stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
         everything = await lines(stand.client(), limit=-1)

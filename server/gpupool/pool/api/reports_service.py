@@ -86,10 +86,12 @@ class ReportsService(pool_pb2_grpc.ReportsServicer):
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", text)
         after, last = await self._read(context, self._bounds, wanted, request.limit or AUDIT_LINES)
         while True:
-            lines = await self._read(context, self._page, wanted, after, None if request.follow else last)
+            lines, upto = await self._read(
+                context, self._page, wanted, after, None if request.follow else last
+            )
             for line in lines:
                 yield journal_line(line)
-                after = line.number
+            after = max(after, upto)
             if len(lines) == audit.PAGE:
                 continue
             if not request.follow or self._pool.closing:
@@ -149,9 +151,11 @@ class ReportsService(pool_pb2_grpc.ReportsServicer):
             last = audit.last_number(connection)
             return (0 if limit < 0 else audit.number_before(connection, wanted, limit)), last
 
-    def _page(self, wanted: audit.Filter, after: int, upto: int | None) -> list[Any]:
+    def _page(self, wanted: audit.Filter, after: int, upto: int | None) -> tuple[list[Any], int]:
+        """(the next lines, the number up to which no other one is wanted: a follower reads none of them again)."""
         with snapshot(self._pool.ledger.engine) as connection:
-            return list(audit.page(connection, wanted, after, upto))
+            lines = list(audit.page(connection, wanted, after, upto))
+            return lines, lines[-1].number if len(lines) == audit.PAGE else audit.last_number(connection)
 
 
 def _selection(request: pb.ReportRequest, user: str) -> usage.Selection:
