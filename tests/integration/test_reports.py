@@ -207,6 +207,8 @@ async def test_stats_are_of_the_pool_now_and_of_the_time(stand: Stand) -> None:
     assert found["wait_p50_seconds"] == found["wait_p99_seconds"] == 0.0
     assert 0.1 <= found["held_mean_seconds"] < 5
     assert "refused" in (await stand.command("pool", "stats")).stdout
+    too_long = await stand.command("pool", "stats", "--last", "367d")
+    assert (too_long.exit_code, too_long.stdout) == (2, "")
 
 
 class TestAudit:

@@ -95,6 +95,25 @@ def test_rows_and_sums_are_those_of_the_leases(world: ChargedWorld) -> None:
     assert sum(step.milli * (step.until - step.since) for step in steps) == sum(world.there.values())
 
 
+def test_of_too_many_rows_only_one_more_than_may_be_is_read(
+    world: ChargedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live(world)
+    selection = usage.Selection(0, world.now_ms, ("user", "device", "hour"))
+    assert world.ledger is not None
+    with snapshot(world.ledger.engine) as connection:
+        whole = usage.used(connection, selection, world.now_ms)
+        assert len(whole) > 3
+        monkeypatch.setattr(usage, "MAXIMUM_ROWS", len(whole))
+        assert usage.used(connection, selection, world.now_ms) == whole
+        read, row = [], usage._row
+        monkeypatch.setattr(usage, "_row", lambda *given: read.append(given) or row(*given))
+        monkeypatch.setattr(usage, "MAXIMUM_ROWS", 2)
+        with pytest.raises(usage.TooLargeError):
+            usage.used(connection, selection, world.now_ms)
+    assert len(read) == 3
+
+
 def test_the_journal_is_read_in_pages_and_added_up(world: ChargedWorld) -> None:
     live(world)
     assert world.ledger is not None

@@ -22,8 +22,14 @@ from gpupool.ledger.schema import capacity, charges, waits
 GROUPS: Final = ("user", "project", "device", "node", "hour", "day")
 #: Lengths of the periods among them, milliseconds.
 PERIODS: Final = {"hour": 3_600_000, "day": 86_400_000}
+#: More rows than this are no report for people, and more than one message carries.
+MAXIMUM_ROWS: Final = 50_000
 #: Sums are taken in two parts, because MiB times milliseconds of a large pool leave 64 bits within some years.
 _LOW: Final = 1 << 20
+
+
+class TooLargeError(ValueError):
+    """An answer would be too large. `str()` is one sentence that says what would help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +90,20 @@ class Step:
     milli: int
 
 
+def require_few(rows: int) -> None:
+    """Raises TooLargeError if a report has more rows than it may."""
+    if rows > MAXIMUM_ROWS:
+        raise TooLargeError(
+            f"these are more than {MAXIMUM_ROWS} rows; ask for a shorter time or fewer groups"
+        )
+
+
 def used(connection: Connection, selection: Selection, now_ms: int) -> list[UsageRow]:
-    """What leases held, grouped, in the order of the groups' values."""
+    """What leases held, grouped, in the order of the groups' values.
+
+    Raises:
+        TooLargeError: there are more than `MAXIMUM_ROWS`; so do the next two.
+    """
     return _sums(connection, charges, selection, now_ms)
 
 
@@ -140,8 +158,10 @@ def _sums(connection: Connection, table: SqlTable, selection: Selection, now_ms:
         leases.label("leases"),
     )
     if groups:
-        query = query.group_by(*groups)
+        # One row more says that there are too many, before all of them are in memory.
+        query = query.group_by(*groups).limit(MAXIMUM_ROWS + 1)
     rows = [_row(selection, dict(row)) for row in connection.execute(query).mappings()]
+    require_few(len(rows))
     # Not by the database: each has an order of letters of its own.
     return sorted((row for row in rows if row.milli_ms or row.mib_ms or row.leases), key=lambda row: row.key)
 

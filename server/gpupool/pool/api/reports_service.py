@@ -19,7 +19,7 @@ from gpupool.pool.access.auth import current_identity, refuse, refuse_revoked, s
 from gpupool.pool.lifecycle.shell import PoolShell
 from gpupool.pool.projects.project_rules import project_tree
 from gpupool.pool.reporting.stats import present
-from gpupool.pool.reporting.usage_report import TooLargeError, usage_report
+from gpupool.pool.reporting.usage_report import usage_report
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
 from gpupool.proto.sentences import to_message
@@ -32,7 +32,8 @@ STATS_SECONDS: Final = 86_400.0
 AUDIT_LINES: Final = 200
 #: How often a follower is told of new lines, seconds.
 FOLLOW_SECONDS: Final = 0.5
-_MAXIMUM_SECONDS = 100 * 366 * 86_400.0
+#: `Stats` reads every decision of its time.
+_MAXIMUM_SECONDS: Final = 366 * 86_400.0
 #: Looks at the ledger at a time; others wait. Fewer than PostgreSQL's readers have connections: admitting a caller needs
 #: one too, and would hold up the event loop until one is free.
 _LOOKS_AT_ONCE: Final = 4
@@ -58,13 +59,13 @@ class ReportsService(pool_pb2_grpc.ReportsServicer):
             selection = _selection(request, user)
             tree = project_tree(self._pool.state)
             return await self._read(context, self._report, selection, tree, self._now_ms())
-        except (_BadReportError, TooLargeError) as error:
+        except (_BadReportError, usage.TooLargeError) as error:
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", str(error))
 
     async def Stats(self, request: pb.StatsRequest, context: Any) -> pb.StatsAnswer:
         seconds = request.seconds or STATS_SECONDS
         if not 0 < seconds <= _MAXIMUM_SECONDS:
-            text = f"seconds {seconds:g} is not within 0..{_MAXIMUM_SECONDS:.0f}"
+            text = f"seconds {seconds:g} is not within 0..{_MAXIMUM_SECONDS:.0f} (366 days)"
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", text)
         answer = present(self._pool.state, self._pool.timers, self._pool.clock.now())
         now_ms = self._now_ms()

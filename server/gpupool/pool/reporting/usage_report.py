@@ -9,23 +9,17 @@ from typing import Final
 from sqlalchemy import Connection
 
 from gpupool.ledger import usage
-from gpupool.ledger.usage import Selection, UsageRow
+from gpupool.ledger.usage import Selection, TooLargeError, UsageRow
 from gpupool.pool.reporting.entitlement import capacity_times, deserved_milli_ms
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.scheduler.fairshare.tree import ProjectTree
 
-#: More rows than this are no report for people, and more than one message carries.
-MAXIMUM_ROWS: Final = 50_000
 #: Largest integer of a message's field.
 _MAXIMUM_INTEGER: Final = (1 << 63) - 1
 
 Key = tuple[str, str, str, str, int]
 #: Where the value of a group is in a key.
 _PLACES: Final = {"user": 0, "project": 1, "device": 2, "node": 3, "hour": 4, "day": 4}
-
-
-class TooLargeError(ValueError):
-    """An answer would be too large. `str()` is one sentence that says what would help."""
 
 
 def usage_report(
@@ -58,10 +52,7 @@ def usage_report(
     keys = sorted(used.keys() | there.keys() | waits.keys())
     if not selection.user:
         keys = sorted({*keys, *(key for key, amount in deserved.items() if amount)})
-    if len(keys) > MAXIMUM_ROWS:
-        raise TooLargeError(
-            f"these are {len(keys)} rows, more than {MAXIMUM_ROWS}; ask for a shorter time or fewer groups"
-        )
+    usage.require_few(len(keys))
     largest = max([0, total, *(row.mib_ms for row in used.values()), *deserved.values()])
     if largest > _MAXIMUM_INTEGER:
         raise TooLargeError(f"{largest} is more than an answer holds; ask for a shorter time")
