@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gpupool.model import events
@@ -172,7 +174,9 @@ def test_the_journal_says_what_is_near_and_what_is_not_any_more() -> None:
     assert said == [near.said(), say("alert.over", of=near.said())]
 
 
-async def test_a_pool_that_starts_again_does_not_say_it_again(tmp_path: Path) -> None:
+async def test_a_pool_that_starts_again_does_not_say_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from gpupool.ledger.ledger import Ledger
 
     near, other = level(960), level(990, name="bob")
@@ -185,7 +189,16 @@ async def test_a_pool_that_starts_again_does_not_say_it_again(tmp_path: Path) ->
     pool.apply(events.QuotasNear(pool.clock.now(), (), (other,)))
     pool.ledger.close()
     pool = opened()
-    alert_watch.remember(pool)
+    threads: set[int] = set()
+    read = alert_watch._standing
+
+    def noted(*given: Any) -> list[Alert]:
+        threads.add(threading.get_ident())
+        return read(*given)
+
+    monkeypatch.setattr(alert_watch, "_standing", noted)
+    await alert_watch.remember(pool)
+    assert threads and threading.get_ident() not in threads, "calls are answered meanwhile"
     assert pool.alerts.raised == [near]
     await alert_watch.look(pool)  # nobody holds anything now
     assert pool.alerts.raised == []

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import structlog
-from sqlalchemy import Connection, select
+from sqlalchemy import Engine, select
 
 from gpupool.ledger.ledger import LedgerError
 from gpupool.ledger.schema import journal
+from gpupool.ledger.snapshot import snapshot
 from gpupool.model import events
 from gpupool.model.alert import Alert
 from gpupool.pool.lifecycle.shell import PoolShell
@@ -27,7 +28,7 @@ async def watch(pool: PoolShell) -> None:
     while True:
         try:
             if not remembers:
-                remember(pool)
+                await remember(pool)
                 remembers = True
             await look(pool)
         except LedgerError:
@@ -52,24 +53,24 @@ async def look(pool: PoolShell) -> None:
     pool.alerts.refresh(used)
 
 
-def remember(pool: PoolShell) -> None:
-    """Takes over what an earlier run of the pool has said and not taken back."""
+async def remember(pool: PoolShell) -> None:
+    """Takes over what an earlier run of the pool has said and not taken back; it is read beside the event loop."""
     since = pool.clock.to_unix(pool.clock.now()) - REMEMBERED_SECONDS
-    with pool.ledger.engine.connect() as connection:
-        pool.alerts.take(_standing(connection, since), ())
+    pool.alerts.take(await asyncio.to_thread(_standing, pool.ledger.engine, since), ())
 
 
-def _standing(connection: Connection, since_unix: float) -> list[Alert]:
+def _standing(engine: Engine, since_unix: float) -> list[Alert]:
     query = (
         select(journal.c.kind, journal.c.data)
         .where(journal.c.at_unix >= since_unix, journal.c.kind.in_(("alert", "alert-over")))
         .order_by(journal.c.number)
     )
     standing: dict[str, Alert] = {}
-    for kind, data in connection.execute(query):
-        alert = Alert(**{name: data[name] for name in _FIELDS})
-        if kind == "alert":
-            standing[alert.id] = alert
-        else:
-            standing.pop(alert.id, None)
+    with snapshot(engine) as connection:
+        for kind, data in connection.execute(query):
+            alert = Alert(**{name: data[name] for name in _FIELDS})
+            if kind == "alert":
+                standing[alert.id] = alert
+            else:
+                standing.pop(alert.id, None)
     return list(standing.values())
