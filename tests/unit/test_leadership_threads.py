@@ -40,7 +40,9 @@ async def test_a_hub_that_hangs_does_not_take_the_lead_away(
     hub = Hub(HubOptions("http://127.0.0.1:1/hub/api"), hangs)
     asking = [asyncio.ensure_future(hub.exchange(f"token-{n}")) for n in range(20)]
     await asyncio.sleep(0.05)
-    leadership = Leadership(NO_DATABASE, ServerIdentity(), LeadTimes(sure=60.0, free=61.0, silent=62.0))
+    leadership = Leadership(
+        NO_DATABASE, ServerIdentity(), LeadTimes(sure=60.0, free=61.0, silent=62.0), alone=True
+    )
     leadership._confirmed_at = -math.inf
     monkeypatch.setattr(leadership, "_ask", lambda: Lead.HELD)
     await asyncio.wait_for(leadership.admit(None), 20)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
+from unittest.mock import MagicMock
 
 import grpc
 import grpc.aio
@@ -13,12 +16,16 @@ from gpupool.client.endpoint import EndpointError, is_secure, parse_endpoints, r
 from gpupool.client.errors import GpupoolError
 from gpupool.client.pool import PoolClient
 from gpupool.client.servers import HEARD_SECONDS, NOT_LEADER, Patience, ServerRing
-from gpupool.ledger.servers import LockHolder, ServerRow
+from gpupool.ledger import servers
+from gpupool.ledger.database import Lead
+from gpupool.ledger.servers import LockHolder, ServerIdentity, ServerRow
 from gpupool.node.address import pool_host
 from gpupool.node.connection import ConnectionLostError
 from gpupool.node.leader_epoch import DEPOSED_NS, LeaderEpoch
 from gpupool.pool.leading.lead_times import LeadTimes
 from gpupool.pool.leading.leader_watch import EndConnection, LeaderWatch, TakeOver, Wait
+from gpupool.pool.leading.leadership import Leadership
+from sqlalchemy.exc import OperationalError
 
 from jupyter_gpupool.server.pool.connection import PoolConnection, WrongSettingError
 from jupyter_gpupool.server.pool.identity import PoolAccess
@@ -269,6 +276,74 @@ class TestAStandby:
             LeadTimes(sure=3.0, free=2.0)
         with pytest.raises(ValueError, match="silent"):
             LeadTimes(silent=1.9)
+
+
+class Refusal(Exception):
+    """A call was ended."""
+
+
+class Call:
+    """A call that hears what it is refused with."""
+
+    def set_trailing_metadata(self, metadata: object) -> None: ...
+
+    async def abort(self, code: grpc.StatusCode, text: str) -> None:
+        raise Refusal(code)
+
+
+class SeenServers:
+    """A database that says that one leads, and who else is there, until it does not answer any more."""
+
+    epoch = 1
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.engine = MagicMock()
+        self.away = False
+        monkeypatch.setattr(servers, "beat", lambda *_: None)
+        monkeypatch.setattr(servers, "rows", lambda _: self.rows)
+        self.rows: list[ServerRow] = []
+
+    def leads(self) -> Lead:
+        if self.away:
+            raise OperationalError("SELECT 1", {}, OSError("no answer"))
+        return Lead.HELD
+
+
+class TestALeaderWhoseDatabaseIsAway:
+    TIMES = LeadTimes(sure=1e-6, free=2.0, silent=5.0)  # each call asks
+
+    async def serves(
+        self, monkeypatch: pytest.MonkeyPatch, *seen: ServerRow, alone: bool, gone_since: bool = False
+    ) -> bool:
+        database = SeenServers(monkeypatch)
+        leadership = Leadership(cast(Any, database), ServerIdentity(id="me"), self.TIMES, alone=alone)
+        database.rows = list(seen)
+        await leadership._confirm()
+        if gone_since:
+            database.rows = []
+            await leadership._confirm()
+        database.away = True
+        try:
+            await leadership.admit(Call())
+        except Refusal as refusal:
+            assert refusal.args == (grpc.StatusCode.UNAVAILABLE,)
+            return False
+        return True
+
+    async def test_serves_on_if_there_was_never_a_standby(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert await self.serves(monkeypatch, alone=True)
+
+    async def test_serves_nobody_if_a_standby_may_have_come_since(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert not await self.serves(monkeypatch, alone=False)
+
+    @pytest.mark.parametrize("gone_since", [False, True])
+    async def test_serves_nobody_if_it_ever_saw_one(
+        self, monkeypatch: pytest.MonkeyPatch, gone_since: bool
+    ) -> None:
+        standby = replace(row(1), id="b", epoch=0, silent_seconds=0.1)
+        assert not await self.serves(monkeypatch, standby, alone=True, gone_since=gone_since)
 
 
 def test_a_ledger_in_a_file_has_no_epoch(tmp_path: Path) -> None:

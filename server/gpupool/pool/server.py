@@ -163,7 +163,7 @@ async def _lead(place: Place) -> None:
         async with contextlib.AsyncExitStack() as stack:
             leadership = None
             if is_url(options.ledger or ""):
-                leadership = Leadership(ledger.database, me, place.times)
+                leadership = Leadership(ledger.database, me, place.times, alone=not options.standby)
                 watch = asyncio.create_task(leadership.run(), name="leadership")
                 stack.push_async_callback(cancel, watch)
                 logger.info("this server leads", epoch=leadership.epoch)

@@ -28,7 +28,7 @@ class LeadTimes:
     free: float = 2.0
     #: A leader that has said nothing for so long loses its connection, and with it the lock.
     silent: float = 5.0
-    #: A leader that the database has not answered for so long leads no more, if there is a standby.
+    #: A leader that the database has not answered for so long leads no more, if there may be a standby.
     give_up: float = 5.0
     #: The time of `silent` for one that has just taken over: it reads the whole ledger first.
     starting: float = 60.0

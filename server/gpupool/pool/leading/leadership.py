@@ -35,9 +35,11 @@ class Leadership:
         why: a clause that says why.
         serving: steps are written on the event loop from now on.
         servers: all servers of the database, as last seen.
+        is_alone: whether nobody can take over: there was never a standby. What was seen last says nothing of one that has
+            come since, so whoever is a standby itself in other times is never alone.
     """
 
-    def __init__(self, database: Database, me: ServerIdentity, times: LeadTimes) -> None:
+    def __init__(self, database: Database, me: ServerIdentity, times: LeadTimes, *, alone: bool) -> None:
         self._database = database
         self._me = me
         self._times = times
@@ -50,6 +52,7 @@ class Leadership:
         self.why = ""
         self.serving = False
         self.servers: tuple[ServerRow, ...] = ()
+        self.is_alone = alone
 
     @property
     def me(self) -> ServerIdentity:
@@ -58,14 +61,6 @@ class Leadership:
     @property
     def epoch(self) -> int:
         return self._database.epoch
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether nobody else could take over, as far as was seen last."""
-        return not any(
-            row.epoch == 0 and row.id != self._me.id and row.silent_seconds < self._times.there
-            for row in self.servers
-        )
 
     async def run(self) -> None:
         """Asks again and again, until cancelled or the lead is lost."""
@@ -116,7 +111,11 @@ class Leadership:
                 connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
                 servers.beat(connection, self._me, self._database.epoch)
                 self.servers = tuple(servers.rows(connection))
+            self.is_alone = self.is_alone and not any(map(self._is_standby, self.servers))
         return lead
+
+    def _is_standby(self, row: ServerRow) -> bool:
+        return row.epoch == 0 and row.id != self._me.id and row.silent_seconds < self._times.there
 
     def _not_confirmed(self, error: SQLAlchemyError) -> None:
         if not self._failing:
