@@ -9,6 +9,9 @@ from gpupool.model.instructions import TellGranted, TellQueued, TellRefused, Tel
 from gpupool.model.state import LimitRecord
 from gpupool.pool.api import convert
 from gpupool.pool.model.waiting import HINT_HORIZON
+from gpupool.pool.projects import project_view
+from gpupool.proto.gpupool.v1 import pool_pb2 as pb
+from gpupool.scheduler.model import Quota
 
 from tests.support.pool_world import PoolWorld, lease, session
 
@@ -143,6 +146,35 @@ def test_other_users_have_budgets_of_their_own(world):
     world.live(25)
     assert lease(world, name).reason == "budget"
     world.attach("b", 1000, user="bob")
+
+
+def test_who_has_an_option_of_her_own_sees_what_of_everybodys_limit_holds_for_her_too(world):
+    options = {"ann": Quota(milli=1500), "*": Quota(milli=100)}
+    world.machine.quotas = options
+    limit(world, "*", milli=700, shares=2, largest_milli=400, gpu_seconds=100, window_seconds=3600)
+    world.attach("a", 400)
+    world.live(10)
+    world.request("b", 500, wait=None)
+    assert refusal(world, "b").reason == "quota"
+
+    def seen(viewer: str | None) -> dict[str, pb.Limit]:
+        state = world.machine.state
+        found = project_view.limits_seen_by(state, options, viewer)
+        return {
+            record.user: project_view.limit(state, record, world.now, configured=is_option)
+            for record, is_option in found
+        }
+
+    ann = seen("ann")["ann"]
+    assert (ann.milli, ann.shares, ann.largest_milli, ann.configured) == (1500, -1, 400, True)
+    assert (ann.gpu_seconds, ann.window_seconds, ann.held_milli) == (100, 3600, 400)
+    assert ann.used_gpu_seconds == pytest.approx(4, abs=0.5)
+    assert 3500 < ann.resets_in_seconds < 3600
+    bob = seen("bob")["bob"]
+    assert (bob.milli, bob.shares, bob.gpu_seconds, bob.configured) == (700, 2, 100, False)
+    everybody = seen(None)
+    assert everybody["ann"] == ann
+    assert (everybody["*"].milli, everybody["*"].gpu_seconds, everybody["*"].configured) == (700, 100, False)
 
 
 def test_the_end_of_a_budget_is_said_before_with_the_numbers(world):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gpupool.model.state import LimitRecord, State
 from gpupool.pool.model.timers import Timers
-from gpupool.pool.projects import accounts, standing_view
+from gpupool.pool.projects import accounts, limit_rules, standing_view
 from gpupool.pool.projects.project_rules import default_project_of
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.scheduler.fairshare import Standings
@@ -68,14 +68,19 @@ def limits_seen_by(
 ) -> list[tuple[LimitRecord, bool]]:
     """All limits for administrators (`viewer` None); else the user's own, as it comes to, and no other's.
 
-    With each: whether it is of the pool's options (`configured`), above which those of the ledger stand.
+    With each: whether its sum and number are of the pool's options (`configured`), above which those of the ledger stand.
     """
-    known = {user: (LimitRecord(user, quota.milli, quota.shares), True) for user, quota in configured.items()}
-    known |= {user: (record, False) for user, record in state.limits.items()}
+    quotas = limit_rules.quotas(state, configured)
+
+    def of(user: str) -> tuple[LimitRecord, bool]:
+        name = user if user in quotas else accounts.EVERYBODY
+        quota = quotas[name]
+        record = replace(limit_rules.limit_of(state, user), user=user, milli=quota.milli, shares=quota.shares)
+        return record, name not in state.limits
+
     if viewer is None:
-        return [known[user] for user in sorted(known)]
-    found = known.get(viewer) or known.get(accounts.EVERYBODY)
-    return [(replace(found[0], user=viewer), found[1])] if found is not None else []
+        return [of(user) for user in sorted(quotas)]
+    return [of(viewer)] if viewer in quotas or accounts.EVERYBODY in quotas else []
 
 
 def _project(now_there: Standings, usage: dict[str, float], path: str) -> pb.Project:
