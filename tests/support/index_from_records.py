@@ -57,6 +57,7 @@ def check_index(state: State) -> None:
     check_moments(index.ended, leases, lambda x: x.ended_at)
     check(index.sessions_of_gang, [x for x in sessions if x.gang], lambda x: x.gang)
     check(index.devices_of_node, list(state.devices.values()), lambda x: x.node)
+    check(index.sessions_of_user, sessions, lambda x: x.user)
     check(index.sessions_of_node, sessions, lambda x: x.node)
     check_some(index.unattached, [x for x in sessions if x.state == "parked" or x.state == "lost"])
     check_some(index.moving_memory, [x for x in sessions if x.parking or x.park_failure])

@@ -15,6 +15,7 @@ import pytest
 from gpupool.model import events, instructions
 from gpupool.model.instructions import Instruction
 from gpupool.model.state import State
+from gpupool.pool.api.convert import session_list
 from gpupool.pool.lifecycle.machine import Machine
 from gpupool.pool.model.timers import Timers
 
@@ -142,6 +143,21 @@ def test_a_step_costs_the_same_however_many_leases_have_ended() -> None:
         assert many[step] <= 1.05 * cost, (
             f"{step}: {cost} instructions after 10 leases, {many[step]} after 300"
         )
+
+
+def test_a_users_sessions_are_listed_at_the_same_cost_however_many_others_have() -> None:
+    def cost(others: int) -> int:
+        pool = FullPool(ended=others, users=others)
+        seen = pool.machine.state.sessions["s1"].user
+
+        def listed() -> None:
+            assert len(session_list(pool.machine.state, pool.now, seen).sessions) == 2
+
+        listed()
+        return instructions_of(listed)
+
+    few, many = cost(10), cost(200)
+    assert many <= 1.05 * few, f"{few} instructions beside 10 other users, {many} beside 200"
 
 
 def test_a_lease_where_there_is_room_costs_the_same_however_many_there_are() -> None:

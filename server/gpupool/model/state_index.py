@@ -34,6 +34,7 @@ class StateIndex:
         leases_of_session: ended ones too.
         ended: leases, by when they ended.
         sessions_of_gang: by the first session.
+        sessions_of_user: closed ones too.
         sessions_of_node: by the node where they are, closed ones too.
         sessions_left_on: by the node where a worker that was left still is.
         unattached: parked sessions and lost ones.
@@ -64,6 +65,7 @@ class StateIndex:
         self.leases_of_session: Index[LeaseRecord, str] = Index(leases, lambda x: x.session_id)
         self.ended: Moments[LeaseRecord] = Moments(leases, lambda x: x.ended_at)
         self.sessions_of_gang: Index[SessionRecord, str] = Index(sessions, lambda x: x.gang or None)
+        self.sessions_of_user: Index[SessionRecord, str] = Index(sessions, lambda x: x.user)
         self.sessions_of_node: Index[SessionRecord, str] = Index(sessions, lambda x: x.node)
         self.sessions_left_on: Index[SessionRecord, str] = Index(
             sessions, lambda x: None if x.left is None else x.left.node

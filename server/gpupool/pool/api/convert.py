@@ -260,9 +260,10 @@ def notice(lease: LeaseRecord | None, now: float) -> pb.Notice | None:
 
 def session_list(state: State, now: float, viewer: str | None) -> pb.SessionList:
     answer = pb.SessionList()
-    for session in state.sessions.values():
-        if session.part or (viewer is not None and session.user != viewer):
-            continue
+    seen = state.sessions.values() if viewer is None else state.index.sessions_of_user.of(viewer)
+    for session in seen:
+        if session.part:
+            continue  # shown with the first
         parts = state.session_parts(session)
         lease = state.lease_of_session(session)
         whole, used = gang_view.session_state(parts), gang_view.usage(parts)
