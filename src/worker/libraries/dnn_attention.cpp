@@ -48,7 +48,7 @@ enum Id : std::int64_t {
 
 struct Role {
   std::int64_t id;
-  Tensor Attention::*tensor;
+  Tensor Attention::* tensor;
 };
 constexpr Role roles[] = {{id_q, &Attention::q},
                           {id_k, &Attention::k},

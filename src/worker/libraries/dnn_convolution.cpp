@@ -28,9 +28,9 @@ struct Performance {
 /// and `second` are given, `target` is computed.
 struct Direction {
   const char *heuristic, *workspace, *execute;
-  const Tensor Convolution::*first;
-  const Tensor Convolution::*second;
-  const Tensor Convolution::*target;
+  const Tensor Convolution::* first;
+  const Tensor Convolution::* second;
+  const Tensor Convolution::* target;
 };
 Direction direction_of(ConvolutionDirection direction) {
   switch (direction) {

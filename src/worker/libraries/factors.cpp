@@ -18,7 +18,7 @@ CUresult run(const Execution& x, const Factors& of) {
   const auto narrow = [](std::int64_t size) { return static_cast<int>(size); };
   const int m = narrow(of.m), n = narrow(of.n), columns = narrow(of.columns), lda = narrow(of.lda),
             ldb = narrow(of.ldb), batch = narrow(of.batch);
-  void *const *const a = pointer<void*const>(of.a), *const *const b = pointer<void*const>(of.b);
+  void *const *const a = pointer<void* const>(of.a), *const *const b = pointer<void* const>(of.b);
   const auto* const matrices = pointer<const void* const>(of.a);
   int *const pivots = pointer<int>(of.pivots), *const info = pointer<int>(of.info);
   int argument = 0;  // which one is wrong: the client has looked at them
