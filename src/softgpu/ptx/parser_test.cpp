@@ -170,6 +170,18 @@ L2: ret; })");
   CHECK(accepted < 4000);
 }
 
+TEST_CASE("a kernel cannot be called") {
+  const std::string other = ".visible .entry other(.param .u64 p) { ret; }\n",
+                    another = ".alias renamed, other;\n";
+  const auto status = [&](const std::string& name) {
+    return compile_one(ptx_header + other + another + ".visible .entry k() { .param .u64 a; call " + name +
+                       ", (a); ret; }\n")
+        .status;
+  };
+  CHECK(status("other") == CompileStatus::syntax_error);
+  CHECK(status("renamed") == CompileStatus::syntax_error);
+}
+
 TEST_CASE("only variables have elements") {
   const auto log = [](const std::string& text) { return compile_one(text).log; };
   CHECK(log(entry(".reg .b64 %x; mov.u64 %x, k[1];")).find("'k' is no variable") != std::string::npos);

@@ -71,6 +71,8 @@ void Lowering::lower_call(const ptx::Instruction& instruction, const Suffixes& s
       site.function = symbol.index;
       called_functions.push_back(symbol.index);
       formals = symbols_.signature(symbol.index);
+      // Its parameters are the launch's, not a caller's.
+      if (formals.is_entry) fail("'" + std::string(target.text) + "' is a kernel, which cannot be called");
       // A declaration in another source may differ in its result (void here, a value there): linkers do not
       // look.
       if (formals.parameters.size() != arguments->size()) {

@@ -102,6 +102,7 @@ class Linker {
 
   FunctionSignature make_signature(const ptx::Function& function) {
     FunctionSignature signature;
+    signature.is_entry = function.is_entry;
     auto place = [&](const std::vector<ptx::Variable>& variables, std::vector<Formal>& into) {
       for (const ptx::Variable& variable : variables) {
         const uint32_t offset = layout_variable(variable, signature.bytes);

@@ -21,6 +21,7 @@ struct Formal {  // where a function's parameter or result lies in its local mem
 struct FunctionSignature {
   std::vector<Formal> returns, parameters;
   uint32_t bytes = 0;  // both together
+  bool is_entry = false;
 };
 
 // What a name outside a function means.
