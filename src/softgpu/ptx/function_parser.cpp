@@ -127,18 +127,30 @@ class BodyParser {
       function_.branch_tables.push_back(std::move(table));
       return;
     }
-    if (in_.accept_directive(".callprototype") || in_.accept_directive(".calltargets")) {
-      // The callee's own signature rules; a prototype only repeats it, and a list of targets narrows what may
-      // be.
-      while (!in_.at_end() && !in_.at(';')) in_.next();
-      in_.expect(';');
-      return;
+    if (in_.accept_directive(".callprototype")) {
+      CallPrototype prototype{name.text, open_.back().id, {}, {}, {}};
+      if (in_.at('(')) prototype.returns = in_.parse_parameter_list();
+      in_.expect_word("'_'");
+      if (in_.at('(')) prototype.parameters = in_.parse_parameter_list();
+      return end_prototype(std::move(prototype));
+    }
+    if (in_.accept_directive(".calltargets")) {
+      CallPrototype prototype{name.text, open_.back().id, {}, {}, {}};
+      prototype.target = in_.expect_word("function");
+      return end_prototype(std::move(prototype));
     }
     if (!labels_.emplace(open_.back().id, name.text).second) {
       syntax_error(name.line, "label '" + std::string(name.text) + "' is defined twice");
     }
     function_.labels.push_back(
         Label{name.text, open_.back().id, static_cast<uint32_t>(function_.instructions.size())});
+  }
+
+  // After the signature: further targets, or attributes without effect (.noreturn, .abi_preserve).
+  void end_prototype(CallPrototype prototype) {
+    while (!in_.at_end() && !in_.at(';')) in_.next();
+    in_.expect(';');
+    function_.prototypes.push_back(std::move(prototype));
   }
 
   void parse_instruction() {

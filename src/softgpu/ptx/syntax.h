@@ -86,6 +86,15 @@ struct BranchTable {  // name: .branchtargets L1, L2;
   std::vector<std::string_view> targets;
 };
 
+// The signature of what a pointer points to. name: .callprototype (.param .b32 _) _ (.param .b64 _);
+// or name: .calltargets f, g; which have the same one.
+struct CallPrototype {
+  std::string_view name;
+  uint32_t scope = 0;
+  std::vector<Variable> returns, parameters;
+  std::string_view target;  // the first of .calltargets
+};
+
 struct Function {
   std::string_view name;
   bool is_entry = false;
@@ -98,6 +107,7 @@ struct Function {
   std::vector<Instruction> instructions;
   std::vector<Label> labels;
   std::vector<BranchTable> branch_tables;
+  std::vector<CallPrototype> prototypes;
   std::vector<Variable> variables;       // .shared, .local, .param (call arguments), .global, .const
   std::vector<uint32_t> variable_scope;  // parallel to variables
   std::vector<uint32_t> scope_parent;    // scope 0 is the body

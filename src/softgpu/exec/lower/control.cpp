@@ -43,6 +43,17 @@ void Lowering::lower_brx(const ptx::Instruction& instruction, const Suffixes& su
   jump.flow = Flow::indexed_jump;
 }
 
+FunctionSignature Lowering::pointed_signature(const Operand& name) const {
+  const ptx::CallPrototype* const prototype =
+      name.kind == OperandKind::name ? find_prototype(name.text, name.scope) : nullptr;
+  if (prototype == nullptr) fail("a call through a pointer needs a prototype");
+  if (prototype->target.empty()) return layout_signature(prototype->returns, prototype->parameters);
+  const Symbol symbol = symbols_.resolve(prototype->target, current_->line);
+  if (symbol.kind != Symbol::Kind::function)
+    fail("'" + std::string(prototype->target) + "' is no function of the program");
+  return symbols_.signature(symbol.index);
+}
+
 void Lowering::lower_call(const ptx::Instruction& instruction, const Suffixes& suffixes) {
   if (suffixes.size() > 1 || (suffixes.size() == 1 && suffixes[0] != "uni")) fail_opcode();
   const std::vector<Operand>& operands = instruction.operands;
@@ -64,7 +75,7 @@ void Lowering::lower_call(const ptx::Instruction& instruction, const Suffixes& s
     target_register = source(target, 'x');
     site.function = indirect_call;
     has_indirect_call = true;
-    // The prototype repeats the types of the arguments, and so do the variables that hold them.
+    formals = pointed_signature(next < operands.size() ? operands[next] : Operand{});
   } else if (target.kind == OperandKind::name) {
     const Symbol symbol = symbols_.resolve(target.text, instruction.line);
     if (symbol.kind == Symbol::Kind::function) {
@@ -73,11 +84,6 @@ void Lowering::lower_call(const ptx::Instruction& instruction, const Suffixes& s
       formals = symbols_.signature(symbol.index);
       // Its parameters are the launch's, not a caller's.
       if (formals.is_entry) fail("'" + std::string(target.text) + "' is a kernel, which cannot be called");
-      // A declaration in another source may differ in its result (void here, a value there): linkers do not
-      // look.
-      if (formals.parameters.size() != arguments->size()) {
-        fail("the call does not match the signature of '" + std::string(target.text) + "'");
-      }
     } else if (symbol.kind == Symbol::Kind::builtin) {
       site.builtin = symbol.index + 1;
       const Builtin& builtin = builtins()[symbol.index];
@@ -89,6 +95,10 @@ void Lowering::lower_call(const ptx::Instruction& instruction, const Suffixes& s
   } else {
     fail("function expected");
   }
+  // A declaration in another source may differ in its result (void here, a value there): linkers do not look.
+  if (site.builtin == 0 && formals.parameters.size() != arguments->size())
+    fail("the call does not match the signature of '" + std::string(target.text) + "'");
+  site.callee_bytes = formals.bytes;
 
   // Registers and constants as arguments go through a hidden variable.
   auto hidden = [&](uint32_t bytes) {
@@ -96,7 +106,7 @@ void Lowering::lower_call(const ptx::Instruction& instruction, const Suffixes& s
     function_.local_bytes = offset + 16;
     return CallArgument{offset, 0, bytes};
   };
-  auto argument_place = [&](const Operand& operand, bool is_result) -> CallArgument {
+  auto argument_place = [&](const Operand& operand, const Formal* formal, bool is_result) -> CallArgument {
     if (operand.kind == OperandKind::name) {
       const Variable* const variable = find_variable(operand.text, operand.scope);
       if (variable == nullptr || variable->kind != Variable::Kind::local) {
@@ -104,9 +114,9 @@ void Lowering::lower_call(const ptx::Instruction& instruction, const Suffixes& s
       }
       return CallArgument{variable->offset, 0, variable->bytes};
     }
-    const char size = size_of(operand, operand.kind == OperandKind::real32   ? 'w'
-                                       : operand.kind == OperandKind::real64 ? 'x'
-                                                                             : 'w');
+    // A constant has the parameter's size.
+    const uint32_t bytes = formal != nullptr ? formal->bytes : operand.kind == OperandKind::real64 ? 8 : 4;
+    const char size = size_of(operand, bytes == 8 ? 'x' : bytes <= 2 ? 'h' : 'w');
     if (size == 'p' || size == 'q') fail("argument of the wrong type");
     const CallArgument place = hidden(lane_bytes(size));
     if (!is_result) {
@@ -118,25 +128,18 @@ void Lowering::lower_call(const ptx::Instruction& instruction, const Suffixes& s
     }
     return place;
   };
-  uint32_t layout = 0;
   std::vector<uint32_t> result_places;  // in this frame's local memory
   auto bind = [&](const std::vector<Operand>& actual, const std::vector<Formal>& formal, bool is_result,
                   std::vector<CallArgument>& into) {
     for (size_t i = 0; i < actual.size(); ++i) {
-      CallArgument place = argument_place(actual[i], is_result);
+      const Formal* const like = i < formal.size() ? &formal[i] : nullptr;
+      CallArgument place = argument_place(actual[i], like, is_result);
       if (is_result) result_places.push_back(place.caller_offset);
-      const bool has_formal = site.function == indirect_call || site.builtin != 0 || i < formal.size();
-      if (!has_formal) continue;  // a result that the function does not give
-      if (site.function == indirect_call) {
-        ptx::Variable like;
-        like.bytes = place.bytes;
-        like.alignment = 1;
-        if (const Variable* const v = find_variable(actual[i].text, actual[i].scope))
-          like.alignment = v->alignment;
-        place.callee_offset = layout_variable(like, layout);
+      if (like != nullptr) {
+        place.callee_offset = like->offset;
+        place.bytes = std::min(place.bytes, like->bytes);
       } else if (site.builtin == 0) {
-        place.callee_offset = formal[i].offset;
-        place.bytes = std::min(place.bytes, formal[i].bytes);
+        continue;  // a result that the function does not give
       }
       into.push_back(place);
     }

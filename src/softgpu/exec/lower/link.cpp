@@ -101,17 +101,8 @@ class Linker {
   }
 
   FunctionSignature make_signature(const ptx::Function& function) {
-    FunctionSignature signature;
+    FunctionSignature signature = layout_signature(function.returns, function.parameters);
     signature.is_entry = function.is_entry;
-    auto place = [&](const std::vector<ptx::Variable>& variables, std::vector<Formal>& into) {
-      for (const ptx::Variable& variable : variables) {
-        const uint32_t offset = layout_variable(variable, signature.bytes);
-        into.push_back(Formal{offset, static_cast<uint32_t>(variable.bytes)});
-      }
-    };
-    place(function.returns, signature.returns);
-    // Results first, then parameters: a caller through a pointer lays its variables out in the same order.
-    place(function.parameters, signature.parameters);
     if (function.is_entry && signature.bytes > max_parameter_bytes) {
       syntax_error(function.line, "more than 32764 bytes of kernel parameters");
     }

@@ -18,6 +18,20 @@ uint32_t layout_variable(const ptx::Variable& variable, uint32_t& bytes) {
   return offset;
 }
 
+FunctionSignature layout_signature(const std::vector<ptx::Variable>& returns,
+                                   const std::vector<ptx::Variable>& parameters) {
+  FunctionSignature signature;
+  auto place = [&](const std::vector<ptx::Variable>& variables, std::vector<Formal>& into) {
+    for (const ptx::Variable& variable : variables) {
+      const uint32_t offset = layout_variable(variable, signature.bytes);
+      into.push_back(Formal{offset, static_cast<uint32_t>(variable.bytes)});
+    }
+  };
+  place(returns, signature.returns);
+  place(parameters, signature.parameters);
+  return signature;
+}
+
 namespace {
 
 // Opcodes that only hand a value on (global, constant and generic addresses are the same).
@@ -155,13 +169,13 @@ void Lowering::declare_variables() {
     for (size_t i = 0; i < syntax_.parameters.size(); ++i) {
       const Formal& formal = signature_.parameters[i];
       add(syntax_.parameters[i].name, 0,
-          Variable{Variable::Kind::kernel_parameter, formal.offset, formal.bytes, 1, {}});
+          Variable{Variable::Kind::kernel_parameter, formal.offset, formal.bytes, {}});
     }
     local = 0;  // parameters are in their own buffer
   } else {
     auto add_formals = [&](const std::vector<ptx::Variable>& formals, const std::vector<Formal>& places) {
       for (size_t i = 0; i < formals.size(); ++i) {
-        add(formals[i].name, 0, Variable{Variable::Kind::local, places[i].offset, places[i].bytes, 1, {}});
+        add(formals[i].name, 0, Variable{Variable::Kind::local, places[i].offset, places[i].bytes, {}});
       }
     };
     add_formals(syntax_.returns, signature_.returns);
@@ -173,13 +187,9 @@ void Lowering::declare_variables() {
     if (variable.space == ptx::Space::local || variable.space == ptx::Space::param) {
       const uint32_t offset = layout_variable(variable, local);
       add(variable.name, scope,
-          Variable{Variable::Kind::local,
-                   offset,
-                   static_cast<uint32_t>(variable.bytes),
-                   static_cast<uint32_t>(variable.alignment),
-                   {}});
+          Variable{Variable::Kind::local, offset, static_cast<uint32_t>(variable.bytes), {}});
     } else {
-      add(variable.name, scope, Variable{Variable::Kind::symbol, 0, 0, 1, symbols_.add_variable(variable)});
+      add(variable.name, scope, Variable{Variable::Kind::symbol, 0, 0, symbols_.add_variable(variable)});
     }
   }
   function_.local_bytes = (local + 15) / 16 * 16;

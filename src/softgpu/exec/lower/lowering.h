@@ -32,6 +32,10 @@ struct Symbol {
 
 // Offsets for variables laid out one after the other.
 uint32_t layout_variable(const ptx::Variable& variable, uint32_t& bytes);
+// Of a function, or of the prototype that stands for it where a pointer is called: results first, then
+// parameters.
+FunctionSignature layout_signature(const std::vector<ptx::Variable>& returns,
+                                   const std::vector<ptx::Variable>& parameters);
 
 // The linker's view that lowering needs.
 class SymbolResolver {
@@ -64,7 +68,7 @@ class Lowering {
   };
   struct Variable {
     enum class Kind : uint8_t { local, kernel_parameter, symbol } kind;
-    uint32_t offset = 0, bytes = 0, alignment = 1;
+    uint32_t offset = 0, bytes = 0;
     Symbol symbol{};
   };
   struct AtomicForm {  // of atom, red and red.async
@@ -105,6 +109,7 @@ class Lowering {
   const Variable* find_variable(std::string_view name, uint32_t scope) const;
   uint32_t find_label(std::string_view name, uint32_t scope) const;
   const ptx::BranchTable* find_branch_table(std::string_view name, uint32_t scope) const;
+  const ptx::CallPrototype* find_prototype(std::string_view name, uint32_t scope) const;
   Address address(const ptx::Operand& operand, ptx::Space space);
   Ref plain_address(const ptx::Operand& operand, ptx::Space space, uint32_t& how);  // offset folded in
   Ref symbol_address(const Symbol& symbol, int64_t offset, char size);
@@ -149,6 +154,7 @@ class Lowering {
   void lower_bra(const ptx::Instruction&, const Suffixes&);
   void lower_brx(const ptx::Instruction&, const Suffixes&);
   void lower_call(const ptx::Instruction&, const Suffixes&);
+  FunctionSignature pointed_signature(const ptx::Operand& prototype) const;
   void lower_ret(const ptx::Instruction&, const Suffixes&);
   void lower_bar(const ptx::Instruction&, const Suffixes&);
 

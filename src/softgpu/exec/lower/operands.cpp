@@ -208,14 +208,28 @@ uint32_t Lowering::find_label(std::string_view name, uint32_t scope) const {
   fail("label '" + std::string(name) + "' does not exist");
 }
 
-const ptx::BranchTable* Lowering::find_branch_table(std::string_view name, uint32_t scope) const {
+namespace {
+
+template <class Declared>
+const Declared* find_declared(const std::vector<Declared>& all, const std::vector<uint32_t>& scope_parent,
+                              std::string_view name, uint32_t scope) {
   for (;;) {
-    for (const ptx::BranchTable& table : syntax_.branch_tables) {
-      if (table.scope == scope && table.name == name) return &table;
+    for (const Declared& one : all) {
+      if (one.scope == scope && one.name == name) return &one;
     }
     if (scope == 0) return nullptr;
-    scope = syntax_.scope_parent[scope];
+    scope = scope_parent[scope];
   }
+}
+
+}  // namespace
+
+const ptx::BranchTable* Lowering::find_branch_table(std::string_view name, uint32_t scope) const {
+  return find_declared(syntax_.branch_tables, syntax_.scope_parent, name, scope);
+}
+
+const ptx::CallPrototype* Lowering::find_prototype(std::string_view name, uint32_t scope) const {
+  return find_declared(syntax_.prototypes, syntax_.scope_parent, name, scope);
 }
 
 Ref Lowering::symbol_address(const Symbol& symbol, int64_t offset, char size) {

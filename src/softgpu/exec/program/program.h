@@ -102,6 +102,7 @@ struct CallSite {
   uint32_t function = 0;  // indirect_call: the target is in a register
   uint32_t builtin = 0;   // 1 + index into the builtin table, 0 if none
   std::vector<CallArgument> arguments, results;
+  uint32_t callee_bytes = 0;  // of the callee's local memory that both together take
 };
 inline constexpr uint32_t indirect_call = ~0u;
 

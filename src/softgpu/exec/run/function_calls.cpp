@@ -29,6 +29,10 @@ void call_function(Warp& warp, const Instruction& in) {
                   first);
     }
     function = static_cast<uint32_t>(number);
+    if (site.callee_bytes > block.launch.program->functions[function].local_bytes) {
+      raise_fault(warp, in, Fault::illegal_instruction,
+                  "call through a pointer to a function with another signature", target, first);
+    }
     for (uint32_t i = 0; i < warp_lanes; ++i) {
       if (targets[i] != target) lanes &= ~(uint32_t{1} << i);
     }

@@ -78,6 +78,44 @@ TEST_CASE("endless recursion is a stack overflow, a call to nowhere an illegal i
         Fault::illegal_instruction);
 }
 
+TEST_CASE("an indirect call lays its arguments out as the prototype says") {
+  const std::string function = R"(
+.func (.param .b64 result) mixed(.param .b8 small, .param .b64 large, .param .b32 last)
+{ .reg .b32 %a, %b; .reg .b64 %c, %d;
+  ld.param.u8 %a, [small]; ld.param.b64 %c, [large]; ld.param.b32 %b, [last];
+  mad.lo.u32 %a, %a, 100, %b; cvt.u64.u32 %d, %a; add.u64 %c, %c, %d; st.param.b64 [result], %c; ret; }
+)";
+  // Registers and constants as arguments, and a variable that is larger than the parameter.
+  const auto out = run(kernel(R"(
+    mov.u64 %x1, mixed; mov.u64 %x2, 0x500000000;
+    { .param .align 4 .b8 small[4]; .param .b64 back; mov.u32 %r1, 0xff07; st.param.b32 [small], %r1;
+      proto: .callprototype (.param .b64 _) _ (.param .b8 _, .param .b64 _, .param .b32 _);
+      call (back), %x1, (small, %x2, %tid), proto; ld.param.b64 %x3, [back];
+      targets: .calltargets mixed;
+      call (%x4), %x1, (2, 0x700000000, 3), targets; }
+    st.global.u64 [%out], %x3; st.global.u64 [%out+8], %x4;)",
+                              function),
+                       1, 1, 4);
+  CHECK(out == std::vector<uint32_t>{700, 5, 203, 7});
+}
+
+TEST_CASE("a call through a pointer reaches only what its prototype fits") {
+  const std::string functions =
+      ".func one(.param .b32 a) { ret; }\n"
+      ".func (.param .align 16 .b8 r[256]) wide(.param .align 16 .b8 a[256]) { ret; }\n";
+  const auto call = [&](const char* function, const char* bytes) {
+    return fault_of(kernel("mov.u64 %x1, " + std::string(function) + "; { .param .align 16 .b8 a[" + bytes +
+                               "]; .param .align 16 .b8 r[" + bytes +
+                               "]; proto: .callprototype (.param .align 16 .b8 _[" + bytes +
+                               "]) _ (.param .align 16 .b8 _[" + bytes + "]); call (r), %x1, (a), proto; }",
+                           functions))
+        .fault;
+  };
+  CHECK(call("wide", "256") == Fault::none);
+  CHECK(call("one", "256") == Fault::illegal_instruction);
+  CHECK(softgpu::testing::compile_one(kernel("call %x1, ();")).status == CompileStatus::syntax_error);
+}
+
 TEST_CASE("three-dimensional blocks and grids number their threads as CUDA does") {
   Machine machine(kernel(R"(
     mov.u32 %r1, %tid.y; mov.u32 %r2, %tid.z; mov.u32 %r3, %ctaid.y; mov.u32 %r4, %ctaid.z;
