@@ -182,6 +182,18 @@ TEST_CASE("a kernel cannot be called") {
   CHECK(status("renamed") == CompileStatus::syntax_error);
 }
 
+TEST_CASE("registers as arguments count as local memory, which has a limit") {
+  const auto status = [&](int calls) {
+    std::string body = ".reg .b32 %r; mov.u32 %r, 1;\n";
+    for (int i = 0; i < calls; ++i) body += "call f, (%r);\n";
+    return compile_one(ptx_header + ".func f(.param .b32 a) { ret; }\n.visible .entry k() {\n" + body +
+                       "ret;\n}\n")
+        .status;
+  };
+  CHECK(status(100) == CompileStatus::ok);
+  CHECK(status(40000) == CompileStatus::syntax_error);
+}
+
 TEST_CASE("only variables have elements") {
   const auto log = [](const std::string& text) { return compile_one(text).log; };
   CHECK(log(entry(".reg .b64 %x; mov.u64 %x, k[1];")).find("'k' is no variable") != std::string::npos);

@@ -102,9 +102,10 @@ void Lowering::lower_call(const ptx::Instruction& instruction, const Suffixes& s
 
   // Registers and constants as arguments go through a hidden variable.
   auto hidden = [&](uint32_t bytes) {
-    const uint32_t offset = (function_.local_bytes + 15) / 16 * 16;
-    function_.local_bytes = offset + 16;
-    return CallArgument{offset, 0, bytes};
+    ptx::Variable variable;
+    variable.bytes = variable.alignment = 16;
+    variable.line = instruction.line;
+    return CallArgument{layout_variable(variable, function_.local_bytes), 0, bytes};
   };
   auto argument_place = [&](const Operand& operand, const Formal* formal, bool is_result) -> CallArgument {
     if (operand.kind == OperandKind::name) {
