@@ -170,6 +170,30 @@ L2: ret; })");
   CHECK(accepted < 4000);
 }
 
+TEST_CASE("wmma has only the combinations of types that the manual names") {
+  const auto status = [](const std::string& statement) {
+    return compile_one(entry(".reg .b32 %r<8>; .reg .b64 %p;\n" + statement)).status;
+  };
+  const std::string two = "{%r0,%r1}", four = "{%r0,%r1,%r2,%r3}",
+                    eight = "{%r0,%r1,%r2,%r3,%r4,%r5,%r6,%r7}";
+  const std::string multiply = "wmma.mma.sync.aligned.row.col.m16n16k16.";
+  const CompileStatus good = CompileStatus::ok, unknown = CompileStatus::unsupported_opcode;
+  CHECK(status(multiply + "f32.f16 " + eight + "," + eight + "," + eight + "," + four + ";") == good);
+  CHECK(status(multiply + "s32.s8.s8.s32 " + eight + "," + two + "," + two + "," + eight + ";") == good);
+  for (const char* const types :
+       {"f64.f64", "f64.f32", "s32.f16", "f32.s32", "bf16.f32", "s32.s8.u8.s32", "s32.s8.s8.f32",
+        "f32.s8.s8.s32", "f16.bf16.bf16.f32", "f32.f32.f32.f32", "s32.s32.s32.s32"}) {
+    CAPTURE(types);
+    CHECK(status(multiply + types + " " + eight + "," + eight + "," + eight + "," + eight + ";") == unknown);
+  }
+  CHECK(status("wmma.load.c.sync.aligned.row.m16n16k16.global.s32 " + eight + ",[%p];") == good);
+  CHECK(status("wmma.load.c.sync.aligned.row.m16n16k16.global.s8 " + two + ",[%p];") == unknown);
+  CHECK(status("wmma.load.a.sync.aligned.row.m16n16k16.global.f32 " + eight + ",[%p];") == unknown);
+  CHECK(status("wmma.load.b.sync.aligned.row.m16n16k16.global.s32 " + eight + ",[%p];") == unknown);
+  CHECK(status("wmma.store.d.sync.aligned.row.m16n16k16.global.f16 [%p]," + four + ";") == good);
+  CHECK(status("wmma.store.d.sync.aligned.row.m16n16k16.global.u8 [%p]," + two + ";") == unknown);
+}
+
 TEST_CASE("a kernel cannot be called") {
   const std::string other = ".visible .entry other(.param .u64 p) { ret; }\n",
                     another = ".alias renamed, other;\n";

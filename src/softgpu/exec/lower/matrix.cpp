@@ -126,6 +126,28 @@ bool read_shape(std::string_view s, uint32_t (&shape)[3]) {
   return at == s.size();
 }
 
+// What A and B may be made of, and what C and D.
+bool is_factor(Element type) {
+  return type != Element::f32 && type != Element::s32;
+}
+bool is_sum(Element type) {
+  return type == Element::f16 || type == Element::f32 || type == Element::f64 || type == Element::s32;
+}
+// Whether products of these elements are summed in those.
+bool sums_in(Element factor, Element sum) {
+  switch (factor) {
+    case Element::f16:
+      return sum == Element::f16 || sum == Element::f32;
+    case Element::bf16:
+    case Element::tf32:
+      return sum == Element::f32;
+    case Element::f64:
+      return sum == Element::f64;
+    default:
+      return is_factor(factor) && sum == Element::s32;
+  }
+}
+
 // Which shapes the elements of A come in.
 bool shape_fits(Element type, const uint32_t (&shape)[3]) {
   const uint32_t m = shape[0], n = shape[1], k = shape[2];
@@ -188,7 +210,9 @@ void Lowering::lower_wmma(const ptx::Instruction& instruction, const Suffixes& s
   if (!known || shape[0] == 0 || types.empty()) fail_opcode();
   const std::vector<Operand>& operands = instruction.operands;
   if (!multiplies) {
-    if (types.size() != 1 || which == 0 || (which == 'd') == loads || !shape_fits(types[0], shape) ||
+    const bool of_sums = which == 'c' || which == 'd';
+    if (types.size() != 1 || which == 0 || (which == 'd') == loads ||
+        !(of_sums ? is_sum(types[0]) : is_factor(types[0])) || !shape_fits(types[0], shape) ||
         operands.size() < 2 || operands.size() > 3) {
       fail_opcode();
     }
@@ -222,8 +246,8 @@ void Lowering::lower_wmma(const ptx::Instruction& instruction, const Suffixes& s
   } else {
     fail_opcode();
   }
-  if (!shape_fits(product.a, shape) || wmma::element_bits(product.a) != wmma::element_bits(product.b) ||
-      operands.size() != 4) {
+  if (product.a != product.b || !sums_in(product.a, product.c) || !sums_in(product.a, product.d) ||
+      !shape_fits(product.a, shape) || operands.size() != 4) {
     fail_opcode();
   }
   const char size = product.a == Element::f64 ? 'x' : 'w';
