@@ -72,7 +72,7 @@ void add_kernel(ProgramParts& parts, std::span<const PlacedFunction> functions,
   for (const uint32_t index : shared) {
     const SharedVariable& variable = parts.shared_variables[index];
     const uint64_t alignment = std::max<uint64_t>(variable.alignment, 1);
-    if (variable.bytes == 0) {  // `.extern .shared name[]`
+    if (variable.dynamic) {
       dynamic_alignment = std::max(dynamic_alignment, alignment);
       continue;
     }

@@ -113,7 +113,7 @@ class Linker {
     if (variable.space == ptx::Space::shared) {
       if (variable.bytes > (uint64_t{1} << 30)) syntax_error(variable.line, "shared variable is too large");
       parts_->shared_variables.push_back(
-          SharedVariable{std::string(variable.name), variable.bytes, variable.alignment});
+          SharedVariable{std::string(variable.name), variable.bytes, variable.alignment, variable.unsized});
       const auto index = static_cast<uint32_t>(parts_->shared_variables.size() - 1);
       return Symbol{variable.unsized ? Symbol::Kind::dynamic_shared : Symbol::Kind::shared, index};
     }

@@ -127,6 +127,7 @@ struct Function {
 struct SharedVariable {
   std::string name;
   uint64_t bytes = 0, alignment = 1;
+  bool dynamic = false;  // `.extern .shared name[]`: the launch says how many bytes
 };
 
 struct GlobalVariable {

@@ -6,6 +6,7 @@
 #include "softgpu/exec/test/test_kernel.h"
 
 using namespace softgpu;
+using softgpu::testing::fault_of;
 using softgpu::testing::kernel;
 using softgpu::testing::Machine;
 using softgpu::testing::Parameters;
@@ -166,6 +167,17 @@ TEST_CASE("shared memory that is only declared, with a size, is there") {
                               ".extern .shared .align 8 .b8 declared[128];\n"),
                        1, 32, 32, 0);
   for (uint32_t lane = 0; lane < 32; ++lane) CHECK(out[lane] == 31 - lane);
+}
+
+TEST_CASE("a shared variable of no bytes has an address") {
+  const auto out = run(kernel(R"(
+    .shared .align 4 .b32 before; .shared .align 4 .b8 empty[0];
+    mov.u32 %r1, before; mov.u32 %r2, empty; sub.u32 %r2, %r2, %r1; st.global.u32 [%slot], %r2;)"),
+                       1, 1, 1);
+  CHECK(out[0] == 4);
+  CHECK(fault_of(
+            kernel(".shared .align 4 .b8 empty[0]; ld.shared.u8 %r1, [empty]; st.global.u32 [%slot], %r1;"))
+            .fault == Fault::illegal_address);
 }
 
 TEST_CASE("global variables with initial values and addresses of each other") {
