@@ -62,7 +62,8 @@ void add_kernel(ProgramParts& parts, std::span<const PlacedFunction> functions,
   std::set<uint32_t> shared;
   uint64_t dynamic_alignment = 16;
   for (uint32_t f = 0; f < functions.size(); ++f) {
-    if (reached.state[f] == 0) continue;
+    kernel.reached.push_back(reached.state[f] != 0);
+    if (!kernel.reached[f]) continue;
     info.uses_dynamic_shared |= functions[f].dynamic_shared;
     info.uses_grid_sync |= functions[f].grid_sync;
     info.registers = std::max(info.registers, parts.functions[f].registers);

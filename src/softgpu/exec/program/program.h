@@ -152,6 +152,7 @@ struct Kernel {
   uint64_t static_shared_bytes = 0;
   uint32_t stack_bytes = 0;      // local memory that the call tree needs, per thread
   bool unbounded_stack = false;  // recursion or indirect calls
+  std::vector<bool> reached;     // by function: what it may call, and so has what they need
 };
 
 struct ProgramParts {

@@ -223,6 +223,8 @@ void take_part(LaunchState& launch, uint32_t worker) {
     BlockRunner(launch, worker).run();
   } catch (const std::bad_alloc&) {
     launch.set_fault(Fault::launch_out_of_resources, "out of host memory for block state");
+  } catch (const std::exception& error) {  // whatever a kernel does, the process lives on
+    launch.set_fault(Fault::launch_out_of_resources, std::string("the engine failed: ") + error.what());
   }
 }
 

@@ -23,7 +23,8 @@ void call_function(Warp& warp, const Instruction& in) {
     const auto first = static_cast<uint32_t>(std::countr_zero(warp.mask));
     const uint64_t target = targets[first];
     const uint64_t number = target - function_address_tag;
-    if (number >= block.launch.program->functions.size() ||
+    // A kernel cannot know the address of a function that it does not reach.
+    if (number >= block.launch.program->functions.size() || !block.launch.kernel->reached[number] ||
         block.launch.program->functions[number].is_entry) {
       raise_fault(warp, in, Fault::illegal_instruction, "call through a pointer to no function", target,
                   first);

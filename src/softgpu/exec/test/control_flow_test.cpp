@@ -116,6 +116,29 @@ TEST_CASE("a call through a pointer reaches only what its prototype fits") {
   CHECK(softgpu::testing::compile_one(kernel("call %x1, ();")).status == CompileStatus::syntax_error);
 }
 
+TEST_CASE("a function whose address nobody has taken cannot be called by a number") {
+  // Next to one that is known; it has shared memory, for which this kernel has no place.
+  const std::string functions = R"(
+.shared .align 4 .b32 elsewhere;
+.func known() { ret; }
+.func unknown() { .reg .b32 %a; ld.shared.b32 %a, [elsewhere]; st.shared.b32 [elsewhere], %a; ret; }
+.visible .entry other() { call unknown; ret; }
+)";
+  const auto call = [&](const char* step) {
+    Machine machine(kernel("mov.u64 %x1, known; add.u64 %x1, %x1, " + std::string(step) +
+                               "; proto: .callprototype _ (); call %x1, (), proto;",
+                           functions));
+    INFO(machine.compiled.log);
+    REQUIRE(machine.image != nullptr);
+    return machine
+        .run({1, 1, 1}, {32, 1, 1}, Parameters().add(machine.address(0)),
+             *machine.compiled.program->find_kernel("k"))
+        .fault;
+  };
+  CHECK(call("0") == Fault::none);
+  CHECK(call("1") == Fault::illegal_instruction);
+}
+
 TEST_CASE("three-dimensional blocks and grids number their threads as CUDA does") {
   Machine machine(kernel(R"(
     mov.u32 %r1, %tid.y; mov.u32 %r2, %tid.z; mov.u32 %r3, %ctaid.y; mov.u32 %r4, %ctaid.z;
