@@ -2,6 +2,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cfenv>
 #include <csetjmp>
 #include <list>
 
@@ -218,7 +219,24 @@ KernelCompiler* compiler_of(const ProgramParts& program) {
   return program.checks.any() ? nullptr : kernel_compiler();
 }
 
+// Kernels compute with subnormal numbers and round to nearest, whatever the thread's program has chosen: that
+// is the program's again afterwards.
+class DeviceArithmetic {
+ public:
+  DeviceArithmetic() {
+    std::fegetenv(&program_);
+    std::fesetenv(FE_DFL_ENV);
+  }
+  ~DeviceArithmetic() { std::fesetenv(&program_); }
+  DeviceArithmetic(const DeviceArithmetic&) = delete;
+  DeviceArithmetic& operator=(const DeviceArithmetic&) = delete;
+
+ private:
+  std::fenv_t program_{};
+};
+
 void take_part(LaunchState& launch, uint32_t worker) {
+  const DeviceArithmetic arithmetic;
   try {
     BlockRunner(launch, worker).run();
   } catch (const std::bad_alloc&) {

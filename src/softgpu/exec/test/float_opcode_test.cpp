@@ -3,6 +3,9 @@
 #include <cfenv>
 #include <cmath>
 #include <limits>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 #include "doctest/doctest.h"
 #include "softgpu/exec/test/engine_test_support.h"
@@ -92,6 +95,22 @@ TEST_CASE("floating point arithmetic in every rounding mode") {
     check_float<float>("sqrt" + m + ".f32 %d, %a;", [](float a, float) { return std::sqrt(a); }, mode.host);
     check_float<double>("rcp" + m + ".f64 %d, %b;", [](double, double b) { return 1.0 / b; }, mode.host);
   }
+}
+
+TEST_CASE("how the program rounds, and what it does with subnormal numbers, is not the kernel's affair") {
+  std::fenv_t before;
+  std::fegetenv(&before);
+  std::fesetround(FE_UPWARD);
+#if defined(__x86_64__)
+  _mm_setcsr(_mm_getcsr() | 0x8040);  // subnormal results and operands are zero
+#endif
+  const auto sums = evaluate<float, float>("add.f32 %d, %a, %b;", {1.0f}, {0x1p-40f});
+  const auto bits = evaluate<uint32_t, float>("add.f32 %d, %a, %a;", {0x1p-149f});
+  const int rounding = std::fegetround();
+  std::fesetenv(&before);
+  CHECK(sums == std::vector<float>{1.0f});
+  CHECK(bits == std::vector<uint32_t>{2});
+  CHECK(rounding == FE_UPWARD);
 }
 
 TEST_CASE("flush to zero and saturation") {
