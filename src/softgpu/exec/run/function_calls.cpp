@@ -75,7 +75,8 @@ void call_function(Warp& warp, const Instruction& in) {
   entered.mask = lanes;
   entered.frame = frame;
   resume(warp, entered);
-  warp.meet_pc = no_index;
+  warp.meet_pc =
+      --warp.branch_budget < 0 ? 0 : no_index;  // functions that call each other repeat themselves too
 }
 
 void return_from_function(Warp& warp, const Instruction&) {

@@ -25,8 +25,8 @@
 //    to run or to converge, so the running group does not pass it unseen. 0 makes the scheduler look at
 //    once. In a turn for those that wait longest (rotated) it is no bound: they must get ahead.
 // 5. No lane waits for ever for another that could run: a turn ends after a bounded number of backward
-//    branches, and of choices of a group, and then those that ran last longest ago go on, even from a higher
-//    pc. So a launch that is to end is asked again and again, whatever its lanes do.
+//    branches, of calls, and of choices of a group, and then those that ran last longest ago go on, even from
+//    a higher pc. So a launch that is to end is asked again and again, whatever its lanes do.
 // 6. A block, its warps and their groups belong to the thread that has the block in a slice; between
 //    slices to the BlockRunner in whose list it is. Of what blocks share, LaunchState, only atomics and
 //    what stands under its two mutexes is written.
@@ -52,8 +52,9 @@ struct TextureView;
 
 inline constexpr uint32_t warp_lanes = 32;
 inline constexpr uint32_t full_mask = 0xffffffffu;
-inline constexpr int32_t full_branch_budget = 16384;  // backward branches before another warp has its turn
-inline constexpr uint32_t most_choices = 1u << 20;    // of a group, before the same
+inline constexpr int32_t full_branch_budget =
+    16384;  // backward branches and calls before another warp has its turn
+inline constexpr uint32_t most_choices = 1u << 20;  // of a group, before the same
 inline constexpr uint32_t no_index = 0xffffffffu;
 
 struct Frame {

@@ -100,3 +100,18 @@ TEST_CASE("an endless kernel can be cancelled") {
   CHECK(machine.executor.run(launch, {}, {}).fault == Fault::timeout);
   canceller.join();
 }
+
+TEST_CASE("functions that call each other for very long can be stopped") {
+  // No branch goes back: 2^60 calls, none of them deeper than 60.
+  Machine machine(kernel("{ .param .b32 a; st.param.b32 [a], 60; call down, (a); }",
+                         ".func down(.param .b32 n)\n{ .reg .b32 %a; .reg .pred %p; ld.param.b32 %a, [n]; "
+                         "setp.eq.u32 %p, %a, 0; @%p bra END;\n"
+                         "sub.u32 %a, %a, 1; { .param .b32 m; st.param.b32 [m], %a; call down, (m); call "
+                         "down, (m); }\nEND: ret; }\n"));
+  INFO(machine.compiled.log);
+  REQUIRE(machine.image != nullptr);
+  machine.time_limit = std::chrono::milliseconds(50);
+  const LaunchResult result = machine.run({1, 1, 1}, {32, 1, 1}, Parameters().add(machine.address(0)));
+  CHECK(result.fault == Fault::timeout);
+  CHECK(result.timed_out);
+}
