@@ -55,6 +55,12 @@ struct Quad {
   uint64_t low, high;
 };
 bool quad_lock = false;
+// Faults unless the byte may be written: writes what is there.
+void touch(uint64_t address) {
+  auto* const byte = reinterpret_cast<uint8_t*>(address);
+  uint8_t there = __atomic_load_n(byte, __ATOMIC_RELAXED);
+  __atomic_compare_exchange_n(byte, &there, there, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
 template <bool compares>
 void atomic_quad(Warp& warp, const Instruction& in) {
   Addresses a;
@@ -63,7 +69,7 @@ void atomic_quad(Warp& warp, const Instruction& in) {
   const Quad* const c = reg<Quad>(warp, in.op[compares ? 3 : 2]);
   Quad* const d = reg<Quad>(warp, in.op[0]);
   each_active(warp, [&](uint32_t i) {
-    (void)*reinterpret_cast<const volatile char*>(a.at[i]);  // fault before the lock is taken
+    touch(a.at[i]);  // a fault under the lock would leave it taken
     while (__atomic_test_and_set(&quad_lock, __ATOMIC_ACQUIRE)) {
     }
     const Quad old = read_from<Quad>(a.at[i]);

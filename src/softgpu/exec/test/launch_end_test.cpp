@@ -76,6 +76,21 @@ TEST_CASE("memory that the driver has unmapped inside the arena faults instead o
   CHECK(machine.run({4, 1, 1}, {64, 1, 1}, Parameters().add(machine.address(0))).fault == Fault::none);
 }
 
+TEST_CASE("a 128-bit atomic operation on memory that may only be read faults, and the next one goes on") {
+  Machine machine(kernel(
+      ".reg .b128 %q; mov.u64 %x1, 1; mov.b128 %q, {%x1, %x1}; atom.global.exch.b128 %q, [%out+8192], %q;"));
+  INFO(machine.compiled.log);
+  REQUIRE(machine.image != nullptr);
+  const auto fault = [&] {
+    return machine.run({1, 1, 1}, {1, 1, 1}, Parameters().add(machine.address(0))).fault;
+  };
+  REQUIRE(mprotect(machine.arena + 8192, 4096, PROT_READ) == 0);
+  CHECK(fault() == Fault::illegal_address);
+  mprotect(machine.arena + 8192, 4096, PROT_READ | PROT_WRITE);
+  CHECK(fault() == Fault::none);
+  CHECK(*machine.at<uint64_t>(8192) == 1);
+}
+
 TEST_CASE("launches that cannot be are refused") {
   Machine machine(kernel("st.global.u32 [%slot], %gid;"));
   CHECK(machine.run({1, 1, 1}, {1025, 1, 1}, Parameters().add(machine.address(0))).fault ==
