@@ -80,7 +80,7 @@ void is_in_space(Warp& warp, const Instruction& in) {
   const uint64_t local = warp.local_base, local_bytes = warp.local_stride * warp_lanes;
   const uint64_t param = warp.parameters, param_bytes = warp.parameter_bytes;
   const uint32_t test = in.aux;
-  write_predicate(warp, in.op[0], collect([=](uint32_t i) {
+  write_predicate(warp, in.op[0], collect([=, &warp](uint32_t i) {
                     const bool in_shared = a[i] - shared < shared_bytes;
                     const bool in_local = a[i] - local < local_bytes;
                     const bool in_param = a[i] - param < param_bytes;
@@ -92,9 +92,9 @@ void is_in_space(Warp& warp, const Instruction& in) {
                       case is_param:
                         return in_param;
                       case is_const:
-                        return false;
+                        return address_is_constant(warp, a[i]);
                       default:
-                        return !in_shared && !in_local && !in_param;
+                        return !in_shared && !in_local && !in_param && !address_is_constant(warp, a[i]);
                     }
                   }));
 }

@@ -148,6 +148,16 @@ bool address_is_valid(const Warp& warp, uint64_t address, uint64_t size) {
          address_is_in_known_memory(warp, address, size);
 }
 
+bool address_is_constant(const Warp& warp, uint64_t address) {
+  const LaunchState& launch = warp.block->launch;
+  const auto& globals = launch.program->globals;
+  for (size_t i = 0; i < globals.size(); ++i) {
+    if (globals[i].info.is_constant && address - launch.image->addresses[i] < globals[i].info.size)
+      return true;
+  }
+  return false;
+}
+
 bool address_is_in_known_memory(const Warp& warp, uint64_t address, uint64_t size) {
   auto inside = [&](uint64_t begin, uint64_t bytes) {
     return address >= begin && address - begin < bytes && bytes - (address - begin) >= size;

@@ -161,6 +161,7 @@ inline uint32_t count_lanes(uint32_t mask) {
 bool address_is_valid(const Warp& warp, uint64_t address, uint64_t size);
 // The same without the trust in MemoryMap's primary range: inside one allocation or variable.
 bool address_is_in_known_memory(const Warp& warp, uint64_t address, uint64_t size);
+bool address_is_constant(const Warp& warp, uint64_t address);  // inside a .const variable
 
 void block_on_barrier(Warp& warp, const Instruction& in, uint32_t barrier, uint32_t expected_threads,
                       bool wait, uint32_t reduction, uint32_t result_register, uint32_t predicate);

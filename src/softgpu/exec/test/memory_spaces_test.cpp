@@ -159,6 +159,22 @@ TEST_CASE("static and dynamic shared memory, generic addresses of shared memory"
   for (const uint32_t v : out) CHECK(v == 31 + 9 + 128 + 1000);
 }
 
+TEST_CASE("the space of a generic address") {
+  const auto out = run(kernel(R"(
+    .shared .align 4 .b8 tile[4]; .local .align 4 .b8 own[4]; mov.u32 %r3, 0;
+    mov.u64 %x1, numbers; cvta.const.u64 %x1, %x1; add.u64 %x1, %x1, 4; isspacep.const %p1, %x1; isspacep.global %p2, %x1;
+    selp.u32 %r1, 1, 0, %p1; add.u32 %r3, %r3, %r1; selp.u32 %r1, 10, 0, %p2; add.u32 %r3, %r3, %r1;
+    add.u64 %x1, %x1, 4; isspacep.const %p1, %x1; selp.u32 %r1, 100, 0, %p1; add.u32 %r3, %r3, %r1;
+    mov.u64 %x1, counter; isspacep.const %p1, %x1; isspacep.global %p2, %x1;
+    selp.u32 %r1, 1000, 0, %p1; add.u32 %r3, %r3, %r1; selp.u32 %r1, 10000, 0, %p2; add.u32 %r3, %r3, %r1;
+    cvta.shared.u64 %x1, 0; isspacep.shared %p1, %x1; cvta.local.u64 %x2, 0; isspacep.local %p2, %x2;
+    selp.u32 %r1, 100000, 0, %p1; add.u32 %r3, %r3, %r1; selp.u32 %r1, 1000000, 0, %p2; add.u32 %r3, %r3, %r1;
+    st.shared.u32 [tile], %r1; st.local.u32 [own], %r1; st.global.u32 [%slot], %r3;)",
+                              ".const .align 4 .b32 numbers[2] = {1, 2};\n.global .align 4 .b32 counter;\n"),
+                       1, 1, 1);
+  CHECK(out[0] == 1110001);
+}
+
 TEST_CASE("shared memory that is only declared, with a size, is there") {
   const auto out = run(kernel(R"(
     mov.u32 %r1, declared; shl.b32 %r2, %tid, 2; add.u32 %r2, %r2, %r1; st.shared.u32 [%r2], %tid; bar.sync 0;
