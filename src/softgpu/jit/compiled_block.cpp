@@ -183,7 +183,7 @@ BlockStatus CompiledBody::run(Block& block, uint64_t slice_instructions) const {
       end_blocks(block, state);
       return BlockStatus::finished;
     }
-    if (outcome != outcome_rounds_over) leave_fast_path(block, state, outcome);
+    if (outcome != outcome_look_in) leave_fast_path(block, state, outcome);
     if (block.launch.cancelled() || block.executed() >= limit) return BlockStatus::running;
   }
   return run_general(block, state, limit);

@@ -266,6 +266,26 @@ TEST_CASE("blocks that wait for each other, and an endless kernel that is cancel
              {{40, 2, 1}, {64, 1, 1}});
 }
 
+TEST_CASE("blocks with long loops, taken together, stop between two warps") {
+  if (InTier::own() == nullptr) return;
+  const InTier tier(true);
+  std::string steps;
+  for (int i = 0; i < 20; ++i) steps += "mad.lo.u32 %r1, %r1, %r1, %r2; xor.b32 %r1, %r1, %gid;\n";
+  // No warp uses up its turn: alone, each of the 513 blocks would end.
+  Machine machine(kernel("mov.u32 %r1, %gid; mov.u32 %r2, 16000;\nLOOP:\n" + steps + R"(
+    sub.u32 %r2, %r2, 1; setp.ne.u32 %p1, %r2, 0; @%p1 bra LOOP;
+    or.b32 %r1, %r1, 1; mov.u32 %r3, %ctaid.x; mad.wide.u32 %x1, %r3, 4, %out; st.global.u32 [%x1], %r1;)"),
+                  1);
+  INFO(machine.compiled.log);
+  REQUIRE(machine.image != nullptr);
+  machine.time_limit = std::chrono::milliseconds(50);
+  const LaunchResult result =
+      machine.run({513, 1, 1}, {1024, 1, 1}, Parameters().add(machine.address(0x40000)).add(uint32_t{1000}));
+  CHECK(result.fault == Fault::timeout);
+  CHECK(result.timed_out);
+  CHECK(machine.at<uint32_t>(0x40000)[512] == 0);
+}
+
 TEST_CASE("the cache gives back only what it was given, to its owner") {
   const std::string folder = std::string(P_tmpdir) + "/softgpu-jit-test-" + std::to_string(getpid());
   std::string problem;

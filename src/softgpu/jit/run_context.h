@@ -41,6 +41,8 @@ struct RunContext {
 // looked after, and then the next block. Otherwise an entry of the warp `warp_index`, with lanes in `masks`.
 using Body = uint32_t (*)(RunContext*, uint32_t entry);
 
+inline constexpr uint64_t most_executed = 1'000'000;  // before the caller looks in, after a warp's turn
+
 inline constexpr uint32_t all_warps_entry = ~0u, start_entry = 0, ended_entry = ~0u - 1;
 constexpr uint32_t general_entry(uint32_t block) {
   return 1 + 2 * block;
@@ -53,7 +55,7 @@ enum Outcome : uint32_t {
   outcome_finished = 0,   // no lane is left to run; of all warps: neither are blocks
   outcome_interpret = 1,  // lanes in exit_mask stopped at exit_pc; others wait in `masks`
   outcome_turn_over = 2,  // the budget is used up; all lanes wait in `masks`
-  outcome_rounds_over = 3,
+  outcome_look_in = 3,    // of all warps: they go on where they are, if the caller has nothing against it
 };
 
 }  // namespace softgpu::jit

@@ -58,11 +58,15 @@ class BlockRunner {
         }
         all_wait = false;
         if (!standstill_.enter([this] { return launch_.cancelled(); })) return account();
+        const uint32_t before = block.index.x;
         const SliceResult result = run_slice(block);
         standstill_.leave();
         if (result == SliceResult::faulted) return account();
         end_if_late(block);
-        if (result == SliceResult::running) patience_used += instructions_per_slice;
+        if (result == SliceResult::running) {
+          // Compiled code goes on to the next blocks by itself: then nothing has been in vain.
+          patience_used = block.index.x == before ? patience_used + instructions_per_slice : 0;
+        }
         if (result == SliceResult::at_grid_barrier) arrive_at_grid_barrier(block);
         if (result == SliceResult::finished) {
           finish_block();

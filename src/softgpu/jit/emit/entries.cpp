@@ -58,7 +58,7 @@ void Emitter::emit_next_warp() {
   const std::string next = set("add i32 %warp_index, 1");
   line("store i32 " + next + ", ptr %w");
   line("store ptr " + set("getelementptr i8, ptr %warp, i64 " + number(sizeof(Warp))) + ", ptr %warp_place");
-  line("br i1 " + set("icmp ult i32 " + next + ", %warp_count") + ", label %head, label %round_over");
+  line("br i1 " + set("icmp ult i32 " + next + ", %warp_count") + ", label %on, label %round_over");
   label("round_over");
   line("store i32 0, ptr %w");
   line("store ptr %warps, ptr %warp_place");
@@ -69,9 +69,7 @@ void Emitter::emit_next_warp() {
     label("another_round");
     const std::string rounds = set("sub i32 " + set("load i32, ptr %rounds") + ", 1");
     line("store i32 " + rounds + ", ptr %rounds");
-    line("br i1 " + set("icmp ne i32 " + rounds + ", 0") + ", label %head, label %rounds_over, !prof !1");
-    label("rounds_over");
-    leave(number(outcome_rounds_over));
+    line("br i1 " + set("icmp ne i32 " + rounds + ", 0") + ", label %on, label %look_in, !prof !1");
   } else {
     line("br label %block_over");
   }
@@ -83,8 +81,19 @@ void Emitter::emit_next_warp() {
   leave(number(outcome_finished));
   label("next_block");
   line("store i32 " + x + ", ptr %block_x");
-  line(graph_.has_barriers ? "br label %reset" : "br label %head");
+  line(graph_.has_barriers ? "br label %reset" : "br label %on");
   if (graph_.has_barriers) emit_reset();
+  // Each warp's turn has an end; all of them together could hold up a cancellation for minutes.
+  label("on");
+  if (graph_.has_loops) {
+    const std::string few =
+        set("icmp ult i64 " + set("load i64, ptr %executed") + ", " + number(most_executed));
+    line("br i1 " + few + ", label %head, label %look_in, !prof !1");
+  } else {
+    line("br label %head");
+  }
+  label("look_in");
+  leave(number(outcome_look_in));
 }
 
 // What the warps of a block without barriers do not even look at: they run once, from the beginning.
@@ -107,7 +116,7 @@ void Emitter::emit_reset() {
   line("%r.mask = select i1 %r.whole, i32 -1, i32 %r.part");
   line("store i32 %r.mask, ptr %r.live");
   line("%r.more = icmp ult i32 %r.next, %warp_count");
-  line("br i1 %r.more, label %reset, label %head");
+  line("br i1 %r.more, label %reset, label %on");
 }
 
 void Emitter::emit_entries() {
