@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const FlowGraph graph(*original.lowered);
     Emitter emitter(graph, tier, kernel, {33, 2, 1});
     // The name is replaced by one that the text decides.
-    if (emitter.run("kernel").find("@kernel(") == std::string::npos) std::abort();
+    if (emitter.run("kernel").value().find("@kernel(") == std::string::npos) std::abort();
   }
   return 0;
 }

@@ -25,6 +25,11 @@ class Set {
     }
     return changed;
   }
+  [[nodiscard]] size_t count() const {
+    size_t sum = 0;
+    for (const uint64_t word : words_) sum += static_cast<size_t>(__builtin_popcountll(word));
+    return sum;
+  }
   [[nodiscard]] bool meets(const Set& other) const {
     for (size_t w = 0; w < words_.size(); ++w) {
       if (words_[w] & other.words_[w]) return true;

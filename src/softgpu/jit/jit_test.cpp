@@ -286,6 +286,16 @@ TEST_CASE("blocks with long loops, taken together, stop between two warps") {
   CHECK(machine.at<uint32_t>(0x40000)[512] == 0);
 }
 
+TEST_CASE("a kernel whose lanes may wait in very many places stays interpreted") {
+  std::string ways, places;
+  for (int i = 0; i < 3000; ++i) {
+    const std::string n = std::to_string(i);
+    ways += "setp.eq.u32 %p1, %r1, " + n + "; @%p1 bra L" + n + ";\n";
+    places += "L" + n + ": add.u32 %r2, %r2, " + n + ";\n";
+  }
+  check_same("and.b32 %r1, %gid, 7; mov.u32 %r2, 1;\n" + ways + places + "st.global.u32 [%slot], %r2;");
+}
+
 TEST_CASE("the cache gives back only what it was given, to its owner") {
   const std::string folder = std::string(P_tmpdir) + "/softgpu-jit-test-" + std::to_string(getpid());
   std::string problem;

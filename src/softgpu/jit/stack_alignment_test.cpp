@@ -29,7 +29,7 @@ std::string text_of_kernel_with(unsigned values) {
   const Function& original = result.program->parts().functions[kernel.function];
   const TierFunction tier(*original.lowered, original);
   const FlowGraph graph(*original.lowered);
-  return Emitter(graph, tier, kernel, {32, 1, 1}).run("kernel");
+  return Emitter(graph, tier, kernel, {32, 1, 1}).run("kernel").value();
 }
 
 bool aligns_its_stack(const std::string& text) {

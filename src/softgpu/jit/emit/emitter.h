@@ -10,6 +10,7 @@
 // differ from what the code does.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -28,8 +29,9 @@ inline std::string number(auto value) {  // also of enumerations
 class Emitter {
  public:
   Emitter(const FlowGraph& graph, const TierFunction& tier, const Kernel& kernel, Dim3 block);
-  // The module's text. Valid afterwards: entries() and exits().
-  std::string run(const std::string& symbol);
+  // The module's text; nothing if the kernel needs more of it than compiling is worth. Valid afterwards:
+  // entries() and exits().
+  std::optional<std::string> run(const std::string& symbol);
   [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
   // What each way out puts on the stage.
   [[nodiscard]] const std::vector<std::vector<SavedRegister>>& exits() const { return exits_; }
@@ -78,7 +80,7 @@ class Emitter {
   void emit_block(uint32_t b);
   void emit_terminator(uint32_t b);
   void dispatch(const Set& candidates, bool certain);
-  void find_pending();
+  bool find_pending();  // false if there are too many
   void leave(const std::string& outcome);
   void count_executed(uint32_t instructions);
   // Leaves to the interpreter at the current instruction: the text of a branch's target.

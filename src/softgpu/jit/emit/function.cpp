@@ -45,6 +45,11 @@ constexpr Field changing_fields[] = {
 // bytes hold, the stack sees none as a rule.
 constexpr size_t most_bytes_without_stack = 8192;
 
+// Each block has code for each place in which lanes may wait meanwhile: as many as it has branches, where
+// none of them lies within another. What is made for this many takes a second or two, and LLVM much longer.
+constexpr size_t most_places = 200'000;
+constexpr size_t most_text = size_t{256} << 20;  // bytes, made again and again until nothing new is learned
+
 }  // namespace
 
 Emitter::Emitter(const FlowGraph& graph, const TierFunction& tier, const Kernel& kernel, Dim3 block)
@@ -57,7 +62,8 @@ Emitter::Emitter(const FlowGraph& graph, const TierFunction& tier, const Kernel&
       diverges_(graph.blocks.size()),
       constant_used_(lowered_.constants.size()) {}
 
-std::string Emitter::run(const std::string& symbol) {
+std::optional<std::string> Emitter::run(const std::string& symbol) {
+  size_t written = 0;
   do {
     learned_ = false;
     text_.clear();
@@ -68,15 +74,17 @@ std::string Emitter::run(const std::string& symbol) {
     rooms_.clear();
     names_ = 0;
     constant_used_.assign(constant_used_.size(), false);
-    find_pending();
+    if (written > most_text || !find_pending()) return std::nullopt;
     emit_all(symbol);
+    written += text_.size();
   } while (learned_);
-  return text_;
+  return std::move(text_);
 }
 
 // Where lanes may wait while a block runs: targets of branches that lanes take differently, above the block.
-void Emitter::find_pending() {
+bool Emitter::find_pending() {
   const size_t count = graph_.blocks.size();
+  size_t places = 0;  // of all blocks
   pending_.assign(count, Set(count));
   std::vector<uint32_t> work{0};
   for (uint32_t b = 0; b < count; ++b) work.push_back(b);
@@ -90,13 +98,13 @@ void Emitter::find_pending() {
         all.add(s);
         highest = std::max(highest, s);
       }
-      for (const uint32_t next : all.members()) {
+      for (const uint32_t next : all.members()) {  // in order, so that `all` keeps those above
         if (!taken.empty() && next > highest) break;
-        Set rest(count);
-        for (const uint32_t q : all.members()) {
-          if (q > next) rest.add(q);
-        }
-        if (pending_[next].add_all(rest)) work.push_back(next);
+        all.remove(next);
+        const size_t before = pending_[next].count();
+        if (!pending_[next].add_all(all)) continue;
+        places += pending_[next].count() - before;
+        work.push_back(next);
       }
     };
     const std::vector<uint32_t>& successors = graph_.blocks[b].successors;
@@ -107,7 +115,9 @@ void Emitter::find_pending() {
       for (const uint32_t s : successors) flow({s});
     }
     if (may_end) flow({});
+    if (places > most_places) return false;
   }
+  return true;
 }
 
 // Of all registers that are vectors.

@@ -153,7 +153,12 @@ class Compiler : public KernelCompiler {
     auto tier = std::make_unique<const TierFunction>(*original.lowered, original);
     const FlowGraph graph(*original.lowered);
     Emitter emitter(graph, *tier, kernel, block);
-    std::string text = emitter.run("kernel");
+    std::optional<std::string> made = emitter.run("kernel");
+    if (!made) {
+      log(name + " stays interpreted: its lanes may wait in too many places");
+      return nullptr;
+    }
+    std::string& text = *made;
     std::string error;
     const std::string identity = compiler_.identity(error);
     if (identity.empty()) {
