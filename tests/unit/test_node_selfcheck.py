@@ -134,7 +134,10 @@ def test_a_hundred_bad_nodes_are_counted() -> None:
 def log_of(kept: int = 10) -> tuple[RecentLog, Any]:
     log = RecentLog(kept)
     logger = structlog.wrap_logger(
-        None, processors=[log, lambda *_: (_ for _ in ()).throw(structlog.DropEvent)]
+        None,
+        processors=[log, lambda *_: (_ for _ in ()).throw(structlog.DropEvent)],
+        # Whatever a test before has set for the process.
+        wrapper_class=structlog.BoundLogger,
     )
     return log, logger
 
