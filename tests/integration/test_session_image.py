@@ -292,6 +292,20 @@ def test_a_session_whose_memory_lies_in_the_host_is_written_too(start: Start, tm
     program.check(again)
 
 
+def test_a_start_that_took_longer_than_its_lease_serves_under_the_renewal(
+    start: Start, tmp_path: Path
+) -> None:
+    old = start()
+    program = Program()
+    program.set_up(connect(old))
+    written(old, tmp_path / "image")
+    more: dict[str, object] = {"session": old.session, "token": old.token, "image": tmp_path / "image"}
+    new = start(device=1, epoch=2, lease_seconds=0.01, **more)
+    assert new.ask("lease epoch=2 deadline_ns=9000000000000000000") == "ok epoch=2"
+    assert new.stats()["state"] == "attached"
+    program.check(connect(new))
+
+
 def test_only_a_session_without_a_lease_is_written(start: Start, tmp_path: Path) -> None:
     worker = start()
     connect(worker)

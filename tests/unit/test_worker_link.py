@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from gpupool.engines.local import LocalEngine
-from gpupool.engines.records import DeviceGrant, StartedWorker, WorkerExited, WorkerSpec
+from gpupool.engines.records import DeviceGrant, Placement, StartedWorker, WorkerExited, WorkerSpec
 from gpupool.engines.worker_start import RESUME_SECONDS, start_record
 from gpupool.node.agent import Agent, AgentSettings
 from gpupool.node.busy_meter import BusyMeter
@@ -372,6 +372,37 @@ async def test_a_reset_leaves_no_image_that_was_just_being_made_whole(node: Node
     await resets[0]
     assert [message.WhichOneof("message") for message in node.told] == ["memory_parked", "exited"]
     assert not node.images.sessions()
+
+
+class SlowEngine:
+    """Starts the worker that the test plays."""
+
+    def __init__(self, control: Path) -> None:
+        self._control = control
+
+    async def reserve(self, grants: Sequence[DeviceGrant]) -> Placement:
+        return Placement((FIRST,))
+
+    async def start(self, placement: Placement, spec: WorkerSpec) -> StartedWorker:
+        return StartedWorker(spec.session, spec.epoch, "127.0.0.1:1", self._control, {}, placement.devices)
+
+
+async def test_a_worker_that_has_started_has_the_deadline_of_now_before_it_is_looked_at(
+    worker: Worker, tmp_path: Path
+) -> None:
+    sent: list[Any] = []
+    instructions = Instructions(
+        node="n",
+        engine=SlowEngine(tmp_path / "control.sock"),  # type: ignore[arg-type]
+        send=sent.append,
+        answer_seconds=5.0,
+        stop_grace_seconds=5.0,
+    )
+    start = pool_pb2.StartWorker(session_id="5e", epoch=1, fence_seconds=25)
+    await instructions.obey(Connection(base_ns=3), "start", pool_pb2.ToNode(request=7, start=start))
+    assert worker.heard == ["lease epoch=1 deadline_ns=25000000003", "stats"]
+    assert [message.WhichOneof("message") for message in sent] == ["started"]
+    await instructions.links["5e"].close()
 
 
 def test_a_quarter_of_the_machine_is_for_parked_sessions() -> None:

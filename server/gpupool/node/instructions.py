@@ -137,8 +137,9 @@ class Instructions:
             return
         link = WorkerLink(worker, self._answer_seconds)
         self.links[start.session_id] = link
-        # Starting took time; heartbeats answered meanwhile count for this worker, too.
-        link.extend(connection.deadline_ns(start.fence_seconds))
+        # Starting may have taken longer than a lease lasts; heartbeats answered meanwhile count for this worker, too.
+        # Only then is it looked at: it would seem fenced.
+        await asyncio.wait([link.extend(connection.deadline_ns(start.fence_seconds))])
         logger.info("started a worker", session=link.session, epoch=link.epoch, address=link.address)
         if image is not None and self._images is not None:
             await asyncio.to_thread(self._images.remove, link.session)

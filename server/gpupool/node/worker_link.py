@@ -63,15 +63,16 @@ class WorkerLink:
         self.epoch = max(self.epoch, self.stats.epoch)
         self.revoked = self.stats.state == "parked"
 
-    def extend(self, deadline_ns: int) -> None:
+    def extend(self, deadline_ns: int) -> asyncio.Task[None]:
         """Moves the deadline of the current lease, in the background.
 
         A worker that answers slowly is not asked again meanwhile; it then gets the latest
-        deadline at once.
+        deadline at once. The task ends when the worker has heard it, or could not be told.
         """
         self._wanted_ns = max(self._wanted_ns, deadline_ns)
         if self._extending is None or self._extending.done():
             self._extending = asyncio.create_task(self._extend(), name=f"extend {self.session}")
+        return self._extending
 
     async def _extend(self) -> None:
         told = 0

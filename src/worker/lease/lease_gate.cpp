@@ -10,7 +10,8 @@ LeaseGate::Record LeaseGate::read() const noexcept {
   for (;;) {
     const std::uint32_t before = sequence_.load(std::memory_order_acquire);
     const Record record{epoch_.load(std::memory_order_relaxed), attached_.load(std::memory_order_relaxed),
-                        deadline_ns_.load(std::memory_order_relaxed)};
+                        deadline_ns_.load(std::memory_order_relaxed),
+                        unserved_.load(std::memory_order_relaxed)};
     std::atomic_thread_fence(std::memory_order_acquire);
     if ((before & 1U) == 0 && sequence_.load(std::memory_order_relaxed) == before) return record;
   }
@@ -23,7 +24,15 @@ void LeaseGate::write(Record record) noexcept {
   epoch_.store(record.epoch, std::memory_order_relaxed);
   attached_.store(record.attached, std::memory_order_relaxed);
   deadline_ns_.store(record.deadline_ns, std::memory_order_relaxed);
+  unserved_.store(record.unserved, std::memory_order_relaxed);
   sequence_.store(sequence + 2, std::memory_order_release);
+}
+
+LeaseAnswer LeaseGate::begin(std::uint32_t epoch, std::int64_t deadline_ns) {
+  const std::lock_guard lock(writers_);
+  if (epoch <= read().epoch) return LeaseAnswer::past_epoch;
+  write({epoch, true, deadline_ns, true});
+  return LeaseAnswer::ok;
 }
 
 LeaseAnswer LeaseGate::grant(std::uint32_t epoch, std::int64_t deadline_ns, std::int64_t now_ns) {
@@ -32,8 +41,9 @@ LeaseAnswer LeaseGate::grant(std::uint32_t epoch, std::int64_t deadline_ns, std:
   if (epoch < current.epoch || epoch == 0) return LeaseAnswer::past_epoch;
   if (epoch == current.epoch) {
     if (!current.attached) return LeaseAnswer::past_epoch;
-    if (now_ns >= current.deadline_ns) return LeaseAnswer::fenced;
-    write({epoch, true, std::max(deadline_ns, current.deadline_ns)});
+    if (now_ns >= current.deadline_ns && !current.unserved) return LeaseAnswer::fenced;
+    const std::int64_t later_ns = std::max(deadline_ns, current.deadline_ns);
+    write({epoch, true, later_ns, current.unserved && now_ns >= later_ns});
     return LeaseAnswer::ok;
   }
   write({epoch, true, deadline_ns});
@@ -52,7 +62,9 @@ Admission LeaseGate::admits(std::uint32_t epoch, std::int64_t now_ns) const noex
   const Record current = read();
   if (epoch > current.epoch || epoch == 0) return Admission::not_attached;
   if (epoch < current.epoch || !current.attached) return Admission::past_epoch;
-  return now_ns < current.deadline_ns ? Admission::ok : Admission::fenced;
+  if (now_ns >= current.deadline_ns) return Admission::fenced;
+  if (current.unserved) unserved_.store(false, std::memory_order_relaxed);
+  return Admission::ok;
 }
 
 LeaseGate::View LeaseGate::view(std::int64_t now_ns) const noexcept {
@@ -60,7 +72,7 @@ LeaseGate::View LeaseGate::view(std::int64_t now_ns) const noexcept {
   const LeaseState state = !current.attached              ? LeaseState::parked
                            : now_ns < current.deadline_ns ? LeaseState::attached
                                                           : LeaseState::fenced;
-  return {state, current.epoch, current.deadline_ns};
+  return {state, current.epoch, current.deadline_ns, current.unserved};
 }
 
 std::int64_t boottime_ns() noexcept {

@@ -36,7 +36,12 @@ class LeaseGate {
     LeaseState state;
     std::uint32_t epoch;       ///< highest epoch ever seen; 0 before the first
     std::int64_t deadline_ns;  ///< CLOCK_BOOTTIME
+    bool unserved = false;     ///< see begin()
   };
+
+  /// Grants the first lease, whose deadline may go by before anybody can be served: until a call has been
+  /// admitted under it or it was renewed, a renewal may come late.
+  LeaseAnswer begin(std::uint32_t epoch, std::int64_t deadline_ns);
 
   /// Grants `epoch`, or renews it when it is the current one. `deadline_ns` never moves back within an epoch.
   LeaseAnswer grant(std::uint32_t epoch, std::int64_t deadline_ns, std::int64_t now_ns);
@@ -55,6 +60,7 @@ class LeaseGate {
     std::uint32_t epoch;
     bool attached;
     std::int64_t deadline_ns;
+    bool unserved = false;
   };
   [[nodiscard]] Record read() const noexcept;
   void write(Record record) noexcept;
@@ -66,6 +72,7 @@ class LeaseGate {
   std::atomic<std::uint32_t> epoch_{0};
   std::atomic<bool> attached_{false};
   std::atomic<std::int64_t> deadline_ns_{0};
+  mutable std::atomic<bool> unserved_{false};  // whoever is admitted ends it, too
 };
 
 /// CLOCK_BOOTTIME in nanoseconds.

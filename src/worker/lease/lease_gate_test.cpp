@@ -54,6 +54,35 @@ TEST_CASE("a renewal after the deadline does not resurrect the lease, even if no
   }
 }
 
+TEST_CASE("a lease that nobody was served under may be renewed after its deadline, once") {
+  LeaseGate gate;
+  REQUIRE(gate.begin(7, 25 * second) == LeaseAnswer::ok);
+  CHECK(gate.admits(7, 30 * second) == Admission::fenced);
+  CHECK(gate.view(30 * second).state == LeaseState::fenced);
+  CHECK(gate.view(30 * second).unserved);
+  CHECK(gate.grant(7, 28 * second, 30 * second) == LeaseAnswer::ok);  // that is over, too
+  CHECK(gate.view(30 * second).unserved);
+  CHECK(gate.grant(7, 60 * second, 31 * second) == LeaseAnswer::ok);
+  CHECK_FALSE(gate.view(31 * second).unserved);
+  CHECK(gate.admits(7, 59 * second) == Admission::ok);
+  CHECK(gate.grant(7, 99 * second, 60 * second) == LeaseAnswer::fenced);
+}
+
+TEST_CASE("a first lease under which a call was admitted is fenced for good") {
+  LeaseGate gate;
+  REQUIRE(gate.begin(7, 25 * second) == LeaseAnswer::ok);
+  CHECK(gate.admits(7, 24 * second) == Admission::ok);
+  CHECK(gate.grant(7, 60 * second, 25 * second) == LeaseAnswer::fenced);
+}
+
+TEST_CASE("a first lease that was revoked is over, served or not") {
+  LeaseGate gate;
+  CHECK(gate.begin(0, 25 * second) == LeaseAnswer::past_epoch);
+  REQUIRE(gate.begin(7, 25 * second) == LeaseAnswer::ok);
+  CHECK(gate.revoke(7) == LeaseAnswer::ok);
+  CHECK(gate.grant(7, 60 * second, 30 * second) == LeaseAnswer::past_epoch);
+}
+
 TEST_CASE("a lower epoch is refused and changes nothing") {
   LeaseGate gate;
   REQUIRE(gate.grant(7, 25 * second, 0) == LeaseAnswer::ok);

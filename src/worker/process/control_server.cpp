@@ -312,7 +312,8 @@ void ControlServer::report_client(const ClientSeat::View& client, std::int64_t n
 
 void ControlServer::report_fence(std::int64_t now_ns) {
   const LeaseGate::View lease = state_.gate.view(now_ns);
-  if (lease.state != LeaseState::fenced || lease.epoch == fenced_epoch_) return;
+  // A start may take longer than a lease lasts: then its renewal comes late, and nobody was served before.
+  if (lease.state != LeaseState::fenced || lease.unserved || lease.epoch == fenced_epoch_) return;
   fenced_epoch_ = lease.epoch;
   std::fprintf(stderr, "gpupool-worker: fenced: the lease of epoch %u was not renewed in time\n",
                lease.epoch);

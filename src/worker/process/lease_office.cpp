@@ -19,7 +19,7 @@ std::string refused(std::uint32_t epoch, const std::string& reason) {
 /// refused.
 LeaseAnswer foresee(const LeaseGate::View& view, std::uint32_t epoch) {
   if (epoch < view.epoch) return LeaseAnswer::past_epoch;
-  if (epoch > view.epoch || view.state == LeaseState::attached) return LeaseAnswer::ok;
+  if (epoch > view.epoch || view.state == LeaseState::attached || view.unserved) return LeaseAnswer::ok;
   return view.state == LeaseState::fenced ? LeaseAnswer::fenced : LeaseAnswer::past_epoch;
 }
 

@@ -143,7 +143,7 @@ void fill(WorkerState& state, const StartRecord& record, ControlTimers& timers) 
     state.memory.emplace_back(device.mib << 20U, record.context_reserve_mib << 20U);
     state.milli.emplace_back(device.milli);
   }
-  if (state.gate.grant(record.epoch, record.deadline_ns, boottime_ns()) != LeaseAnswer::ok) {
+  if (state.gate.begin(record.epoch, record.deadline_ns) != LeaseAnswer::ok) {
     throw std::runtime_error("the start record's epoch is not valid");
   }
 }
