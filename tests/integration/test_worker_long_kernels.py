@@ -6,6 +6,7 @@ A real client process and a real worker with the software GPU, whose kernels are
 from __future__ import annotations
 
 import os
+import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,13 +14,34 @@ from pathlib import Path
 import pytest
 
 from benchmarks.lone_session import null_driver
+from tests.support.moving_session import (
+    ARENA,
+    CONTEXT,
+    MODULE,
+    SCALE,
+    STREAM,
+    Start,
+    connect,
+    start,
+)
 from tests.support.parked_program import Program, attach, detach, in_seconds
 from tests.support.runtime_share import Share, share_of_a_worker
+from tests.support.stack import wait_until
+from tests.support.wire_client import NOT_ATTACHED, OK
+
+__all__ = ["start"]  # the fixture
 
 #: How long work may go on after its lease has ended, seconds (src/worker/lease/lease_end.h).
 GRACE = 4.0
 #: A hang, not a measure of speed.
 PATIENCE = 60.0
+
+SPIN = b""".version 7.0
+.target sm_75
+.address_size 64
+.visible .entry spin(.param .u64 flag)
+{ .reg .pred %p<2>; .reg .b32 %r<2>; .reg .b64 %rd<2>; ld.param.u64 %rd1, [flag];
+AGAIN: ld.volatile.global.u32 %r1, [%rd1]; setp.eq.u32 %p1, %r1, 0; @%p1 bra AGAIN; ret; }"""
 
 ENDLESS = """
 module = check(cu.cuModuleLoadData(WAIT))
@@ -194,6 +216,30 @@ print("ok")
     assert share.worker.wait_for("ok ", timeout=PATIENCE) == f"ok epoch={share.worker.epoch}"
     assert attach(share).startswith("ok")
     program.ends_well()
+
+
+def test_a_client_that_does_not_read_does_not_hold_up_the_end_of_its_lease(start: Start) -> None:
+    worker = start()
+    client = connect(worker)
+    size = 16 << 20  # more than a connection's buffers hold
+    client.post("SelectContext", context=CONTEXT)
+    client.post("MapMemory", device=0, address=ARENA, size=size)
+    client.post("cuStreamCreate", phStream=STREAM, Flags=1)
+    assert client.call("LoadImage", image=MODULE, payload=SPIN)["result"] == 0
+    client.post("BindFunction", function=SCALE, image=MODULE, ordinal=0)
+    client.post(
+        "Launch", function=SCALE, grid_x=1, grid_y=1, grid_z=1, block_x=1, block_y=1, block_z=1,
+        stream=STREAM, parameters=struct.pack("<Q", ARENA),
+    )  # fmt: skip
+    assert client.deferred() == 0
+    wait_until(lambda: worker.stats()["work"] == "running", PATIENCE, "the kernel to run", interval=0.02)
+    client.ask_without_reading("cuStreamSynchronize", hStream=STREAM)
+    client.ask_without_reading("CopyToHost", address=ARENA, size=size, stream=0)
+    assert worker.ask("revoke epoch=1", timeout=20) == "ok epoch=1"
+    assert worker.stats()["work"] == "stopped"
+    status, payload = client.read_answer()
+    assert (status, len(payload)) == (OK, size)
+    assert client.read_answer() == (NOT_ATTACHED, b"")
 
 
 def test_a_worker_that_fences_itself_computes_no_longer_than_the_grace(tmp_path: Path) -> None:

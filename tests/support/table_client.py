@@ -47,6 +47,15 @@ class TableClient(WireClient):
         message = self._say(name, payload, fields)
         return self._answer(message)
 
+    def ask_without_reading(self, name: str, /, **fields: Any) -> None:
+        """Its answer is for :meth:`read_answer`."""
+        self._say(name, None, fields)
+
+    def read_answer(self) -> tuple[int, bytes]:
+        """Status and payload of the next answer."""
+        reply, _, payload = self._read_call()
+        return reply.status, payload
+
     def deferred(self) -> int:
         """The first error of the posts since the last answer."""
         return int(self.call("StreamAttribute", stream=0, attribute=0)["deferred"])

@@ -28,7 +28,7 @@ Conversation::Conversation(Equipment& equipment, DeviceWork& work, HostCalls& ca
       session_(std::in_place, equipment, work),
       completions(
           api_, outlet_, executed_, [this] { return take_deferred(); }, &equipment.parking.residence,
-          [this] { shares_.tell(state_.memory, outlet_); }) {}
+          [this] { nudged(); }) {}
 
 Conversation::~Conversation() {
   end();  // calls that wait for the client would keep the threads that are joined now

@@ -67,9 +67,10 @@ class Conversation {
   [[nodiscard]] bool drained();
   /// Whether a call waits, or the devices have work.
   [[nodiscard]] bool busy() { return lanes_.active() > 0 || !work_.is_complete(); }
-  /// Refuses the calls that wait and may be made once more under the next lease; the others have done
-  /// something already, and wait.
-  void refuse_waiting();
+  /// The lease is over and its work is stopped: calls that wait for that, and may be made once more under the
+  /// next lease, are refused soon, unless there is a lease by then. The others have done something already,
+  /// and wait.
+  void work_stopped() { completions.nudge(); }
   /// The client has been away for longer than it may: nothing waits for it any more.
   void client_is_gone();
   /// The shares may have another size: the client is told soon.
@@ -161,8 +162,10 @@ class Conversation {
   void finish(WaitingCall& call);
   [[nodiscard]] bool stopped_without_lease();
   void refuse(WaitingCall& call);
+  void refuse_waiting();
   void reply(const wire::FrameHeader& header, CUresult result, wire::Status status, Answer& answer,
              const ReplyKeeping& keeping = {});
+  void nudged();
   void send_output();
   void send_driver_log();
   void defer(CUresult error, std::uint16_t message);

@@ -241,6 +241,12 @@ void Conversation::reply(const wire::FrameHeader& header, CUresult result, wire:
   outlet_.reply(out.bytes(), payload ? answer.payload : Payload{}, keeping);
 }
 
+/// What is said without being asked for, on a thread that may wait for the client to read.
+void Conversation::nudged() {
+  if (stopped_without_lease()) refuse_waiting();
+  shares_.tell(state_.memory, outlet_);
+}
+
 void Conversation::send_output() {
   if (!outlet_.has_room()) return;  // the text stays where it is
   std::string text = printed_ ? printed_->take() : std::string();

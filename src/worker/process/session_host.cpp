@@ -36,7 +36,7 @@ std::unique_ptr<SessionHost> SessionHost::open(const std::string& driver_path, W
 
 bool SessionHost::stop_work() {
   if (!work_.stop()) return false;
-  conversation_.refuse_waiting();
+  conversation_.work_stopped();
   return true;
 }
 

@@ -41,8 +41,8 @@ class SessionHost {
   [[nodiscard]] bool drained() { return conversation_.drained(); }
   /// Whether the devices work for the session.
   [[nodiscard]] bool computes() { return work_.computes(); }
-  /// The lease is over: what computes stops where it is, and calls that wait for it are refused as without a
-  /// lease. False: this driver cannot stop it.
+  /// The lease is over: what computes stops where it is, and calls that wait for it are refused soon as
+  /// without a lease. False: this driver cannot stop it.
   bool stop_work();
   /// There is a lease: what was stopped goes on.
   void go_on() { work_.go_on(); }
