@@ -62,6 +62,24 @@ def test_what_a_kernel_prints_appears_in_the_program_s_output(share: Share) -> N
     assert sorted(out.splitlines()) == ["ok", "thread 0", "thread 1", "thread 2"]
 
 
+def test_what_a_kernel_prints_is_whole_where_it_is_much(share: Share) -> None:
+    out = share.run(
+        """
+        @cuda.jit
+        def speak():
+            print("thread", cuda.grid(1))
+        speak[2048, 100]()
+        cuda.synchronize()
+        print("ok")
+        """,
+        NUMBA,
+    )
+    lines = out.splitlines()
+    assert len(lines) == 2048 * 100 + 1
+    assert lines[-1] == "ok"
+    assert len(set(lines)) == len(lines)
+
+
 def test_what_a_kernel_prints_is_whole_where_the_output_does_not_block(share: Share) -> None:
     share.run(
         """

@@ -1,14 +1,18 @@
 #include "worker/conversation/conversation.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <stdexcept>
+#include <string_view>
 #include <thread>
 #include <utility>
 
 #include "generated/message_ids.h"
+#include "generated/wire/control.h"
 #include "profile/device_profile.h"
 
 namespace gpupool::worker {
@@ -202,7 +206,7 @@ void Conversation::renew_session() {
 }
 
 void Conversation::open_ways() {
-  if (!printed_) printed_.emplace();
+  printed_.begin();
   completions.open(session_->home(), [this] { send_output(); });
   host_calls.open();
 }
@@ -212,7 +216,7 @@ void Conversation::end() {
   lanes_.wait_idle();
   completions.close();
   outlet_.forget();
-  if (printed_) static_cast<void>(printed_->take());  // nobody is left whom it is for
+  printed_.clear();
   if (equipment_.driver_log) static_cast<void>(equipment_.driver_log->take());
   answer_ = {};  // what was left unfinished
   kept_.clear();
@@ -346,7 +350,16 @@ std::optional<LinkState> Conversation::link_state() {
     state.deferred_message = deferred_.message;
   }
   completions.deliver();  // what is complete is said, that is kept
+  // What no push has told yet comes along as pushes. Here it stays, in case that the session does.
+  const std::lock_guard printing(printing_);
+  prints_left_ = false;
   outlet_.save(state);
+  const std::string rest = printed_.rest();
+  for (std::string_view text = rest; !text.empty();) {
+    const auto piece = text.substr(0, PrintedOutput::most_at_once);
+    Outlet::append(state, wire::Control::output, piece, wire::packed(wire::Output{STDOUT_FILENO}).bytes());
+    text.remove_prefix(piece.size());
+  }
   state.kept.assign(kept_.all().begin(), kept_.all().end());
   return state;
 }

@@ -75,6 +75,8 @@ class Conversation {
   void client_is_gone();
   /// The shares may have another size: the client is told soon.
   void shares_decided();
+  /// Drops what kernels have printed beyond what is kept for a client that does not hear of it.
+  void trim_output() { printed_.trim(); }
   /// Looks what keeps the session from going to another worker, if no call is being executed.
   void publish_obstacle(bool thorough);
 
@@ -189,7 +191,9 @@ class Conversation {
   WorkerState& state_;
   std::optional<Session> session_;  // never empty but while one is made new
   std::optional<CopyOut> copy_out_;
-  std::optional<PrintedOutput> printed_;
+  PrintedOutput printed_;
+  std::mutex printing_;  // held from taking printed text to its push: pieces keep their order
+  std::atomic<bool> prints_left_{false};  // text that is to go when the client has taken some
   Outlet outlet_;
   ChargeTeller charges_;
   LimitTeller shares_;

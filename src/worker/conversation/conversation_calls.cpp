@@ -245,14 +245,25 @@ void Conversation::reply(const wire::FrameHeader& header, CUresult result, wire:
 void Conversation::nudged() {
   if (stopped_without_lease()) refuse_waiting();
   shares_.tell(state_.memory, outlet_);
+  if (prints_left_.load()) send_output();
 }
 
+/// An answer does not wait until a kernel has printed all: what is left follows when there is room.
 void Conversation::send_output() {
-  if (!outlet_.has_room()) return;  // the text stays where it is
-  std::string text = printed_ ? printed_->take() : std::string();
-  if (!text.empty()) {
-    outlet_.push_text(wire::Control::output, std::move(text),
-                      wire::packed(wire::Output{STDOUT_FILENO}).bytes());
+  {
+    const std::lock_guard lock(printing_);
+    prints_left_ = true;  // before it is asked for room: whoever makes some later sees it
+    for (std::size_t sent = 0; outlet_.has_room() && sent < PrintedOutput::most_kept;) {
+      std::string text = printed_.take();
+      if (text.empty()) {
+        prints_left_ = false;
+        break;
+      }
+      sent += text.size();
+      outlet_.push_text(wire::Control::output, std::move(text),
+                        wire::packed(wire::Output{STDOUT_FILENO}).bytes());
+    }
+    if (prints_left_.load() && outlet_.has_room()) completions.nudge();
   }
   send_driver_log();
 }

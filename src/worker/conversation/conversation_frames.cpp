@@ -59,7 +59,9 @@ Conversation::Frame Conversation::execute_unnumbered(const wire::FrameHeader& he
   switch (static_cast<wire::Control>(header.message)) {
     case wire::Control::taken: {
       wire::FrameNumber last;
-      return wire::unpack(body, last) && outlet_.taken(last.number) ? Frame::executed : Frame::senseless;
+      if (!wire::unpack(body, last) || !outlet_.taken(last.number)) return Frame::senseless;
+      if (prints_left_.load()) completions.nudge();
+      return Frame::executed;
     }
     case wire::Control::repeat: {
       wire::Repeat wanted;

@@ -267,6 +267,14 @@ void Outlet::save(LinkState& state) {
   }
 }
 
+void Outlet::append(LinkState& state, wire::Control message, std::string_view text,
+                    std::span<const std::byte> fields) {
+  auto frame = frame_of(message, ++state.pushed, fields, text.size());
+  const auto bytes = std::as_bytes(std::span(text));
+  frame.insert(frame.end(), bytes.begin(), bytes.end());
+  state.pushes.push_back({state.pushed, std::move(frame)});
+}
+
 void Outlet::load(const LinkState& state) {
   const std::scoped_lock lock(sending_, keeping_);
   conversing_ = state.received != 0 || state.pushed != 0;

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -83,6 +84,9 @@ class Outlet {
 
   /// Nothing is being said and nobody is connected.
   void save(LinkState& state);
+  /// As if it had been pushed behind what was saved.
+  static void append(LinkState& state, wire::Control message, std::string_view text,
+                     std::span<const std::byte> fields);
   void load(const LinkState& state);
 
  private:
@@ -90,7 +94,7 @@ class Outlet {
   static constexpr std::size_t fits_surely = 128 << 10;  ///< into a connection's buffers
   static constexpr std::size_t large_reply = 64 << 10;
   static constexpr std::size_t most_replies = LinkState::max_replies;
-  static constexpr std::size_t most_pushes = LinkState::max_pushes;
+  static constexpr std::size_t most_pushes = LinkState::max_pushes - 64;  ///< append() adds fewer
 
   struct KeptReply {
     LinkState::Reply is;

@@ -31,8 +31,8 @@
 //
 //   Parking::moving          memory moves, one at a time; never with one of those below
 //   Conversation: executing_ a Hold
-//   Conversation: serving_, waiting_, deferring_; Completions: delivering_, then items_mutex_;
-//   Outlet: sending_, then keeping_
+//   Conversation: serving_, waiting_, deferring_; Completions: delivering_, then Conversation: printing_,
+//   then Completions: items_mutex_; Outlet: sending_, then keeping_
 //
 // A Residence::Visit is tried and not waited for, but by the thread that executes a frame: it may wait for
 // memory under executing_. So memory is brought back before the session is held.

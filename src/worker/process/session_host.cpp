@@ -42,6 +42,7 @@ bool SessionHost::stop_work() {
 
 void SessionHost::tick() {
   work_.charge();
+  conversation_.trim_output();
   conversation_.publish_obstacle(true);
   work_.look();
 }
