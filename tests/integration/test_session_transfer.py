@@ -139,6 +139,19 @@ def test_a_worker_that_stops_in_the_middle_does_not_keep_the_session(start: Star
         program.check(client)
 
 
+def test_a_worker_that_comes_waits_for_the_end_of_one_that_is_gone(start: Start) -> None:
+    old = start()
+    Program().set_up(connect(old))
+    assert old.ask("revoke epoch=1").startswith("ok")
+    frame = hello_frame(old.token, old.session, message=SESSION)
+    with TableClient(old.port) as gone, TableClient(old.port) as next_one:
+        gone.socket.sendall(frame)
+        assert gone.socket.recv(10)
+        next_one.socket.sendall(frame)
+        gone.socket.close()
+        assert next_one.socket.recv(10)
+
+
 def test_a_worker_that_is_not_there_is_named(start: Start) -> None:
     with pytest.raises(WorkerError, match="cannot be reached"):
         start(epoch=2, image_from="127.0.0.1:1")

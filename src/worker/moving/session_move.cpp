@@ -59,10 +59,12 @@ MoveResult SessionMove::export_image(const std::string& folder) {
   return write([&](SessionWriter& writer) {
     ImageFolderWriter out(folder);
     MoveResult result;
-    writer.read_all([&](std::span<const std::byte> chunk) {
-      out.append(chunk);
-      result.bytes += chunk.size();
-    });
+    writer.read_all(
+        [&](std::span<const std::byte> chunk) {
+          out.append(chunk);
+          result.bytes += chunk.size();
+        },
+        [] { return false; });  // a lease waits for it: see SlowCommands
     result.chunks = writer.image().chunks.size();
     out.finish(writer.image().encode());
     return result;
@@ -80,7 +82,9 @@ void SessionMove::hand_over(wire::Stream& stream) {
       std::this_thread::sleep_for(look_again);
     }
   });
-  const MoveResult result = write([&](SessionWriter& writer) { return sender.send(writer, wanted_here); });
+  // So has one that is gone.
+  const auto given_up = [&] { return wanted_here() || stream.hung_up(); };
+  const MoveResult result = write([&](SessionWriter& writer) { return sender.send(writer, given_up); });
   watch.request_stop();
   watch.join();
   sender.conclude(result.refusal);

@@ -90,7 +90,7 @@ MoveResult SessionSender::send(SessionWriter& writer, const std::function<bool()
     result.refusal = "failed";
     return result;
   };
-  writer.read_all([](std::span<const std::byte>) {});
+  writer.read_all([](std::span<const std::byte>) {}, cancelled);
   const std::vector<std::byte> manifest = writer.image().encode();
   if (!reply(0, {}, manifest)) return ends("the other worker is gone");
   const auto& chunks = writer.image().chunks;
@@ -108,7 +108,7 @@ MoveResult SessionSender::send(SessionWriter& writer, const std::function<bool()
     if (!wanted.empty()) std::memcpy(wanted.data(), body.data(), body.size());
     for (const std::uint32_t number : wanted) {
       if (number >= chunks.size()) return ends("it wants what there is not");
-      if (cancelled()) return ends("it is wanted here again");
+      if (cancelled()) return ends("nobody waits for it any more");
       bool sent = false;
       writer.read_again(number, [&](std::span<const std::byte> chunk) { sent = reply(number, {}, chunk); });
       if (!sent) return ends("the other worker is gone");
@@ -116,7 +116,7 @@ MoveResult SessionSender::send(SessionWriter& writer, const std::function<bool()
       ++result.chunks;
     }
   }
-  if (cancelled()) return ends("it is wanted here again");
+  if (cancelled()) return ends("nobody waits for it any more");
   return result;
 }
 

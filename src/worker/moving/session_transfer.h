@@ -33,8 +33,8 @@ class SessionSender {
  public:
   explicit SessionSender(wire::Stream& stream) : stream_(stream), receiver_(stream) {}
 
-  /// Until the other one says that it has the session: then nothing is refused. `cancelled` is asked between
-  /// chunks.
+  /// Until the other one says that it has the session: then nothing is refused. `cancelled` is asked at every
+  /// chunk.
   MoveResult send(SessionWriter& writer, const std::function<bool()>& cancelled);
   /// The last word. After this the session stands still here, if `refusal` is empty.
   void conclude(const std::string& refusal);

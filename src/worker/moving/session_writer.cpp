@@ -174,13 +174,15 @@ void SessionWriter::read(const Source& source, std::uint64_t offset, std::uint64
   }
 }
 
-void SessionWriter::read_all(const std::function<void(std::span<const std::byte>)>& fresh) {
+void SessionWriter::read_all(const std::function<void(std::span<const std::byte>)>& fresh,
+                             const std::function<bool()>& cancelled) {
   ChunkTable table;
   for (std::size_t n = 0; n < sources_.size(); ++n) {
     const Source& source = sources_[n];
     source.into->size = source.size();
     std::uint64_t at = 0;
     read(source, 0, source.size(), [&](std::span<const std::byte> piece) {
+      if (cancelled()) throw std::runtime_error("nobody waits for it any more");
       bool is_fresh = false;
       source.into->chunks.push_back(table.add(piece, is_fresh));
       if (is_fresh) {

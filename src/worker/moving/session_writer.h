@@ -30,8 +30,9 @@ class SessionWriter {
   SessionWriter& operator=(const SessionWriter&) = delete;
 
   /// Reads all bytes once and completes the image; `fresh` is given each chunk, in the order of their
-  /// numbers.
-  void read_all(const std::function<void(std::span<const std::byte>)>& fresh);
+  /// numbers. `cancelled` is asked at each piece that is read: throws std::runtime_error when it says so.
+  void read_all(const std::function<void(std::span<const std::byte>)>& fresh,
+                const std::function<bool()>& cancelled);
   /// A chunk once more. Precondition: read_all.
   void read_again(std::uint32_t number, const std::function<void(std::span<const std::byte>)>& use);
 

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
@@ -15,7 +14,6 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <thread>
 
 #include "base/text_fields.h"
@@ -27,6 +25,7 @@
 #include "worker/process/process_setup.h"
 #include "worker/process/session_host.h"
 #include "worker/process/start_record.h"
+#include "worker/process/takeovers.h"
 
 namespace gpupool::worker {
 namespace {
@@ -192,22 +191,9 @@ int serve(const Options& options, int answer) {
   }).detach();
   SessionHost& running = *host.get();
 
-  door.on_takeover([&running](std::unique_ptr<wire::Stream> stream) {
-    static std::atomic<bool> under_way{false};
-    if (under_way.exchange(true)) return;  // hangs up: the other one comes again
-    try {
-      std::thread([&running, taken = std::move(stream)] {
-        try {
-          running.hand_over(*taken);
-        } catch (const std::exception& error) {
-          std::fprintf(stderr, "gpupool-worker: the session was not handed over: %s\n", error.what());
-        }
-        under_way = false;
-      }).detach();
-    } catch (const std::system_error&) {  // no thread: it hangs up as well
-      under_way = false;
-    }
-  });
+  auto& takeovers = *new Takeovers([&running](wire::Stream& stream) { running.hand_over(stream); });
+  door.on_takeover(
+      [&takeovers](std::unique_ptr<wire::Stream> stream) { takeovers.receive(std::move(stream)); });
   // The node agent hears of the device time first. But whoever says it asks the session and the driver, and
   // both may be stuck; what they hold goes with the process.
   door.on_end([&] {
