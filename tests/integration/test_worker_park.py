@@ -23,6 +23,7 @@ from benchmarks.worker_process import (
 )
 from tests.support.parked_program import Program, attach, detach, in_seconds, mapped_device_memory, park
 from tests.support.runtime_share import MIB, Share, share_of_a_worker
+from tests.support.wire_client import SESSION, WireClient, hello_frame
 from tests.support.worker_state import used_bytes
 
 
@@ -269,6 +270,28 @@ def test_a_driver_that_cannot_says_so_beforehand(tmp_path: Path) -> None:
         assert worker.ask("revoke epoch=1").startswith("ok")
         assert worker.ask("park epoch=1").endswith("reason=old-driver")
         assert worker.ask(f"lease epoch=2 deadline_ns={in_seconds(60)}").startswith("ok")
+
+
+def test_a_session_whose_memory_is_lost_on_its_way_to_another_worker_ends(tmp_path: Path) -> None:
+    source = tmp_path / "lost.c"
+    # Between the worker and the driver: one that gives the process up when memory is to come back.
+    source.write_text(
+        "int cuCheckpointProcessGetState(int pid, int* state) { (void)pid; *state = 3; return 0; }\n"
+        "int cuCheckpointProcessRestore(int pid, void* how) { (void)pid; (void)how; return 999; }\n"
+    )
+    library = tmp_path / "lost.so"
+    real = software_driver()
+    linked = ["-Wl,--no-as-needed", real, f"-Wl,-rpath,{real.parent}"]
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, *linked], check=True)
+    device = probe(software_driver())[1][0]
+    with WorkerProcess(tmp_path, library, [(device, 500, 256)]) as worker:
+        assert worker.ask("revoke epoch=1").startswith("ok")
+        assert worker.ask("park epoch=1").startswith("ok")
+        assert worker.process is not None
+        with WireClient(worker.port) as other:
+            other.socket.sendall(hello_frame(worker.token, worker.session, message=SESSION))
+            assert worker.process.wait(60) == 0
+        assert "memory is lost" in worker.log_path.read_text()
 
 
 def test_a_lease_that_is_over_before_the_memory_is_back_can_be_had_with_another_deadline(

@@ -71,10 +71,13 @@ MoveResult SessionMove::export_image(const std::string& folder) {
   });
 }
 
-void SessionMove::hand_over(wire::Stream& stream) {
+MoveResult SessionMove::hand_over(wire::Stream& stream) {
   const auto wanted_here = [this] { return state_.gate.view(boottime_ns()).state == LeaseState::attached; };
   SessionSender sender(stream);
-  if (wanted_here()) return sender.conclude("attached");
+  if (wanted_here()) {
+    sender.conclude("attached");
+    return {"attached"};
+  }
   // A worker that has stopped in the middle must not keep the session from going on here.
   std::jthread watch([&](const std::stop_token& over) {
     while (!over.stop_requested()) {
@@ -84,11 +87,12 @@ void SessionMove::hand_over(wire::Stream& stream) {
   });
   // So has one that is gone.
   const auto given_up = [&] { return wanted_here() || stream.hung_up(); };
-  const MoveResult result = write([&](SessionWriter& writer) { return sender.send(writer, given_up); });
+  MoveResult result = write([&](SessionWriter& writer) { return sender.send(writer, given_up); });
   watch.request_stop();
   watch.join();
   sender.conclude(result.refusal);
   stream.shut_down();
+  return result;
 }
 
 void SessionMove::resume_from(ChunkSource& source, const SessionImage& image) {

@@ -61,7 +61,7 @@ class SessionMove {
   MoveResult export_image(const std::string& folder);
   /// Gives the session to another worker, which has sent a valid Control::session on `stream` and nothing yet
   /// behind it. On a thread of its own.
-  void hand_over(wire::Stream& stream);
+  MoveResult hand_over(wire::Stream& stream);
   /// Takes up a session that another worker wrote down. On the thread that will serve it, before anybody is
   /// served. Throws std::runtime_error.
   void resume_from(ChunkSource& source, const SessionImage& image);

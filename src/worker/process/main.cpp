@@ -191,7 +191,12 @@ int serve(const Options& options, int answer) {
   }).detach();
   SessionHost& running = *host.get();
 
-  auto& takeovers = *new Takeovers([&running](wire::Stream& stream) { running.hand_over(stream); });
+  auto& takeovers = *new Takeovers([&running, &control](wire::Stream& stream) {
+    if (running.hand_over(stream).lost) {
+      std::fputs("gpupool-worker: the session's memory is lost: ending\n", stderr);
+      control.end(0);
+    }
+  });
   door.on_takeover(
       [&takeovers](std::unique_ptr<wire::Stream> stream) { takeovers.receive(std::move(stream)); });
   // The node agent hears of the device time first. But whoever says it asks the session and the driver, and

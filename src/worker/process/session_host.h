@@ -68,7 +68,7 @@ class SessionHost {
   MoveResult export_image(const std::string& folder) { return move_.export_image(folder); }
   void resume_from(ChunkSource& source, const SessionImage& image) { move_.resume_from(source, image); }
   /// On a thread of its own.
-  void hand_over(wire::Stream& stream) { move_.hand_over(stream); }
+  MoveResult hand_over(wire::Stream& stream) { return move_.hand_over(stream); }
   /// Asks the client to make do with smaller shares, to give back what it only keeps for later, and waits at
   /// most `wait_ms` for its answer. The memory accounts tell the outcome; shares_decided() must follow.
   void make_do(const std::vector<ShareWish>& wishes, int wait_ms) { conversation_.make_do(wishes, wait_ms); }
