@@ -306,6 +306,21 @@ def test_a_start_that_took_longer_than_its_lease_serves_under_the_renewal(
     program.check(connect(new))
 
 
+def test_memory_that_was_brought_back_in_vain_goes_to_the_host_again(start: Start, tmp_path: Path) -> None:
+    worker = start()
+    program = Program()
+    client = connect(worker)
+    program.set_up(client)
+    written(worker, tmp_path / "image")
+    assert worker.ask("park epoch=1", timeout=30).startswith("ok")
+    # The folder holds an image already.
+    assert worker.ask(f"export folder={tmp_path / 'image'}", timeout=30) == "refused epoch=1 reason=failed"
+    assert worker.stats()["place"] == "host"
+    assert worker.ask("lease epoch=2 deadline_ns=9000000000000000000", timeout=30).startswith("ok")
+    client.epoch = 2
+    program.check(client)
+
+
 def test_only_a_session_without_a_lease_is_written(start: Start, tmp_path: Path) -> None:
     worker = start()
     connect(worker)

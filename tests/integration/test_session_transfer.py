@@ -16,6 +16,7 @@ from tests.support.moving_session import (
     connect,
     start,
 )
+from tests.support.stack import wait_until
 from tests.support.table_client import TableClient, handle
 from tests.support.wire_client import SESSION, hello_frame
 from tests.support.worker_state import used_bytes
@@ -137,6 +138,23 @@ def test_a_worker_that_stops_in_the_middle_does_not_keep_the_session(start: Star
         assert old.ask("lease epoch=2 deadline_ns=9000000000000000000").startswith("ok")
         client.epoch = 2
         program.check(client)
+
+
+def test_memory_in_the_host_goes_there_again_when_the_move_goes_wrong(start: Start) -> None:
+    old = start()
+    program = Program()
+    client = connect(old)
+    program.set_up(client)
+    assert old.ask("revoke epoch=1").startswith("ok")
+    assert old.ask("park epoch=1", timeout=30).startswith("ok")
+    meddler = Meddler(old.port, after=400, damage=False)
+    with pytest.raises(WorkerError):
+        start(epoch=2, session=old.session, token=old.token, image_from=f"127.0.0.1:{meddler.port}")
+    meddler.close()
+    wait_until(lambda: old.stats()["place"] == "host", 30, "the memory to be in the host", interval=0.05)
+    assert old.ask("lease epoch=3 deadline_ns=9000000000000000000", timeout=30).startswith("ok")
+    client.epoch = 3
+    program.check(client)
 
 
 def test_a_worker_that_comes_waits_for_the_end_of_one_that_is_gone(start: Start) -> None:

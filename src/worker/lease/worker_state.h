@@ -59,10 +59,11 @@ struct ShareWish {
 
 /// What became of moving the memory.
 struct MoveResult {
-  std::string refusal = {};  ///< empty: done; else what follows `reason=` in the answer
-  std::uint64_t bytes = 0;   ///< that lie in the host now
-  std::uint64_t chunks = 0;  ///< of an image
-  bool lost = false;         ///< the memory is gone: the session has to end
+  std::string refusal = {};   ///< empty: done; else what follows `reason=` in the answer
+  std::uint64_t bytes = 0;    ///< that lie in the host now
+  std::uint64_t chunks = 0;   ///< of an image
+  bool lost = false;          ///< the memory is gone: the session has to end
+  bool brought_back = false;  ///< memory came from the host for nothing: without a lease it has to go again
 };
 
 /// Shared by the session, the control thread and the acceptor; lives as long as the process.

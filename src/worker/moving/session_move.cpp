@@ -19,14 +19,22 @@ constexpr auto look_again = std::chrono::milliseconds(20);
 }  // namespace
 
 MoveResult SessionMove::write(const std::function<MoveResult(SessionWriter&)>& use) {
-  MoveResult result;
   if (const MoveObstacle known = conversation_.move_obstacle(); known != MoveObstacle::none) {
-    result.refusal = name_of(known);
-    return result;
+    return {name_of(known)};
   }
-  // Bytes are read from the devices.
-  if (state_.gate.view(boottime_ns()).state != LeaseState::attached) result = parking_.resume({});
-  if (!result.refusal.empty()) return result;
+  bool was_away = false;
+  if (state_.gate.view(boottime_ns()).state != LeaseState::attached) {
+    // Bytes are read from the devices.
+    was_away = conversation_.equipment().parking.mover.place().in_host();
+    if (MoveResult here = parking_.resume({}); !here.refusal.empty()) return here;
+  }
+  MoveResult result = write_here(use);
+  result.brought_back = was_away && !result.refusal.empty();
+  return result;
+}
+
+MoveResult SessionMove::write_here(const std::function<MoveResult(SessionWriter&)>& use) {
+  MoveResult result;
   const Residence::Visit visit(&conversation_.equipment().parking.residence);
   const Conversation::Hold lock = visit ? conversation_.stand_still() : Conversation::Hold();
   if (!lock.owns_lock()) {

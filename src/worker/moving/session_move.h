@@ -22,7 +22,9 @@
 // 3. No frame is acknowledged that the image does not know of: what the client is not told was executed, it
 //    sends to the new worker again.
 // 4. Until the new worker says that it has the session, it is where it was: writing ends no object, so a
-//    transfer may break anywhere. The new worker says so when all of it is there, and before it serves.
+//    transfer may break anywhere. Memory that came back from the host for it goes there again, unless there
+//    is a lease by then (MoveResult::brought_back). The new worker says so when all of it is there, and
+//    before it serves.
 // 5. A lease here comes first: it cancels a transfer under way (hand_over), because the client waits for it.
 // 6. Nothing in an image is trusted: calls are repeated through their handlers, and memory is mapped and
 //    charged as for a client. Addresses must be free as they were, because the program holds them.
@@ -68,6 +70,7 @@ class SessionMove {
 
  private:
   MoveResult write(const std::function<MoveResult(SessionWriter&)>& use);
+  MoveResult write_here(const std::function<MoveResult(SessionWriter&)>& use);
 
   Conversation& conversation_;
   SessionParking& parking_;

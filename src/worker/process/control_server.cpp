@@ -205,12 +205,18 @@ void ControlServer::park(Connection& connection, const ParkCommand& command, Ses
   }
   // No lease comes in between: one that would is waiting behind this.
   do_slowly(
-      connection, command.epoch,
-      [this, &session] {
-        const bool attached = state_.gate.view(boottime_ns()).state == LeaseState::attached;
-        return attached ? MoveResult{"attached"} : session.park(timers_.drain_ms);
-      },
+      connection, command.epoch, [this, &session] { return park_unless_attached(session); },
       [command](const MoveResult& parked) { return conclude_park(command, parked); });
+}
+
+MoveResult ControlServer::park_unless_attached(SessionHost& session) {
+  const bool attached = state_.gate.view(boottime_ns()).state == LeaseState::attached;
+  return attached ? MoveResult{"attached"} : session.park(timers_.drain_ms);
+}
+
+void ControlServer::put_away() noexcept {
+  puts_away_.store(true);
+  wake();
 }
 
 void ControlServer::export_image(Connection& connection, const ExportCommand& command, SessionHost& session) {
@@ -222,7 +228,10 @@ void ControlServer::export_image(Connection& connection, const ExportCommand& co
       connection, view.epoch,
       [this, &session, folder = command.folder] {
         const bool attached = state_.gate.view(boottime_ns()).state == LeaseState::attached;
-        return attached ? MoveResult{"attached"} : session.export_image(folder);
+        if (attached) return MoveResult{"attached"};
+        MoveResult exported = session.export_image(folder);
+        if (exported.brought_back) exported.lost = park_unless_attached(session).lost;
+        return exported;
       },
       [this](const MoveResult& exported) { return conclude_export(state_, exported, boottime_ns()); });
 }
@@ -393,6 +402,11 @@ int ControlServer::serve(SessionHost& session, const ClientSeat& seat) {
       session.tick();
       push_stats(session, client, now);
       next_stats_ns_ = now + timers_.stats_ms * ns_per_ms;
+    }
+    if (puts_away_.exchange(false)) {
+      // For nobody that is connected. Where it has no place among the others, it is tried again.
+      puts_away_ = !slow_.add({0, [this, &session] { return park_unless_attached(session); },
+                               [](const MoveResult&) { return ""; }});
     }
     connections_.remove_if([](const Connection& connection) { return connection.broken; });
     if (orphaned(now)) {

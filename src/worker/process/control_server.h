@@ -46,6 +46,10 @@ class ControlServer {
   /// Exit status of a worker whose session computed on after its lease, on a driver that cannot stop work.
   static constexpr int exit_computes_on = 11;
 
+  /// Memory that was brought back for nothing goes to the host again, unless there is a lease by then. Any
+  /// thread.
+  void put_away() noexcept;
+
   /// Makes `run` return `status`. Any thread.
   void end(int status) noexcept;
 
@@ -79,6 +83,7 @@ class ControlServer {
   void conclude_lease_end(SessionHost& session);
   void lease_granted(SessionHost& session);
   void park(Connection& connection, const ParkCommand& command, SessionHost& session);
+  MoveResult park_unless_attached(SessionHost& session);
   void export_image(Connection& connection, const ExportCommand& command, SessionHost& session);
   void do_slowly(Connection& connection, std::uint32_t epoch, std::function<MoveResult()> work,
                  std::function<std::string(const MoveResult&)> conclude);
@@ -97,6 +102,7 @@ class ControlServer {
   WorkerState& state_;
   wire::Socket listener_, wake_, signals_;
   std::atomic<int> end_status_{stays};
+  std::atomic<bool> puts_away_{false};
   std::list<Connection> connections_;
   std::uint64_t last_connection_ = 0;
   std::int64_t next_stats_ns_ = 0;

@@ -192,9 +192,12 @@ int serve(const Options& options, int answer) {
   SessionHost& running = *host.get();
 
   auto& takeovers = *new Takeovers([&running, &control](wire::Stream& stream) {
-    if (running.hand_over(stream).lost) {
+    const MoveResult result = running.hand_over(stream);
+    if (result.lost) {
       std::fputs("gpupool-worker: the session's memory is lost: ending\n", stderr);
       control.end(0);
+    } else if (result.brought_back) {
+      control.put_away();
     }
   });
   door.on_takeover(
