@@ -6,6 +6,7 @@ Real process, real sockets, the software GPU behind it.
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import stat
 import subprocess
@@ -183,6 +184,22 @@ def test_a_new_agent_takes_over_where_the_old_one_crashed(start: Start) -> None:
         assert worker.wait_for("client ") == "client connected=1"
         assert worker.ask(f"lease epoch=7 deadline_ns={deadline_in(600)}") == "ok epoch=7"
         assert lease_status(client, 7) == wire_client.OK
+
+
+# ---- what runs out
+
+
+def test_a_thread_that_cannot_be_made_costs_one_command(start: Start) -> None:
+    worker = start()
+    assert worker.process is not None
+    pid = worker.process.pid
+    assert worker.ask("revoke epoch=7").startswith("ok")
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + (1 << 20)  # a thread's stack is larger
+    resource.prlimit(pid, resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
+    assert worker.ask("park epoch=7") == "refused epoch=7 reason=busy"
+    resource.prlimit(pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert worker.ask("park epoch=7").startswith("ok epoch=7")
 
 
 # ---- ends

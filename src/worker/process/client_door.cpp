@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <exception>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -21,6 +22,15 @@
 #include "worker/process/door_answers.h"
 
 namespace gpupool::worker {
+
+namespace {
+
+/// Memory or threads have run out: that ends one connection, not the session.
+void turned_away(const std::exception& error) {
+  std::fprintf(stderr, "gpupool-worker: a connection was closed: %s\n", error.what());
+}
+
+}  // namespace
 
 ClientDoor::ClientDoor(const std::string& address, const std::string& local, TlsUse tls,
                        const WorkerState& state, ClientSeat& seat)
@@ -133,6 +143,23 @@ std::unique_ptr<wire::Stream> ClientDoor::stream_of(Visitor& visitor, bool stays
   return stream;
 }
 
+void ClientDoor::welcome(const wire::Socket& listener, bool local) {
+  try {
+    accept_one(listener, local);
+  } catch (const std::exception& error) {
+    turned_away(error);
+  }
+}
+
+bool ClientDoor::attend(Visitor& visitor) {
+  try {
+    return read_from(visitor);
+  } catch (const std::exception& error) {
+    turned_away(error);
+    return true;
+  }
+}
+
 void ClientDoor::run() {
   std::vector<pollfd> watched;
   for (;;) {
@@ -149,10 +176,10 @@ void ClientDoor::run() {
 
     auto entry = watched.begin() + 2;
     for (auto visitor = visitors_.begin(); visitor != visitors_.end(); ++entry) {
-      visitor = entry->revents != 0 && read_from(*visitor) ? visitors_.erase(visitor) : std::next(visitor);
+      visitor = entry->revents != 0 && attend(*visitor) ? visitors_.erase(visitor) : std::next(visitor);
     }
-    if (watched[0].revents != 0) accept_one(listener_, false);
-    if (watched[1].revents != 0) accept_one(local_listener_, true);
+    if (watched[0].revents != 0) welcome(listener_, false);
+    if (watched[1].revents != 0) welcome(local_listener_, true);
   }
 }
 

@@ -65,6 +65,9 @@ class ClientDoor {
   static long receive(Visitor& visitor, void* into, std::size_t room);
   /// True when the visitor is decided and its entry can go.
   bool read_from(Visitor& visitor);
+  /// The same two, but for what goes wrong in them.
+  void welcome(const wire::Socket& listener, bool local);
+  bool attend(Visitor& visitor);
 
   const WorkerState& state_;
   ClientSeat& seat_;

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <system_error>
 #include <utility>
 
 namespace gpupool::worker {
@@ -20,7 +21,14 @@ SlowCommands::~SlowCommands() {
 bool SlowCommands::add(Command command) {
   if (outstanding_ >= most) return false;
   const std::lock_guard lock(mutex_);
-  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  if (!thread_.joinable()) {
+    try {
+      thread_ = std::thread([this] { run(); });
+    } catch (const std::system_error& none) {
+      std::fprintf(stderr, "gpupool-worker: no thread for what takes long: %s\n", none.what());
+      return false;
+    }
+  }
   waiting_.push_back(std::move(command));
   ++outstanding_;
   wakes_.notify_all();

@@ -38,7 +38,7 @@ class SlowCommands {
 
   // The control thread calls these.
 
-  /// False: too many wait.
+  /// False: too many wait, or there is no thread for it now.
   [[nodiscard]] bool add(Command command);
   /// Commands added and not taken yet.
   [[nodiscard]] std::size_t outstanding() const { return outstanding_; }
