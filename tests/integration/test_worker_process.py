@@ -5,6 +5,7 @@ Real process, real sockets, the software GPU behind it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import socket
@@ -189,6 +190,11 @@ def test_a_new_agent_takes_over_where_the_old_one_crashed(start: Start) -> None:
 # ---- what runs out
 
 
+def processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def test_a_thread_that_cannot_be_made_costs_one_command(start: Start) -> None:
     worker = start()
     assert worker.process is not None
@@ -200,6 +206,31 @@ def test_a_thread_that_cannot_be_made_costs_one_command(start: Start) -> None:
     assert worker.ask("park epoch=7") == "refused epoch=7 reason=busy"
     resource.prlimit(pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     assert worker.ask("park epoch=7").startswith("ok epoch=7")
+
+
+def test_an_agent_that_finds_no_descriptor_left_is_let_in_later_and_the_worker_rests_meanwhile(
+    start: Start,
+) -> None:
+    worker = start()
+    assert worker.process is not None
+    pid = worker.process.pid
+    assert worker.stats()["epoch"] == "7"
+    taken = {int(entry.name) for entry in Path(f"/proc/{pid}/fd").iterdir()}
+    first_free = min(set(range(len(taken) + 1)) - taken)
+    held = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (first_free, held[1]))
+    with contextlib.ExitStack() as agents:
+        waiting = [agents.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(8)]
+        for agent in waiting:
+            agent.connect(str(worker.control_path))
+        assert worker.stats()["epoch"] == "7"
+        before = processor_seconds(pid)
+        time.sleep(1.0)
+        assert processor_seconds(pid) - before <= 0.1
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, held)
+        waiting[-1].settimeout(30)
+        waiting[-1].sendall(b"stats\n")
+        assert waiting[-1].recv(6) == b"stats "
 
 
 # ---- ends

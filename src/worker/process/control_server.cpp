@@ -25,6 +25,8 @@ namespace {
 
 constexpr std::int64_t ns_per_ms = 1'000'000;
 constexpr std::size_t max_connections = 8;
+/// So long nobody is let in when that failed: descriptors may have run out.
+constexpr std::int64_t accept_again_ms = 50;
 /// A client that is asked to give memory back and does not answer, or whose device works for longer, keeps
 /// it.
 constexpr int client_answer_ms = 3000;
@@ -59,9 +61,13 @@ void ControlServer::wake() const noexcept {
   [[maybe_unused]] const ssize_t written = ::write(wake_.fd(), &one, sizeof(one));
 }
 
-void ControlServer::accept_one() {
+void ControlServer::accept_one(std::int64_t now_ns) {
   wire::Socket socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!socket) return;
+  if (!socket) {
+    // The listener stays readable. Not slept: this thread fences.
+    if (errno != EAGAIN) accepts_from_ns_ = now_ns + accept_again_ms * ns_per_ms;
+    return;
+  }
   const auto peer = wire::peer_user(socket.fd());
   if (peer != ::geteuid() && peer != uid_t{0}) return;
   if (connections_.size() == max_connections) connections_.pop_front();
@@ -354,6 +360,7 @@ int ControlServer::next_timeout_ms(std::int64_t now_ns, const ClientSeat::View& 
   std::int64_t next = next_stats_ns_;
   const LeaseGate::View lease = state_.gate.view(now_ns);
   if (lease.state == LeaseState::attached) next = std::min(next, lease.deadline_ns);
+  if (accepts_from_ns_ > now_ns) next = std::min(next, accepts_from_ns_);
   if (!client.connected && reported_connected_) {
     next = std::min(next, client.gone_since_ns + timers_.client_grace_ms * ns_per_ms);
   }
@@ -414,9 +421,10 @@ int ControlServer::serve(SessionHost& session, const ClientSeat& seat) {
       return 0;
     }
 
-    watched = {{listener_.fd(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}, {signals_.fd(), POLLIN, 0}};
-    for (const Connection& connection : connections_) watched.push_back({connection.socket.fd(), POLLIN, 0});
     now = boottime_ns();
+    const int listener = now < accepts_from_ns_ ? -1 : listener_.fd();  // poll skips a negative one
+    watched = {{listener, POLLIN, 0}, {wake_.fd(), POLLIN, 0}, {signals_.fd(), POLLIN, 0}};
+    for (const Connection& connection : connections_) watched.push_back({connection.socket.fd(), POLLIN, 0});
     if (::poll(watched.data(), watched.size(), next_timeout_ms(now, client)) <= 0) continue;
 
     if (watched[2].revents != 0) return 0;
@@ -429,7 +437,7 @@ int ControlServer::serve(SessionHost& session, const ClientSeat& seat) {
     for (Connection& connection : connections_) {
       if (watched[index++].revents != 0 && !read_from(connection, session, seat)) return 0;
     }
-    if (watched[0].revents != 0) accept_one();
+    if (watched[0].revents != 0) accept_one(boottime_ns());
   }
 }
 

@@ -68,7 +68,7 @@ class ControlServer {
   };
 
   [[nodiscard]] int serve(SessionHost& session, const ClientSeat& seat);
-  void accept_one();
+  void accept_one(std::int64_t now_ns);
   void send_line(Connection& connection, const std::string& line);
   void broadcast(const std::string& line);
   /// False: the process shall end.
@@ -106,6 +106,7 @@ class ControlServer {
   std::list<Connection> connections_;
   std::uint64_t last_connection_ = 0;
   std::int64_t next_stats_ns_ = 0;
+  std::int64_t accepts_from_ns_ = 0;
   std::int64_t alone_since_ns_ = 0;  // 0: not alone
   std::uint32_t fenced_epoch_ = 0;   // last one reported
   std::optional<LeaseEnd> lease_end_;
