@@ -16,7 +16,14 @@ from gpupool.engines.records import DeviceInventory, EngineError
 from gpupool.node.address import pool_host, reaches_only_here
 from gpupool.node.agent import Agent, AgentSettings
 from gpupool.node.connection import Connection, ConnectionLostError
-from gpupool.node.driver import NoDeviceError, SoftwareGpuSettings, choose_driver, find_nvidia_driver, probe
+from gpupool.node.driver import (
+    OLDEST_DRIVER,
+    NoDeviceError,
+    SoftwareGpuSettings,
+    choose_driver,
+    find_nvidia_driver,
+    probe,
+)
 from gpupool.node.health import DeviceHealth, NvmlHealth
 from gpupool.node.health_watch import MOST_LATE, NO_ANSWER, HealthWatch
 from gpupool.node.messages import BadInstructionError, device_grants
@@ -99,6 +106,20 @@ async def test_a_probe_tells_devices_and_why_there_are_none(tmp_path: Path) -> N
         await probe("/dev/null", ("/bin/false",), {})
     with pytest.raises(EngineError, match="no device"):
         await probe("/dev/null", ("/bin/true",), {})
+
+
+@pytest.mark.parametrize(("version", "works"), [(12040, True), (12030, False)])
+async def test_a_driver_must_have_what_workers_call(tmp_path: Path, version: int, works: bool) -> None:
+    worker = tmp_path / "worker"
+    profile = PROFILE.replace("driver_version 13000", f"driver_version {version}")
+    worker.write_text(f"#!/bin/sh\ncat <<'END'\n{profile}END\n")
+    worker.chmod(0o700)
+    if works:
+        driver = await probe("/dev/null", (str(worker),), {})
+        assert not driver.software
+    else:
+        with pytest.raises(EngineError, match=f"driver {OLDEST_DRIVER}"):
+            await probe("/dev/null", (str(worker),), {})
 
 
 async def test_a_driver_named_by_its_path_gets_the_software_settings() -> None:

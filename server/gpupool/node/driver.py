@@ -24,6 +24,9 @@ from gpupool.node.profile import MAX_BYTES, Profile, ProfileError, parse_profile
 #: Exit status of a probe when the driver works and has no device.
 NO_DEVICE: Final = 3
 PROBE_SECONDS: Final = 60.0
+#: What workers call came with CUDA 12.4, as the driver says its version, and with this driver of NVIDIA.
+OLDEST_CUDA: Final = 12040
+OLDEST_DRIVER: Final = "550"
 
 _USUAL_FOLDERS: Final = (
     "/usr/lib/x86_64-linux-gnu",
@@ -173,7 +176,12 @@ async def probe(path: str, worker_command: Sequence[str], environment: Mapping[s
         raise EngineError(f"The driver {path} gave no device profile: {error}.") from error
     if not profile.devices:
         raise NoDeviceError(f"The driver {path} has no device.")
-    return Driver(path, all(d.software for d in profile.devices), dict(environment), profile)
+    software = all(d.software for d in profile.devices)
+    if not software and profile.driver_version < OLDEST_CUDA:
+        raise EngineError(
+            f"The driver {path} is too old: a node needs NVIDIA's driver {OLDEST_DRIVER} or a newer one."
+        )
+    return Driver(path, software, dict(environment), profile)
 
 
 def find_nvidia_driver() -> str | None:
