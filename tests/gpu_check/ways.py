@@ -85,7 +85,7 @@ class ThroughPool:
         home = self.home / f"pool{self._starts}"
         home.mkdir(mode=0o700, parents=True)
         self._environment = {**self.environment, "GPUPOOL_HOME": str(home)}
-        node = ["node", "start", "--driver", self.driver, "--name", "gpu-check"]
+        node = ["node", "start", "--driver", self.driver, "--name", "gpu-check", "--allow-host-access"]
         log = home / "services.log"
         with log.open("wb") as file:
             for arguments in (["pool", "serve"], node):

@@ -14,10 +14,11 @@ from gpupool.client.endpoint import read_token, resolve_endpoint
 from gpupool.client.errors import GpupoolError
 from gpupool.engines.records import DeviceInventory, EngineError
 from gpupool.node.address import pool_host, reaches_only_here
-from gpupool.node.agent import Agent, AgentSettings
+from gpupool.node.agent import Agent, AgentError, AgentSettings
 from gpupool.node.connection import Connection, ConnectionLostError
 from gpupool.node.driver import (
     OLDEST_DRIVER,
+    Driver,
     NoDeviceError,
     SoftwareGpuSettings,
     choose_driver,
@@ -28,6 +29,7 @@ from gpupool.node.health import DeviceHealth, NvmlHealth
 from gpupool.node.health_watch import MOST_LATE, NO_ANSWER, HealthWatch
 from gpupool.node.messages import BadInstructionError, device_grants
 from gpupool.node.profile import ProfileError, parse_profile
+from gpupool.node.service import check_host_access
 from gpupool.proto import pool_pb2
 from hypothesis import given
 from hypothesis import strategies as st
@@ -120,6 +122,20 @@ async def test_a_driver_must_have_what_workers_call(tmp_path: Path, version: int
     else:
         with pytest.raises(EngineError, match=f"driver {OLDEST_DRIVER}"):
             await probe("/dev/null", (str(worker),), {})
+
+
+@pytest.mark.parametrize("software", [False, True])
+def test_a_node_whose_kernels_reach_their_worker_must_be_told_to_start(software: bool) -> None:
+    text = PROFILE.replace("software 0", f"software {int(software)}")
+    plain = Driver("/none", software, {}, parse_profile(text))
+    reaching = Driver("/none", software, {}, parse_profile(text.replace("attribute 75 9", "attribute 88 1")))
+    check_host_access(plain, allowed=False)
+    check_host_access(reaching, allowed=True)
+    assert not plain.reaches_host_memory
+    assert reaching.reaches_host_memory is not software
+    if not software:
+        with pytest.raises(AgentError, match="--allow-host-access"):
+            check_host_access(reaching, allowed=False)
 
 
 async def test_a_driver_named_by_its_path_gets_the_software_settings() -> None:

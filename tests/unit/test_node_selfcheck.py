@@ -39,8 +39,13 @@ def test_a_node_that_is_well_says_so(facts: NodeFacts, monkeypatch: pytest.Monke
         "device health",
         "math libraries",
         "address",
+        "host memory",
     }
     assert {check.status for check in found if check.name != "park memory"} == {"ok"}
+
+
+def test_a_node_whose_kernels_reach_their_worker_warns(facts: NodeFacts) -> None:
+    assert statuses(replace(facts, reaches_host_memory=True))["host memory"] == "warn"
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ class EmbeddedOptions:
             *(() if self.driver == "nvidia" else software),
             # One machine, one user: usage may be as live as the sidebar shows it.
             *("--heartbeat-seconds", "1"),
+            "--allow-host-access",  # the user of the worker whose memory that is
         ]
 
     def to_json(self) -> str:

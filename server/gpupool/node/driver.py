@@ -27,6 +27,8 @@ PROBE_SECONDS: Final = 60.0
 #: What workers call came with CUDA 12.4, as the driver says its version, and with this driver of NVIDIA.
 OLDEST_CUDA: Final = 12040
 OLDEST_DRIVER: Final = "550"
+#: CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS.
+_PAGEABLE_MEMORY_ACCESS: Final = 88
 
 _USUAL_FOLDERS: Final = (
     "/usr/lib/x86_64-linux-gnu",
@@ -67,6 +69,14 @@ class Driver:
     software: bool
     environment: Mapping[str, str]
     profile: Profile
+
+    @property
+    def reaches_host_memory(self) -> bool:
+        """Whether kernels can use all memory of the process that launches them: a worker's, with what it knows and does."""
+        return any(
+            device.attributes.get(_PAGEABLE_MEMORY_ACCESS, 0) and not device.software
+            for device in self.profile.devices
+        )
 
     def inventory(self, version: str = "") -> tuple[DeviceInventory, ...]:
         """Its devices; ``version``: what :mod:`gpupool.node.driver_version` found."""

@@ -37,6 +37,7 @@ class NodeFacts:
         mps_mode: ``off``, ``auto`` or ``require``.
         daemon: the MPS daemon that workers are clients of.
         math_libraries: NVIDIA's, to which workers give operations.
+        reaches_host_memory: kernels can use all memory of the worker that launches them.
     """
 
     directory: Path
@@ -49,12 +50,21 @@ class NodeFacts:
     mps_mode: str
     daemon: mps.MpsDaemon | None
     math_libraries: MathLibraries
+    reaches_host_memory: bool = False
 
 
 def checks(facts: NodeFacts, parked_mib: int) -> list[Check]:
     """All of them; ``parked_mib``: host memory that parked sessions take now. Reads files: call it in a thread."""
     park = park_memory(facts.park_memory_mib, parked_mib, _available_mib(_MEMINFO))
-    return [_disk(facts), park, _mps(facts), _device_health(facts), _math_libraries(facts), _address(facts)]
+    return [
+        _disk(facts),
+        park,
+        _mps(facts),
+        _device_health(facts),
+        _math_libraries(facts),
+        _address(facts),
+        _host_memory(facts),
+    ]
 
 
 def _disk(facts: NodeFacts) -> Check:
@@ -162,3 +172,15 @@ def _address(facts: NodeFacts) -> Check:
             name, "warn", detail, "give this machine's address with --listen-host or --advertise-host"
         )
     return Check(name, "ok", f"kernels dial {facts.advertise_host}")
+
+
+def _host_memory(facts: NodeFacts) -> Check:
+    name = "host memory"
+    if not facts.reaches_host_memory:
+        return Check(name, "ok", "kernels reach no memory of their worker but what it gives them")
+    return Check(
+        name,
+        "warn",
+        "kernels can read and write their worker's memory (--allow-host-access)",
+        "load the driver's module with uvm_disable_hmm=1",
+    )

@@ -24,7 +24,7 @@ from gpupool.node.agent import Agent, AgentError, AgentSettings
 from gpupool.node.answers import Answers
 from gpupool.node.context_reserve import context_reserve_mib
 from gpupool.node.doors import Doors
-from gpupool.node.driver import SoftwareGpuSettings, choose_driver
+from gpupool.node.driver import Driver, SoftwareGpuSettings, choose_driver
 from gpupool.node.driver_version import driver_version
 from gpupool.node.health import NvmlHealth, open_health
 from gpupool.node.health_watch import HealthWatch
@@ -73,6 +73,7 @@ class NodeOptions:
     context_reserve_mib: int | None = None
     mps: str = "off"
     math_libraries: tuple[Path, ...] = ()
+    allow_host_access: bool = False
     log: RecentLog | None = None
 
 
@@ -94,6 +95,8 @@ async def run_node(options: NodeOptions) -> None:
         except EngineError as error:
             raise AgentError(str(error)) from error
         logger.info("driver", path=driver.path, devices=len(driver.profile.devices), software=driver.software)
+
+        check_host_access(driver, allowed=options.allow_host_access)
 
         daemon = _mps_daemon(options.mps, software=driver.software)
         of_mps = daemon.environment() if daemon is not None else mps.without_mps(directory)
@@ -152,6 +155,7 @@ async def run_node(options: NodeOptions) -> None:
             mps_mode=options.mps,
             daemon=daemon,
             math_libraries=libraries,
+            reaches_host_memory=driver.reaches_host_memory,
         )
         answers = Answers(
             facts,
@@ -173,6 +177,16 @@ async def run_node(options: NodeOptions) -> None:
             watch.close()
     finally:
         os.close(lock)
+
+
+def check_host_access(driver: Driver, *, allowed: bool) -> None:
+    """Raises AgentError where users' kernels could read and write the memory of workers, unless that is allowed."""
+    if driver.reaches_host_memory and not allowed:
+        raise AgentError(
+            "Kernels on this machine's GPUs reach all memory of the worker that launches them, and so could act as this "
+            "user. Turn that off in the driver (`options nvidia-uvm uvm_disable_hmm=1` in /etc/modprobe.d, and load the "
+            "module again), or allow it with --allow-host-access."
+        )
 
 
 def _mps_daemon(mode: str, *, software: bool) -> mps.MpsDaemon | None:

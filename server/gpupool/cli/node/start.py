@@ -233,6 +233,14 @@ def start(
             show_default=False,
         ),
     ] = None,
+    allow_host_access: Annotated[
+        bool,
+        typer.Option(
+            "--allow-host-access",
+            help="Lend GPUs although their kernels reach all memory of the worker that launches them: heterogeneous "
+            "memory management (HMM) is on.",
+        ),
+    ] = False,
     node_pool: Annotated[
         str, typer.Option(metavar="NAME", help="Node pool that this machine belongs to.")
     ] = "default",
@@ -308,6 +316,7 @@ def start(
         context_reserve_mib=context_reserve_mib,
         mps=mps.value,
         math_libraries=tuple(math_libraries or ()),
+        allow_host_access=allow_host_access,
         log=log,
     )
     exits.log_to_stderr(seen_by=log)
