@@ -64,13 +64,14 @@ class Graphs:
             out(8), out(max(size, 1)),
         )  # fmt: skip
 
-    def fill(self, descriptor: int, name: int, into: int) -> None:
-        """A descriptor that is an attribute of another."""
+    def fill(self, descriptor: int, name: int, *into: int) -> int:
+        """Descriptors that are an attribute of another, and how many it has."""
         answer = call(
-            self.machine, "cudnnBackendGetAttribute", pointer(descriptor), integer(name), integer(DESCRIPTOR), wide(1),
-            out(8), host(struct.pack("<Q", into)),
+            self.machine, "cudnnBackendGetAttribute", pointer(descriptor), integer(name), integer(DESCRIPTOR),
+            wide(len(into)), out(8), host(struct.pack(f"<{len(into)}Q", *into)) if into else pointer(0),
         )  # fmt: skip
-        assert (answer.status, answer.number()) == (0, 1)
+        assert answer.status == 0
+        return answer.number()
 
     def finalize(self, descriptor: int) -> int:
         return call(self.machine, "cudnnBackendFinalize", pointer(descriptor)).status
@@ -137,12 +138,31 @@ class Graphs:
     def unfinished_graph(self, *operations: int) -> int:
         return self.unfinished(GRAPH, (800, HANDLE, [self.handle[1]]), (801, DESCRIPTOR, operations))
 
+    def configurations(self, graph: int, mode: int = 0) -> list[int]:
+        """Of engines, as the heuristic names them."""
+        heuristic = self.made(HEURISTIC, (201, DESCRIPTOR, [graph]), (200, HEURISTIC_MODE, [mode]))
+        count = self.fill(heuristic, 202)
+        made = [self.create(ENGINE_CONFIG) for _ in range(count)]
+        assert self.fill(heuristic, 202, *made) == count
+        return made
+
+    def engine(self, configuration: int) -> int:
+        made = self.create(ENGINE)
+        assert self.fill(configuration, 300, made) == 1
+        return made
+
+    def notes(self, engine: int) -> list[int]:
+        """The numerical ones."""
+        answer = self.get(engine, 1303, NUMERICAL_NOTE, 40, 10)
+        assert answer.status == 0
+        return list(struct.unpack_from(f"<{answer.number()}i", answer.outputs[1]))
+
+    def plan_of(self, configuration: int) -> int:
+        return self.made(PLAN, (400, HANDLE, [self.handle[1]]), (401, DESCRIPTOR, [configuration]))
+
     def plan(self, graph: int) -> int:
         """As a program makes it: by the first configuration that the heuristic names."""
-        heuristic = self.made(HEURISTIC, (201, DESCRIPTOR, [graph]), (200, HEURISTIC_MODE, [0]))
-        config = self.create(ENGINE_CONFIG)
-        self.fill(heuristic, 202, config)
-        return self.made(PLAN, (400, HANDLE, [self.handle[1]]), (401, DESCRIPTOR, [config]))
+        return self.plan_of(self.configurations(graph)[0])
 
     def pack(self, addresses: dict[int, int]) -> int:
         """A variant pack: the addresses of tensors by their numbers."""

@@ -67,7 +67,9 @@ def problems(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], Geometr
 
 
 @contextmanager
-def described(machine: Machine, of: Geometry, dtype: np.dtype[np.generic]) -> Iterator[Argument]:
+def described(
+    machine: Machine, of: Geometry, dtype: np.dtype[np.generic], math: int = 0
+) -> Iterator[Argument]:
     compute = 1 if dtype == np.float64 else 0
     with descriptor(machine, "Convolution") as made:
         done(
@@ -75,18 +77,19 @@ def described(machine: Machine, of: Geometry, dtype: np.dtype[np.generic]) -> It
             integers(of.stride), integers(of.dilation), integer(0 if of.flipped else 1), integer(compute),
         )  # fmt: skip
         done(machine, "cudnnSetConvolutionGroupCount", made, integer(of.groups))
+        done(machine, "cudnnSetConvolutionMathType", made, integer(math))
         yield made
 
 
 def convolved(
     machine: Machine, direction: str, arrays: tuple[Array, Array, Array], of: Geometry, form: int,
-    alpha: float = 1, beta: float = 0,
+    alpha: float = 1, beta: float = 0, math: int = 0,
 ) -> Array:  # fmt: skip
     """What a call makes of input, filter and output; the one that it writes is given as it was before."""
     x, w, y = arrays
     with ExitStack() as stack:
         cudnn = stack.enter_context(handle(machine))
-        convolution = stack.enter_context(described(machine, of, x.dtype))
+        convolution = stack.enter_context(described(machine, of, x.dtype, math))
         at_x, at_y = (stack.enter_context(placed(machine, array, form)) for array in (x, y))
         at_w = stack.enter_context(placed(machine, w, form, "Filter"))
         read = {

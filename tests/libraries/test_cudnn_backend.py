@@ -146,31 +146,22 @@ def small_graph(machine: Machine) -> Iterator[tuple[Graphs, int, list[int]]]:
         yield made, made.unfinished_graph(made.operation(FORWARD, convolution, tensors)), tensors
 
 
-def test_there_is_one_engine_without_workspace_and_without_notes(machine: Machine) -> None:
+def test_there_are_two_engines_of_single_precision_without_workspace(machine: Machine) -> None:
     with small_graph(machine) as (made, graph, _):
         assert made.finalize(graph) == SUCCESS
-        assert int.from_bytes(made.get(graph, 802, graphs.INT64, 8).outputs[1], "little") == 1
-        heuristic = made.made(
-            graphs.HEURISTIC, (201, graphs.DESCRIPTOR, [graph]), (200, graphs.HEURISTIC_MODE, [2])
-        )
-        answer = call(
-            machine, "cudnnBackendGetAttribute", pointer(heuristic), integer(202), integer(graphs.DESCRIPTOR),
-            ("l", 0), out(8), pointer(0),
-        )  # fmt: skip
-        assert (answer.status, answer.number()) == (SUCCESS, 1)
-        config, engine = made.create(graphs.ENGINE_CONFIG), made.create(graphs.ENGINE)
-        made.fill(heuristic, 202, config)
-        made.fill(config, 300, engine)
-        notes = made.get(engine, 1303, graphs.NUMERICAL_NOTE, 40, 10)
-        assert (notes.status, notes.number()) == (SUCCESS, 0)
-        assert int.from_bytes(made.get(engine, 1301, graphs.INT64, 8).outputs[1], "little") == 0
-        plan = made.plan(graph)
-        assert int.from_bytes(made.get(plan, 402, graphs.INT64, 8).outputs[1], "little") == 0
+        assert int.from_bytes(made.get(graph, 802, graphs.INT64, 8).outputs[1], "little") == 2
+        for number, configuration in enumerate(made.configurations(graph, mode=2)):
+            engine = made.engine(configuration)
+            assert int.from_bytes(made.get(engine, 1301, graphs.INT64, 8).outputs[1], "little") == number
+            plan = made.plan_of(configuration)
+            assert int.from_bytes(made.get(plan, 402, graphs.INT64, 8).outputs[1], "little") == 0
         # An engine may be named by its number, too.
-        first = made.unfinished(graphs.ENGINE, (1300, graphs.DESCRIPTOR, [graph]), (1301, graphs.INT64, [0]))
-        assert made.finalize(first) == SUCCESS
-        second = made.unfinished(graphs.ENGINE, (1300, graphs.DESCRIPTOR, [graph]), (1301, graphs.INT64, [1]))
-        assert made.finalize(second) // 1000 * 1000 == BAD_PARAM
+        for number in range(2):
+            named = ((1300, graphs.DESCRIPTOR, [graph]), (1301, graphs.INT64, [number]))
+            assert made.notes(made.made(graphs.ENGINE, *named)) == [[0], []][number]
+        for number in (-1, 2):
+            named = ((1300, graphs.DESCRIPTOR, [graph]), (1301, graphs.INT64, [number]))
+            assert made.finalize(made.unfinished(graphs.ENGINE, *named)) // 1000 * 1000 == BAD_PARAM
 
 
 def test_attributes_are_checked_by_the_kind_of_descriptor(machine: Machine) -> None:

@@ -32,6 +32,13 @@ struct Program {
   std::int64_t input = 0, filter = 0, output = 0;  // unique numbers of tensors
   std::optional<std::int64_t> added, bias;
   std::shared_ptr<const AttentionProgram> attention;  // in place of all these
+
+  /// Of single precision, tensor cores take fewer digits: the first engine may use them and says so, the
+  /// second one does not.
+  [[nodiscard]] std::int64_t engines() const {
+    return !attention && convolution.input.type == operations::Element::f32 ? 2 : 1;
+  }
+  [[nodiscard]] bool takes_fewer_digits(std::int64_t engine) const { return engine + 1 < engines(); }
 };
 
 /// What a descriptor holds. It does not change any more once it is finalised, so others may share it.

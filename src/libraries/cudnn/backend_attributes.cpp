@@ -171,7 +171,16 @@ Attribute known(const std::shared_ptr<Content>& content, int name) {
   };
   switch (name) {
     case graph_engines:
-      number(1);
+      // A graph inside an operation of another one has no program, and nothing executes it by itself.
+      number(content->program ? content->program->engines() : 1);
+      break;
+    case engine_numerical_notes:
+      if (content->child(engine_graph)
+              ->program->takes_fewer_digits(content->one<std::int64_t>(engine_index, 0))) {
+        constexpr int note = note_tensor_core;
+        made = {type_numerical_note, 1, std::vector<std::byte>(sizeof note), {}};
+        std::memcpy(made.bytes.data(), &note, sizeof note);
+      }
       break;
     case plan_workspace:
     case config_workspace:
@@ -179,21 +188,25 @@ Attribute known(const std::shared_ptr<Content>& content, int name) {
       number(0);
       break;
     case heuristic_results: {
-      // The only configuration of the only engine.
-      auto engine = std::make_shared<Content>();
-      engine->kind = kind_engine;
-      engine->attributes[engine_graph] = content->attributes[heuristic_graph];
-      number(0);
-      engine->attributes[engine_index] = made;
-      engine->finalized = true;
-      auto config = std::make_shared<Content>();
-      config->kind = kind_engine_config;
-      config->attributes[config_engine] = {type_descriptor, 1, {}, {engine}};
-      config->finalized = true;
-      made = {type_descriptor, 1, {}, {config}};
-      break;
+      // The only configuration of each engine, the fastest one first.
+      const std::int64_t engines = content->child(heuristic_graph)->program->engines();
+      Attribute configurations{type_descriptor, engines, {}, {}};
+      for (std::int64_t index = 0; index < engines; ++index) {
+        auto engine = std::make_shared<Content>();
+        engine->kind = kind_engine;
+        engine->attributes[engine_graph] = content->attributes[heuristic_graph];
+        number(index);
+        engine->attributes[engine_index] = made;
+        engine->finalized = true;
+        auto config = std::make_shared<Content>();
+        config->kind = kind_engine_config;
+        config->attributes[config_engine] = {type_descriptor, 1, {}, {engine}};
+        config->finalized = true;
+        configurations.descriptors.push_back(std::move(config));
+      }
+      return configurations;
     }
-    default:  // no notes, no knobs
+    default:  // no other notes, no knobs
       break;
   }
   return made;

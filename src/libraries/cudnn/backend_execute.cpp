@@ -4,17 +4,24 @@
 
 #include "libraries/cudnn/attention.h"
 #include "libraries/cudnn/backend.h"
+#include "libraries/cudnn/convolution.h"
 #include "libraries/cudnn/handle.h"
 
 using namespace gpupool::cudnn;
 
 namespace {
 
-/// The graph's program of a finalised plan; null: it is none.
-const Program* program_of_plan(const Backend* plan) {
+/// The engine of a finalised plan; null: it is none.
+const Content* engine_of_plan(const Backend* plan) {
   if (plan == nullptr || plan->content->kind != kind_plan || !plan->content->finalized) return nullptr;
-  const Content* const engine = plan->content->child(plan_config)->child(config_engine);
-  return engine->child(engine_graph)->program.get();
+  return plan->content->child(plan_config)->child(config_engine);
+}
+
+/// How an engine computes a convolution: cudnnMathType_t.
+std::uint8_t math_of(const Content& engine, const Program& program) {
+  const auto index = engine.one<std::int64_t>(engine_index, 0);
+  if (program.engines() == 1) return Convolution::tensor_cores;
+  return program.takes_fewer_digits(index) ? Convolution::any_math : Convolution::no_tensor_cores;
 }
 
 bool is_pack(const Backend* pack) {
@@ -36,20 +43,22 @@ bool put_address(const Content& pack, std::int64_t id, gpupool::operations::Tens
 GPUPOOL_LIBRARY_EXPORT int cudnnBackendExecute(void* handle, void* plan, void* variant_pack) {
   return guarded([&]() -> int {
     const Handle* const found = find_handle(handle);
-    const Program* const program = program_of_plan(find_backend(plan));
+    const Content* const engine = engine_of_plan(find_backend(plan));
     const Backend* const pack = find_backend(variant_pack);
-    if (found == nullptr || program == nullptr || !is_pack(pack)) return bad_param;
-    if (program->attention) {
+    if (found == nullptr || engine == nullptr || !is_pack(pack)) return bad_param;
+    const Program& program = *engine->child(engine_graph)->program;
+    if (program.attention) {
       gpupool::operations::Attention attention;
-      const int bad = complete(*program->attention, *pack->content, attention);
+      const int bad = complete(*program.attention, *pack->content, attention);
       return bad != success ? bad : post(*found, attention);
     }
-    gpupool::operations::Convolution operation = program->convolution;
-    bool complete = put_address(*pack->content, program->input, operation.input) &&
-                    put_address(*pack->content, program->filter, operation.filter) &&
-                    put_address(*pack->content, program->output, operation.output);
-    if (program->added) complete = complete && put_address(*pack->content, *program->added, operation.added);
-    if (program->bias) complete = complete && put_address(*pack->content, *program->bias, operation.bias);
+    Convolution operation = program.convolution;
+    operation.math = math_of(*engine, program);
+    bool complete = put_address(*pack->content, program.input, operation.input) &&
+                    put_address(*pack->content, program.filter, operation.filter) &&
+                    put_address(*pack->content, program.output, operation.output);
+    if (program.added) complete = complete && put_address(*pack->content, *program.added, operation.added);
+    if (program.bias) complete = complete && put_address(*pack->content, *program.bias, operation.bias);
     if (!complete) return bad_param;
     return post(*found, operation);
   });
@@ -57,7 +66,7 @@ GPUPOOL_LIBRARY_EXPORT int cudnnBackendExecute(void* handle, void* plan, void* v
 
 GPUPOOL_LIBRARY_EXPORT int cudnnGetExecutionPlanWorkspaceSize(void* handle, void* plan, void* variant_pack,
                                                               std::size_t* bytes) {
-  if (find_handle(handle) == nullptr || program_of_plan(find_backend(plan)) == nullptr ||
+  if (find_handle(handle) == nullptr || engine_of_plan(find_backend(plan)) == nullptr ||
       !is_pack(find_backend(variant_pack)) || bytes == nullptr)
     return bad_param;
   *bytes = 0;

@@ -82,7 +82,9 @@ bool is_program(const Content* graph) {
 
 int finalize_engine(const Content& engine) {
   if (!is_program(engine.child(engine_graph)) || !has(engine, {engine_index})) return bad_param;
-  return engine.one<std::int64_t>(engine_index, -1) == 0 ? success : bad_param_out_of_bound;
+  const auto index = engine.one<std::int64_t>(engine_index, -1);
+  return index >= 0 && index < engine.child(engine_graph)->program->engines() ? success
+                                                                              : bad_param_out_of_bound;
 }
 
 int finalize_pack(const Content& pack) {

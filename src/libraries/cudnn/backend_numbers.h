@@ -57,6 +57,9 @@ enum Type : int {
   type_graph_mode = 32,
 };
 
+/// cudnnBackendNumericalNote_t.
+enum NumericalNote : int { note_tensor_core = 0 };
+
 /// cudnnBackendAttributeName_t.
 enum Name : int {
   pointwise_mode = 0,

@@ -78,6 +78,7 @@ void describe(Convolution& operation, const ConvolutionDescriptor& descriptor) {
   }
   operation.groups = descriptor.groups;
   operation.flipped = descriptor.mode == 0;
+  operation.math = static_cast<std::uint8_t>(descriptor.math);
 }
 
 operations::Activated activated_of(const ActivationDescriptor& descriptor) {

@@ -36,8 +36,11 @@ struct Convolution {
   double alpha = 1, beta = 0;
   Activated activation;
   ConvolutionDirection direction = ConvolutionDirection::forward;
-  Flag flipped = false;  // a convolution in place of a cross-correlation
-  std::uint8_t reserved[6] = {};
+  Flag flipped = false;   // a convolution in place of a cross-correlation
+  std::uint8_t math = 0;  // cudnnMathType_t
+  std::uint8_t reserved[5] = {};
+
+  static constexpr std::uint8_t any_math = 0, tensor_cores = 1, no_tensor_cores = 3;
 
   [[nodiscard]] const Tensor& target() const {
     return direction == ConvolutionDirection::forward         ? output
@@ -59,7 +62,7 @@ struct Convolution {
           !within(output.sizes[2 + d], 1))
         return false;
     }
-    return direction <= ConvolutionDirection::backward_filter && groups >= 1 &&
+    return direction <= ConvolutionDirection::backward_filter && math <= no_tensor_cores && groups >= 1 &&
            filter.sizes[0] % groups == 0 && input.sizes[1] % groups == 0 &&
            input.sizes[1] / groups == filter.sizes[1] && output.sizes[1] == filter.sizes[0] &&
            output.sizes[0] == input.sizes[0] && added.sound() && bias.sound();

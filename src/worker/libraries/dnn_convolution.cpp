@@ -3,6 +3,7 @@
 #include "libraries/operations/convolution.h"
 
 #include <algorithm>
+#include <span>
 
 #include "worker/libraries/dnn.h"
 
@@ -135,7 +136,6 @@ class ConvolutionCall {
   }
 
   void describe() {
-    constexpr int tensor_cores = 1, plain = 0;
     const Tensor* const tensors[] = {&(of_.*how_.first), &(of_.*how_.second), &(of_.*how_.target)};
     for (int i = 0; i < 3; ++i) {
       described_[i] = tensors[i] == &of_.filter ? filter(*tensors[i]) : dnn_.tensor(*tensors[i], dims_);
@@ -148,16 +148,16 @@ class ConvolutionCall {
       dilation[i] = static_cast<int>(of_.dilation[left_out + i]);
     }
     const Element type = of_.input.type;
-    const bool half = type == Element::f16 || type == Element::bf16;
     convolution_ = dnn_.make("Convolution");
     dnn_.describe("cudnnSetConvolutionNdDescriptor", convolution_, space, static_cast<const int*>(padding),
                   static_cast<const int*>(stride), static_cast<const int*>(dilation), of_.flipped ? 0 : 1,
                   type == Element::f64 ? data_type_of(Element::f64) : data_type_of(Element::f32));
     dnn_.describe("cudnnSetConvolutionGroupCount", convolution_, static_cast<int>(of_.groups));
-    dnn_.describe("cudnnSetConvolutionMathType", convolution_, half ? tensor_cores : plain);
+    dnn_.describe("cudnnSetConvolutionMathType", convolution_, int{of_.math});
   }
 
-  /// The first of those that the library's heuristic names whose workspace is not too large.
+  /// The first deterministic one of those that the library's heuristic names whose workspace is not too
+  /// large, or else the one with the smallest: clients tell programs that what they compute is deterministic.
   int algorithm() {
     const std::string key = key_of(of_, [](Convolution& of) {
       for (Tensor* const tensor : {&of.input, &of.filter, &of.output, &of.added, &of.bias})
@@ -166,19 +166,27 @@ class ConvolutionCall {
     });
     const auto [known, is_new] = x_.state.convolutions.try_emplace(key, -1);
     if (!is_new) return known->second;
-    constexpr int asked = 8;
+    constexpr int asked = 16;
     Performance found[asked] = {};
     int count = 0;
     dnn_.call(how_.heuristic, described_[0], described_[1], convolution_, described_[2], asked, &count,
               static_cast<Performance*>(found));
-    for (int i = 0; dnn_.good() && i < std::min(count, asked); ++i) {
-      if (found[i].status != 0 || found[i].memory > Workspace::most_bytes) continue;
-      known->second = found[i].algorithm;
-      return known->second;
+    const Performance* best = nullptr;
+    for (const Performance& each : std::span(found, static_cast<std::size_t>(std::clamp(count, 0, asked)))) {
+      if (each.status != 0 || each.determinism == 0) continue;
+      if (best == nullptr || each.memory < best->memory) best = &each;
+      if (each.memory <= Workspace::most_bytes) {
+        best = &each;
+        break;
+      }
     }
-    dnn_.fail(Dnn::not_supported);
-    x_.state.convolutions.erase(known);
-    return -1;
+    if (!dnn_.good() || best == nullptr) {
+      dnn_.fail(Dnn::not_supported);
+      x_.state.convolutions.erase(known);
+      return -1;
+    }
+    known->second = best->algorithm;
+    return known->second;
   }
 
   void convolve(const DnnScalar& alpha, const DnnScalar& beta) {

@@ -1,0 +1,102 @@
+"""How NVIDIA's cuDNN is asked for convolutions: with the program's precision, and by a deterministic algorithm."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import ml_dtypes
+import numpy as np
+import pytest
+from gpupool.client.child_environment import environment
+
+from tests.libraries import cudnn_graphs as graphs
+from tests.libraries.conftest import machine_of
+from tests.libraries.convolution_reference import Geometry
+from tests.libraries.cudnn import NCHW, SUCCESS
+from tests.libraries.machine import Machine
+from tests.libraries.test_convolution import DIRECTIONS, convolved, drawn
+from tests.libraries.test_cudnn_backend import graphs_on
+from tests.support.runtime_share import share_of_a_worker
+
+#: cudnnMathType_t.
+ANY, TENSOR_CORES, CONVERTED, NO_TENSOR_CORES = range(4)
+#: cudnnBackendNumericalNote_t.
+TENSOR_CORE_NOTE: Final = 0
+PLAIN: Final = Geometry((0, 0), (1, 1), (1, 1))
+SHAPES: Final = ((1, 2, 5, 5), (3, 2, 3, 3))
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Path:
+    """The file into which the stand-in writes each convolution."""
+    return tmp_path / "convolutions"
+
+
+@pytest.fixture
+def recorded_machine(tmp_path: Path, record: Path) -> Iterator[Machine]:
+    """A program on a share whose worker gives operations to a stand-in for NVIDIA's cuDNN."""
+    libraries = tmp_path / "libraries"
+    libraries.mkdir()
+    source = Path(__file__).with_name("recording_cudnn.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", libraries / "libcudnn.so.9", source], check=True)
+    shares = share_of_a_worker(
+        tmp_path, GPUPOOL_MATH_LIBRARIES=str(libraries), RECORDED_CONVOLUTIONS=str(record)
+    )
+    try:
+        share = next(shares)
+        yield from machine_of(environment(None, share.file, {}, software=True))
+    finally:
+        next(shares, None)
+
+
+def lines(machine: Machine, record: Path) -> list[list[str]]:
+    assert machine.synchronize() == SUCCESS
+    return [line.split() for line in record.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("math", [ANY, TENSOR_CORES, CONVERTED, NO_TENSOR_CORES])
+def test_a_call_keeps_the_programs_math_type(recorded_machine: Machine, record: Path, math: int) -> None:
+    arrays = drawn(1, *SHAPES, PLAIN, np.dtype(np.float32))
+    for direction in DIRECTIONS:
+        convolved(recorded_machine, direction, arrays, PLAIN, NCHW, math=math)
+    assert [line[:2] for line in lines(recorded_machine, record)] == [
+        [direction, str(math)] for direction in DIRECTIONS
+    ]
+
+
+def test_the_algorithm_is_deterministic_and_as_small_as_can_be(
+    recorded_machine: Machine, record: Path
+) -> None:
+    arrays = drawn(1, *SHAPES, PLAIN, np.dtype(np.float32))
+    for direction in DIRECTIONS:
+        convolved(recorded_machine, direction, arrays, PLAIN, NCHW)
+    assert [int(line[2]) for line in lines(recorded_machine, record)] == [1, 1, 4]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "engines"),
+    [
+        (np.float32, [([TENSOR_CORE_NOTE], ANY), ([], NO_TENSOR_CORES)]),
+        (np.float16, [([], TENSOR_CORES)]),
+        (ml_dtypes.bfloat16, [([], TENSOR_CORES)]),
+    ],
+)
+def test_an_engine_uses_tensor_cores_for_single_precision_only_where_it_says_so(
+    recorded_machine: Machine, record: Path, dtype: type, engines: list[tuple[list[int], int]]
+) -> None:
+    arrays = drawn(1, *SHAPES, PLAIN, np.dtype(dtype))
+    with graphs_on(recorded_machine) as made, recorded_machine.arrays(*arrays) as addresses:
+        tensors = [made.tensor(array, NCHW, number) for number, array in enumerate(arrays, 1)]
+        convolution = made.convolution(PLAIN, np.dtype(dtype))
+        graph = made.unfinished_graph(made.operation(graphs.FORWARD, convolution, tensors))
+        assert made.finalize(graph) == SUCCESS
+        configurations = made.configurations(graph)
+        found = [made.notes(made.engine(configuration)) for configuration in configurations]
+        for configuration in configurations:
+            plan = made.plan_of(configuration)
+            assert made.execute(plan, dict(enumerate(addresses, 1))) == SUCCESS
+    maths = [int(line[1]) for line in lines(recorded_machine, record)]
+    assert list(zip(found, maths, strict=True)) == engines
