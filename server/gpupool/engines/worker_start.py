@@ -23,7 +23,8 @@ READY_SECONDS: Final = 60.0
 RESUME_SECONDS: Final = 280.0
 _READY_LINE_BYTES: Final = 8192
 _READY = re.compile(rb"ready port=([0-9]{1,5}) pid=([0-9]{1,10})(?: tls=([0-9a-f]{64}))?\s*")
-# Of no use to a worker: the agent's own credentials and libraries meant for clients.
+# Of no use to a worker: the agent's own credentials, libraries meant for clients, and dumps of the GPU's memory, which
+# users' kernels would fill the node's disk with.
 _WITHHELD: Final = (
     "GPUPOOL_TOKEN_FILE",
     "GPUPOOL_SESSION_FILE",
@@ -31,6 +32,10 @@ _WITHHELD: Final = (
     "NOTIFY_SOCKET",
     # Marks the agent itself, see `gpupool.providers.local`.
     "GPUPOOL_PROVIDER_JOB",
+    "CUDA_ENABLE_COREDUMP_ON_EXCEPTION",
+    "CUDA_ENABLE_CPU_COREDUMP_ON_EXCEPTION",
+    "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP",
+    "CUDA_ENABLE_USER_TRIGGERED_COREDUMP",
     *mps.OF_EACH_CLIENT,
 )
 # sockaddr_un holds 108 bytes with the final zero.

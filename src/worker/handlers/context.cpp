@@ -15,9 +15,11 @@ CUresult run_CreateContext(Call& x, const messages::CreateContext& m, replies::C
   CUdevice device = 0;
   if (!x.device(m.device, device)) return CUDA_ERROR_INVALID_DEVICE;
   if (!x.handles.vacant(wire::Kind::context, m.context)) return CUDA_ERROR_INVALID_HANDLE;
+  // A dump of the GPU's memory would fill the node's disk.
+  const unsigned flags = m.flags & ~(CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE);
   CUcontext context = nullptr;
-  CUresult result = x.api.cuCtxCreate_v4_(&context, nullptr, m.flags, device);
-  if (result == CUDA_ERROR_NOT_SUPPORTED) result = x.api.cuCtxCreate_v2_(&context, m.flags, device);
+  CUresult result = x.api.cuCtxCreate_v4_(&context, nullptr, flags, device);
+  if (result == CUDA_ERROR_NOT_SUPPORTED) result = x.api.cuCtxCreate_v2_(&context, flags, device);
   if (result != CUDA_SUCCESS) return result;
   x.handles.bind(wire::Kind::context, m.context, context);
   x.session.adopt_context(context, device);

@@ -266,3 +266,15 @@ TEST_CASE("an error of a staged copy is reported by the next") {
   staged.copy(place, 'i');
   CHECK(staged.client.deferred() == CUDA_ERROR_ILLEGAL_ADDRESS);
 }
+
+TEST_CASE("a context keeps no dumps of the GPU's memory on the node, and its other flags") {
+  SessionTestClient client;
+  messages::CreateContext create;
+  create.context = SessionTestClient::handle(wire::Kind::context, 5);
+  create.flags =
+      CU_CTX_SCHED_BLOCKING_SYNC | CU_CTX_MAP_HOST | CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE;
+  client.post(create);
+  CHECK(client.deferred() == CUDA_SUCCESS);
+  CHECK(worker::of_test_driver<unsigned>("test_driver_context_flags") ==
+        (CU_CTX_SCHED_BLOCKING_SYNC | CU_CTX_MAP_HOST));
+}

@@ -35,6 +35,8 @@ EXPORT cuDeviceGet(CUdevice* d, int ordinal) {
 extern "C" {
 __attribute__((visibility("default"))) CUresult test_driver_next_wait = CUDA_SUCCESS;
 __attribute__((visibility("default"))) bool test_driver_uses_pinned = false;
+/// Those that the last context was made with.
+__attribute__((visibility("default"))) unsigned test_driver_context_flags = 0;
 }
 /// Whether a handle was given out and its object has not ended.
 extern "C" __attribute__((visibility("default"))) bool test_driver_knows(const void* handle) {
@@ -77,8 +79,9 @@ EXPORT cuDevicePrimaryCtxRelease_v2(CUdevice) {
   const std::unique_lock lock(driver_mutex());
   return CUDA_SUCCESS;
 }
-EXPORT cuCtxCreate_v2(CUcontext* c, unsigned, CUdevice) {
+EXPORT cuCtxCreate_v2(CUcontext* c, unsigned flags, CUdevice) {
   const std::unique_lock lock(driver_mutex());
+  test_driver_context_flags = flags;
   return make(c);
 }
 EXPORT cuCtxDestroy_v2(CUcontext c) {
