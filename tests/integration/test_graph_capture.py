@@ -81,9 +81,17 @@ def test_a_capture_ends_in_the_thread_that_began_it(share: Share) -> None:
         assert read() == 3
         # Who captures into a graph of its own need not be told it again.
         own = check(cu.cuGraphCreate(0))
+        where = cu.CUmemAllocationProp()
+        where.type = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+        where.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        size = 2 << 20
+        page = check(cu.cuMemAddressReserve(size, 0, 0, 0))
+        check(cu.cuMemMap(page, size, 0, check(cu.cuMemCreate(size, where, 0)), 0))
         check(cu.cuStreamBeginCaptureToGraph(
             stream, own, None, None, 0, cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
         check(cu.cuMemsetD32Async(word, 4, 1, stream))
+        # What waits for all work leaves out the stream that is captured.
+        check(cu.cuMemUnmap(page, size))
         assert ctypes.CDLL("libcuda.so.1").cuStreamEndCapture(ctypes.c_void_p(int(stream)), None) == 0
         launch(check(cu.cuGraphInstantiate(own, 0)))
         assert read() == 4

@@ -190,8 +190,10 @@ CUresult run_CaptureIntoGraph(Call& x, const messages::CaptureIntoGraph& m, repl
   x.forgets(stream);
   const CUresult result = x.api.cuStreamBeginCaptureToGraph_(
       stream, graph, after.nodes.data(), after.edges(), after.nodes.size(), CU_STREAM_CAPTURE_MODE_RELAXED);
-  if (result == CUDA_SUCCESS) x.equipment.parking.obstacles.capture_began(stream);
-  return result;
+  if (result != CUDA_SUCCESS) return result;
+  x.equipment.parking.obstacles.capture_began(stream);
+  x.session.graphs.captures[m.stream] = graph;
+  return CUDA_SUCCESS;
 }
 
 CUresult run_CaptureSetDependencies(Call& x, const messages::CaptureSetDependencies& m,
