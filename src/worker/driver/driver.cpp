@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <stdexcept>
+#include <string_view>
 
 namespace gpupool::worker {
 namespace {
@@ -14,13 +15,27 @@ CUresult not_supported() {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
+/// Names under which older drivers have a function with the same arguments.
+struct OlderName {
+  std::string_view name;
+  const char* older;
+};
+constexpr OlderName older_names[] = {{"cuEventElapsedTime_v2", "cuEventElapsedTime"}};  // since CUDA 12.8
+
+void* find(void* library, const char* name) {
+  void* address = dlsym(library, name);
+  for (const OlderName& one : older_names) {
+    if (address == nullptr && one.name == name) address = dlsym(library, one.older);
+  }
+  return address != nullptr ? address : reinterpret_cast<void*>(&not_supported);
+}
+
 }  // namespace
 
 Driver::Driver(const std::string& path) : library_(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
   if (library_ == nullptr) throw std::runtime_error("cannot open the driver " + path + ": " + dlerror());
   for (const DriverSymbol& symbol : driver_symbols) {
-    void* address = dlsym(library_, symbol.name);
-    if (address == nullptr) address = reinterpret_cast<void*>(&not_supported);
+    void* const address = find(library_, symbol.name);
     std::memcpy(reinterpret_cast<char*>(&api) + symbol.offset, &address, sizeof(address));
   }
   if (dlsym(library_, "cuInit") == nullptr || dlsym(library_, "cuDevicePrimaryCtxRetain") == nullptr) {

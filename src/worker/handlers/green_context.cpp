@@ -140,8 +140,12 @@ CUresult run_cuCtxFromGreenCtx(Call& x, const messages::cuCtxFromGreenCtx& m, re
   CUcontext made = nullptr;
   const CUresult result = x.api.cuCtxFromGreenCtx_(&made, green);
   if (result != CUDA_SUCCESS) return result;
+  // To be asked about a context that is not current came with CUDA 13.
   CUdevice device = 0;
-  if (const CUresult bad = x.api.cuCtxGetDevice_v2_(&device, made); bad != CUDA_SUCCESS) return bad;
+  x.api.cuCtxSetCurrent_(made);
+  const CUresult asked = x.api.cuCtxGetDevice_(&device);
+  x.api.cuCtxSetCurrent_(x.current());
+  if (asked != CUDA_SUCCESS) return asked;
   x.handles.bind(wire::Kind::context, m.pContext, made);
   x.session.adopt_context(made, device);
   x.session.green_contexts[m.hCtx] = m.pContext;
