@@ -1,10 +1,21 @@
 // The driver's entry points by name.
+#include <algorithm>
+
 #include "cudart/call.h"
 #include "generated_custom.h"
 
 namespace gpupool::cudart {
 
 namespace {
+
+/// A driver knows no version above its own, and a program that names none takes what there is.
+unsigned newest_known() {
+  int version = 0;
+  const cudaError_t bad =
+      forward_without_context([&](const EntryPoints& d) { return d.cuDriverGetVersion(&version); });
+  return bad == cudaSuccess ? std::min<unsigned>(CUDART_VERSION, static_cast<unsigned>(version))
+                            : CUDART_VERSION;
+}
 
 cudaError_t entry_point(const char* symbol, void** function, unsigned version, unsigned long long flags,
                         cudaDriverEntryPointQueryResult* status, CUstream default_stream) {
@@ -29,7 +40,7 @@ cudaError_t entry_point(const char* symbol, void** function, unsigned version, u
 
 cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** funcPtr, unsigned long long flags,
                                     cudaDriverEntryPointQueryResult* driverStatus, CUstream default_stream) {
-  return entry_point(symbol, funcPtr, CUDART_VERSION, flags, driverStatus, default_stream);
+  return entry_point(symbol, funcPtr, newest_known(), flags, driverStatus, default_stream);
 }
 
 cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** funcPtr, unsigned int cudaVersion,

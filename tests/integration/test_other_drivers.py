@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from gpupool.client.native import native_file
 
 from tests.support.altered_driver import altered_driver
 from tests.support.pool_node import native_worker_is_built
@@ -45,6 +46,26 @@ def test_events_and_green_contexts_work_on_an_older_driver(older: Share) -> None
         check(cu.cuCtxPushCurrent(made))
         assert int(check(cu.cuCtxGetDevice())) == 0
         assert download(upload(np.arange(10)), np.zeros(10, int)).tolist() == list(range(10))
+        print("ok")
+        """
+    )
+
+
+def test_our_runtime_finds_entry_points_of_a_driver_that_is_older_than_its_headers(older: Share) -> None:
+    library = native_file("cudart", "libcudart.so.13")
+    older.run(
+        f"""
+        start()
+        runtime_api = ctypes.CDLL({str(library)!r})
+        version, found, status = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_int(-1)
+        assert runtime_api.cudaDriverGetVersion(ctypes.byref(version)) == 0 and version.value == 13000
+        assert runtime_api.cudaRuntimeGetVersion(ctypes.byref(version)) == 0 and version.value > 13000
+        ask = (b"cuMemAlloc", ctypes.byref(found), ctypes.c_ulonglong(0), ctypes.byref(status))
+        assert runtime_api.cudaGetDriverEntryPoint(*ask) == 0
+        assert found.value and status.value == 0
+        # Who names a version is told that the driver does not know it.
+        ask = (b"cuMemAlloc", ctypes.byref(found), version, ctypes.c_ulonglong(0), ctypes.byref(status))
+        assert runtime_api.cudaGetDriverEntryPointByVersion(*ask) == 1
         print("ok")
         """
     )
