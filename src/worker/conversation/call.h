@@ -50,6 +50,14 @@ class Call {
   /// The client's ordinal of a device of the driver; -1 for one that is not the session's.
   [[nodiscard]] std::int32_t ordinal(CUdevice device) const { return equipment.ordinal(device); }
   [[nodiscard]] CUcontext current() const { return session.current(); }
+  /// The primary context of the client's device; null for an unknown one.
+  [[nodiscard]] CUcontext primary(std::int32_t ordinal) const {
+    CUcontext found = nullptr;
+    const auto index = static_cast<std::uint32_t>(ordinal);
+    static_cast<void>(
+        handles.find(wire::Kind::context, wire::Handle{wire::Kind::context, 0, index}.value(), found));
+    return found;
+  }
 
   /// Before a call that gives the device work on `stream` of the current context. Returns when it is the
   /// session's turn; an error is the call's. Calls of one `key` take about the same time.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "generated/wire/control.h"
+#include "worker/driver/capture.h"
 
 namespace gpupool::worker {
 namespace {
@@ -215,8 +216,9 @@ void Completions::reset() {
 CUresult Completions::ask(const Item& item) {
   const Current current(api_, item.context);
   if (current.error() != CUDA_SUCCESS) return current.error();
-  return item.kind == Item::Kind::stream ? api_.cuStreamQuery_(static_cast<CUstream>(item.object))
-                                         : api_.cuEventQuery_(static_cast<CUevent>(item.object));
+  if (item.kind != Item::Kind::stream) return api_.cuEventQuery_(static_cast<CUevent>(item.object));
+  const auto stream = static_cast<CUstream>(item.object);
+  return in_capture(api_, stream) ? CUDA_ERROR_NOT_READY : api_.cuStreamQuery_(stream);
 }
 
 void Completions::bring_out_prints(CUcontext context) {

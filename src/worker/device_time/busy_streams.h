@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "worker/driver/capture.h"
 #include "worker/driver/driver.h"
 
 namespace gpupool::worker {
@@ -91,10 +92,10 @@ class BusyStreams {
     const auto found = contexts_.find(context);
     if (found == contexts_.end()) return true;
     last_context_ = nullptr;
-    // An error is told by the waiting itself. A question about a stream that is captured would end the
-    // capture.
+    // An error is told by the waiting itself. What the legacy stream was given before a capture may go on.
     std::erase_if(found->second.streams, [&](CUstream stream) {
-      return captured(stream) || api_.cuStreamQuery_(stream) != CUDA_ERROR_NOT_READY;
+      if (in_capture(api_, stream)) return stream != nullptr && stream != CU_STREAM_LEGACY;
+      return api_.cuStreamQuery_(stream) != CUDA_ERROR_NOT_READY;
     });
     return found->second.streams.empty();
   }
@@ -103,7 +104,7 @@ class BusyStreams {
   CUresult finish(CUcontext context) {
     CUresult first = CUDA_SUCCESS;
     for (const CUstream stream : contexts_[context].streams) {
-      if (captured(stream)) continue;
+      if (in_capture(api_, stream)) continue;
       const CUresult result = api_.cuStreamSynchronize_(stream);
       if (first == CUDA_SUCCESS) first = result;
     }
@@ -111,13 +112,6 @@ class BusyStreams {
   }
 
  private:
-  [[nodiscard]] bool captured(CUstream stream) const {
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return stream != nullptr && stream != CU_STREAM_LEGACY &&
-           api_.cuStreamIsCapturing_(stream, &status) == CUDA_SUCCESS &&
-           status != CU_STREAM_CAPTURE_STATUS_NONE;
-  }
-
   static constexpr std::size_t most = 16;
   struct Busy {
     std::vector<CUstream> streams;

@@ -77,3 +77,29 @@ TEST_CASE("the work of a stream that was destroyed is finished with the next wai
   crowd.busy.awaits(context).ended();
   CHECK(crowd.busy.idle(context));
 }
+
+TEST_CASE("the legacy stream is left alone while a stream is captured that it waits for") {
+  static int touched = 0;
+  touched = 0;
+  DriverApi api;
+  api.cuStreamIsCapturing_ = [](CUstream one, CUstreamCaptureStatus* status) {
+    *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return one == nullptr ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
+  };
+  api.cuStreamQuery_ = api.cuStreamSynchronize_ = [](CUstream one) {
+    touched += one == nullptr ? 1 : 0;
+    return CUDA_SUCCESS;
+  };
+  BusyStreams busy(api);
+  busy.work(context, nullptr);
+  busy.work(context, stream(1));
+  CHECK(busy.finish(context) == CUDA_SUCCESS);
+  CHECK_FALSE(busy.idle(context));  // what it was given before the capture may go on
+  CHECK(touched == 0);
+  api.cuStreamIsCapturing_ = [](CUstream, CUstreamCaptureStatus* status) {
+    *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+  };
+  CHECK(busy.idle(context));
+  CHECK(touched == 1);
+}

@@ -10,24 +10,19 @@
 namespace gpupool::worker {
 namespace {
 
-bool find_home(Call& x, std::int32_t device, CUcontext& home) {
-  const auto index = static_cast<std::uint32_t>(device);
-  return x.handles.find(wire::Kind::context, wire::Handle{wire::Kind::context, 0, index}.value(), home);
-}
-
 /// The device's primary context is current while this lives: the client may have none.
 class AtHome {
  public:
-  AtHome(Call& x, std::int32_t device) : x_(x) {
-    CUcontext home = nullptr;
-    if (find_home(x, device, home)) x.api.cuCtxSetCurrent_(home);
-  }
+  AtHome(Call& x, std::int32_t device) : x_(x), home_(x.primary(device)) { x.api.cuCtxSetCurrent_(home_); }
   ~AtHome() { x_.api.cuCtxSetCurrent_(x_.current()); }
   AtHome(const AtHome&) = delete;
   AtHome& operator=(const AtHome&) = delete;
 
+  [[nodiscard]] CUresult stream(CUstream& out) const { return x_.session.side_stream(home_, out); }
+
  private:
   Call& x_;
+  CUcontext home_;
 };
 
 bool mapped(Call& x, std::int32_t device, std::uint64_t address, std::uint64_t size) {
@@ -40,8 +35,8 @@ bool mapped(Call& x, std::int32_t device, std::uint64_t address, std::uint64_t s
 // Every context is waited for: the program's kernels in any of them may have written to the pages.
 CUresult run_ReadPages(Call& x, const messages::ReadPages& m, replies::ReadPages&) {
   if (!mapped(x, m.device, m.address, m.size)) return CUDA_ERROR_INVALID_VALUE;
-  CUcontext home = nullptr;
-  if (!find_home(x, m.device, home)) return CUDA_ERROR_INVALID_DEVICE;
+  const CUcontext home = x.primary(m.device);
+  if (home == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   x.waits();
   x.touches_memory();
   const bool reachable = x.equipment.reachable_by_host(m.address, m.size);
@@ -77,18 +72,19 @@ CUresult run_WritePages(Call& x, const messages::WritePages& m, replies::WritePa
     return CUDA_SUCCESS;
   }
   const AtHome home(x, m.device);
+  CUstream stream = nullptr;
+  if (const CUresult bad = home.stream(stream); bad != CUDA_SUCCESS) return bad;
   for (std::uint64_t done = 0; done < size;) {
     const auto part = static_cast<std::size_t>(std::min<std::uint64_t>(size - done, Staging::chunk_bytes));
     std::byte* chunk = nullptr;
     if (const CUresult bad = x.session.staging().chunk(0, chunk); bad != CUDA_SUCCESS) return bad;
     if (!x.take_payload(chunk, part)) return CUDA_SUCCESS;  // the connection is gone; the loop sees that next
-    if (const CUresult bad = x.api.cuMemcpyHtoD_v2_(m.address + done, chunk, part); bad != CUDA_SUCCESS)
-      return bad;
+    CUresult result = x.api.cuMemcpyHtoDAsync_v2_(m.address + done, chunk, part, stream);
+    if (result == CUDA_SUCCESS) result = x.api.cuStreamSynchronize_(stream);
+    if (result != CUDA_SUCCESS) return result;
     done += part;
   }
-  // The copy of memory that is not pinned may still be on its way, and streams that do not wait for the
-  // legacy stream must find it in place.
-  return x.api.cuStreamSynchronize_(nullptr);
+  return CUDA_SUCCESS;  // every stream finds it in place
 }
 
 CUresult run_ClearPages(Call& x, const messages::ClearPages& m, replies::ClearPages&) {
@@ -99,8 +95,10 @@ CUresult run_ClearPages(Call& x, const messages::ClearPages& m, replies::ClearPa
     return CUDA_SUCCESS;
   }
   const AtHome home(x, m.device);
-  const CUresult result = x.api.cuMemsetD8_v2_(m.address, 0, m.size);
-  return result == CUDA_SUCCESS ? x.api.cuStreamSynchronize_(nullptr) : result;
+  CUstream stream = nullptr;
+  if (const CUresult bad = home.stream(stream); bad != CUDA_SUCCESS) return bad;
+  const CUresult result = x.api.cuMemsetD8Async_(m.address, 0, m.size, stream);
+  return result == CUDA_SUCCESS ? x.api.cuStreamSynchronize_(stream) : result;
 }
 
 }  // namespace gpupool::worker

@@ -106,6 +106,8 @@ void Session::end_streams_and_contexts() {
                [&](std::uint64_t, void* h) { api.cuStreamDestroy_v2_(static_cast<CUstream>(h)); });
   for (const auto& [lane, stream] : per_thread_streams_) api.cuStreamDestroy_v2_(stream);
   per_thread_streams_.clear();
+  for (const auto& [context, stream] : side_streams_) api.cuStreamDestroy_v2_(stream);
+  side_streams_.clear();
   while (!green_contexts.empty()) {
     const std::uint64_t green = green_contexts.begin()->first;
     if (const CUcontext made = context_of_green(green); made != nullptr) abandon_context(made);
@@ -149,6 +151,7 @@ void Session::abandon_context(CUcontext context) {
   work_.forgets_context(context);
   if (staging_) staging_->forget(context);
   std::erase_if(per_thread_streams_, [&](const auto& entry) { return entry.first.first == context; });
+  side_streams_.erase(context);
   device_of_.erase(context);
   for (const auto kind : {wire::Kind::array, wire::Kind::mipmapped_array, wire::Kind::texture_reference,
                           wire::Kind::texture_object, wire::Kind::surface_object}) {
@@ -247,6 +250,14 @@ Staging& Session::staging() {
     api.cuCtxSetCurrent_(current_);
   }
   return *staging_;
+}
+
+CUresult Session::side_stream(CUcontext context, CUstream& out) {
+  const auto [found, is_new] = side_streams_.try_emplace(context, nullptr);
+  const CUresult result = is_new ? api.cuStreamCreate_(&found->second, CU_STREAM_NON_BLOCKING) : CUDA_SUCCESS;
+  out = found->second;
+  if (result != CUDA_SUCCESS) side_streams_.erase(found);
+  return result;
 }
 
 MoveObstacle Session::obstacle_to_moving(bool thorough) {

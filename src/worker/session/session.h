@@ -102,6 +102,9 @@ class Session {
   /// Whether `stream` is being captured: what it is given is no work yet.
   [[nodiscard]] bool captures(CUstream stream);
   Staging& staging();
+  /// A stream of `context`, which is current, for copies of the worker's own: the legacy stream waits for the
+  /// program's streams, and its use would end what they capture.
+  CUresult side_stream(CUcontext context, CUstream& out);
 
   /// What keeps the session from going to another worker. `thorough`: at the price of a look at each object.
   [[nodiscard]] MoveObstacle obstacle_to_moving(bool thorough);
@@ -121,6 +124,7 @@ class Session {
   CUcontext home_ = nullptr;
   std::uint32_t lane_ = 0;
   std::map<std::pair<CUcontext, std::uint32_t>, CUstream> per_thread_streams_;  // by context and lane
+  std::map<CUcontext, CUstream> side_streams_;
   std::optional<Staging> staging_;
 };
 

@@ -111,6 +111,27 @@ TEST_CASE("what is watched is told when it is complete, once") {
   CHECK(session.client.pushes.empty());
 }
 
+TEST_CASE("a watch of the legacy stream does not end the capture of a stream that it waits for") {
+  Session session;
+  messages::cuStreamBeginCapture_v2 begin;
+  begin.hStream = session.stream;
+  REQUIRE(session.client.ask(begin).header.result == CUDA_SUCCESS);
+  messages::WatchStream watch;
+  watch.watch = SessionTestClient::handle(wire::Kind::stream, 9);
+  watch.stream = 0;
+  session.client.post(watch);
+  for (int n = 0; n < 20; ++n) {
+    CHECK(session.client.deferred() == CUDA_SUCCESS);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  CHECK(session.client.pushes.empty());
+  messages::cuStreamEndCapture end;
+  end.hStream = session.stream;
+  end.phGraph = SessionTestClient::handle(wire::Kind::graph, 1);
+  CHECK(session.client.ask(end).header.result == CUDA_SUCCESS);
+  CHECK(session.completed().result == CUDA_SUCCESS);
+}
+
 TEST_CASE("a watch brings the error of an earlier post") {
   Session session;
   messages::cuEventRecord wrong;

@@ -120,13 +120,16 @@ EXPORT cuCtxSynchronize() {
   run_transfers([](const Transfer& t) { return t.context == current; });
   return CUDA_SUCCESS;
 }
-EXPORT cuStreamCreate(CUstream* s, unsigned) {
+EXPORT cuStreamCreate(CUstream* s, unsigned flags) {
   const std::unique_lock lock(driver_mutex());
-  return make(s);
+  make(s);
+  if ((flags & CU_STREAM_NON_BLOCKING) == 0) blocking().insert(*s);
+  return CUDA_SUCCESS;
 }
 EXPORT cuStreamDestroy_v2(CUstream s) {
   const std::unique_lock lock(driver_mutex());
   captures().erase(s);
+  blocking().erase(s);
   return end(s);
 }
 EXPORT cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode) {
@@ -138,6 +141,7 @@ EXPORT cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode) {
 EXPORT cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus* status) {
   const std::unique_lock lock(driver_mutex());
   must_know_stream(s);
+  if (s == nullptr && legacy_is_caught()) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   const auto found = captures().find(s);
   *status = found == captures().end() ? CU_STREAM_CAPTURE_STATUS_NONE : found->second;
   return CUDA_SUCCESS;
@@ -158,7 +162,8 @@ EXPORT cuGraphDestroy(CUgraph graph) {
 EXPORT cuStreamQuery(CUstream s) {
   const std::unique_lock lock(driver_mutex());
   must_know_stream(s);
-  return s != nullptr && held ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+  if (s == nullptr) return use_legacy();
+  return held ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 EXPORT cuStreamSynchronize(CUstream s) {
   std::unique_lock lock(driver_mutex());
@@ -167,6 +172,7 @@ EXPORT cuStreamSynchronize(CUstream s) {
     found->second = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
+  if (const CUresult bad = s == nullptr ? use_legacy() : CUDA_SUCCESS; bad != CUDA_SUCCESS) return bad;
   if (s != nullptr) released.wait(lock, [] { return !held; });
   must_know_stream(s);  // nobody may destroy what another thread waits for
   run_transfers([&](const Transfer& t) { return t.context == current && (s == nullptr || t.stream == s); });

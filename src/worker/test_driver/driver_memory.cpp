@@ -61,11 +61,18 @@ EXPORT cuMemSetAccess(CUdeviceptr, size_t, const CUmemAccessDesc*, size_t) {
   const std::unique_lock lock(driver_mutex());
   return CUDA_SUCCESS;
 }
-EXPORT cuMemcpyHtoD_v2(CUdeviceptr, const void* from, size_t size) {
-  const std::unique_lock lock(driver_mutex());
+namespace {
+/// Every byte, so that a checker of memory sees it.
+CUresult read(const void* from, size_t size) {
   std::set<unsigned char> seen;
   for (size_t n = 0; n < size; ++n) seen.insert(static_cast<const unsigned char*>(from)[n]);
   return CUDA_SUCCESS;
+}
+}  // namespace
+EXPORT cuMemcpyHtoD_v2(CUdeviceptr, const void* from, size_t size) {
+  const std::unique_lock lock(driver_mutex());
+  const CUresult bad = use_legacy();
+  return bad != CUDA_SUCCESS ? bad : read(from, size);
 }
 EXPORT cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t size, CUstream s) {
   const std::unique_lock lock(driver_mutex());
@@ -76,7 +83,11 @@ EXPORT cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t size, CUstr
     transfers().push_back({current, s, to, bytes, size});
     return CUDA_SUCCESS;
   }
-  return cuMemcpyHtoD_v2(to, from, size);
+  return read(from, size);
+}
+EXPORT cuMemsetD8_v2(CUdeviceptr, unsigned char, size_t) {
+  const std::unique_lock lock(driver_mutex());
+  return use_legacy();
 }
 EXPORT cuMemsetD8Async(CUdeviceptr, unsigned char, size_t, CUstream s) {
   const std::unique_lock lock(driver_mutex());

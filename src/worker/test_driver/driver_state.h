@@ -111,6 +111,26 @@ inline std::map<CUstream, CUstreamCaptureStatus>& captures() {
   static std::map<CUstream, CUstreamCaptureStatus> all;
   return all;
 }
+/// Streams that the legacy stream waits for.
+inline std::set<CUstream>& blocking() {
+  static std::set<CUstream> all;
+  return all;
+}
+/// Whether the legacy stream would wait for a stream that is captured.
+inline bool legacy_is_caught() {
+  for (const auto& [stream, status] : captures()) {
+    if (blocking().count(stream) != 0) return true;
+  }
+  return false;
+}
+/// Work, a question or a wait in the legacy stream: it ends the captures of streams that this one waits for.
+inline CUresult use_legacy() {
+  if (!legacy_is_caught()) return CUDA_SUCCESS;
+  for (auto& [stream, status] : captures()) {
+    if (blocking().count(stream) != 0) status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+  }
+  return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+}
 inline CUresult end(void* handle) {
   must_know(handle);
   handles().erase(handle);
