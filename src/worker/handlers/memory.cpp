@@ -6,6 +6,7 @@
 
 #include "generated/handlers.h"
 #include "worker/conversation/call.h"
+#include "worker/handlers/devices_apart.h"
 #include "worker/handlers/refuse_capture.h"
 
 namespace gpupool::worker {
@@ -97,6 +98,25 @@ CUresult run_CopyFromHost(Call& x, const messages::CopyFromHost& m, replies::Cop
   }
   if (const CUresult bad = x.submits(stream); bad != CUDA_SUCCESS) return bad;
   return copy_from_host_staged(x, m.address, stream);
+}
+
+CUresult run_cuMemcpyDtoD_v2(Call& x, const messages::cuMemcpyDtoD_v2& m, replies::cuMemcpyDtoD_v2&) {
+  if (const CUresult bad = x.submits(nullptr); bad != CUDA_SUCCESS) return bad;
+  if (const auto devices = devices_apart(x, m.dstDevice, m.srcDevice))
+    return x.api.cuMemcpyPeerAsync_(m.dstDevice, devices->to, m.srcDevice, devices->from, m.ByteCount,
+                                    nullptr);
+  return x.api.cuMemcpyDtoD_v2_(m.dstDevice, m.srcDevice, m.ByteCount);
+}
+
+CUresult run_cuMemcpyDtoDAsync_v2(Call& x, const messages::cuMemcpyDtoDAsync_v2& m,
+                                  replies::cuMemcpyDtoDAsync_v2&) {
+  CUstream stream = nullptr;
+  if (const CUresult bad = find_stream(x, m.hStream, stream); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = x.submits(stream); bad != CUDA_SUCCESS) return bad;
+  if (const auto devices = devices_apart(x, m.dstDevice, m.srcDevice))
+    return x.api.cuMemcpyPeerAsync_(m.dstDevice, devices->to, m.srcDevice, devices->from, m.ByteCount,
+                                    stream);
+  return x.api.cuMemcpyDtoDAsync_v2_(m.dstDevice, m.srcDevice, m.ByteCount, stream);
 }
 
 CUresult run_CopyToHost(Call& x, const messages::CopyToHost& m, replies::CopyToHost&) {

@@ -3,6 +3,7 @@
 
 #include "generated/handlers.h"
 #include "worker/conversation/call.h"
+#include "worker/handlers/devices_apart.h"
 
 namespace gpupool::worker {
 namespace {
@@ -63,6 +64,25 @@ CUresult copy_part(Call& x, bool to_device, std::byte* host, CUdeviceptr device,
   return x.api.cuMemcpy2D_v2_(&copy);
 }
 
+/// Rows from device memory to device memory, which may be another device's.
+CUresult copy_plane(Call& x, CUDA_MEMCPY3D_PEER& between, CUstream stream) {
+  if (const auto devices = devices_apart(x, between.dstDevice, between.srcDevice)) {
+    between.dstContext = devices->to;
+    between.srcContext = devices->from;
+    return x.api.cuMemcpy3DPeerAsync_(&between, stream);
+  }
+  CUDA_MEMCPY2D copy{};
+  copy.WidthInBytes = between.WidthInBytes;
+  copy.Height = between.Height;
+  copy.srcMemoryType = between.srcMemoryType;
+  copy.srcDevice = between.srcDevice;
+  copy.srcPitch = between.srcPitch;
+  copy.dstMemoryType = between.dstMemoryType;
+  copy.dstDevice = between.dstDevice;
+  copy.dstPitch = between.dstPitch;
+  return x.api.cuMemcpy2DAsync_v2_(&copy, stream);
+}
+
 }  // namespace
 
 CUresult run_CopyRowsFromHost(Call& x, const messages::CopyRowsFromHost& m, replies::CopyRowsFromHost&) {
@@ -112,16 +132,16 @@ CUresult run_CopyRowsOnDevice(Call& x, const messages::CopyRowsOnDevice& m, repl
   if (!to.sane() || !from.sane() || m.depth > 65536) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult bad = x.submits(stream); bad != CUDA_SUCCESS) return bad;
   for (std::uint64_t z = 0; z < m.depth; ++z) {
-    CUDA_MEMCPY2D copy{};
+    CUDA_MEMCPY3D_PEER copy{};
     copy.WidthInBytes = m.width;
     copy.Height = m.height;
+    copy.Depth = 1;
     copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
     copy.srcDevice = m.source + z * m.source_slice;
     copy.srcPitch = m.source_pitch;
     copy.dstDevice = m.destination + z * m.destination_slice;
     copy.dstPitch = m.destination_pitch;
-    const CUresult result = x.api.cuMemcpy2DAsync_v2_(&copy, stream);
-    if (result != CUDA_SUCCESS) return result;
+    if (const CUresult bad = copy_plane(x, copy, stream); bad != CUDA_SUCCESS) return bad;
   }
   return CUDA_SUCCESS;
 }

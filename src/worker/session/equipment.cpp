@@ -82,6 +82,11 @@ std::shared_ptr<PhysicalMemory> Equipment::memory_at(std::uint64_t address, std:
   return nullptr;
 }
 
+std::int32_t Equipment::ordinal_at(std::uint64_t address) const {
+  const std::shared_ptr<PhysicalMemory> memory = memory_at(address, 1);
+  return memory == nullptr ? -1 : ordinal(memory->location().id);
+}
+
 bool Equipment::readable(std::uint64_t address, std::uint64_t size) const {
   if (size == 0 || address + size < address) return false;
   for (const auto& arena : arenas) {

@@ -54,6 +54,8 @@ struct Equipment {
   [[nodiscard]] DeviceArena* arena(std::int32_t ordinal);
   /// The memory behind a range of an arena; null unless it is one allocation's.
   [[nodiscard]] std::shared_ptr<PhysicalMemory> memory_at(std::uint64_t address, std::uint64_t size) const;
+  /// The client's ordinal of the device whose memory is mapped at an address; -1: none is.
+  [[nodiscard]] std::int32_t ordinal_at(std::uint64_t address) const;
   /// Compute capability of the devices (80, 90, 120, ...), which are of one kind.
   [[nodiscard]] unsigned capability() const;
   [[nodiscard]] bool is_software() const { return !profile.devices.empty() && profile.devices[0].software; }

@@ -1,9 +1,10 @@
-// Copies that the worker makes of its own accord.
+// Copies that the worker makes of its own accord, and between its devices.
 #include "worker/objects/device_arena.h"
 #include "worker/test_driver/session_test_client.h"
 
 using namespace gpupool;
 using worker::DeviceArena;
+using worker::of_test_driver;
 using worker::SessionTestClient;
 
 namespace {
@@ -15,6 +16,18 @@ std::uint64_t map(SessionTestClient& client, int device) {
   map.size = SessionTestClient::granularity;
   client.post(map);
   return map.address;
+}
+
+/// The driver has two devices while this lives.
+struct TwoDevices {
+  TwoDevices() { of_test_driver<int>("test_driver_devices") = 2; }
+  ~TwoDevices() { of_test_driver<int>("test_driver_devices") = 1; }
+};
+
+/// Whether the last copy said in which contexts its ends are, and that these are two.
+bool was_between_devices() {
+  auto* const peers = &of_test_driver<CUcontext>("test_driver_peers");
+  return peers[0] != nullptr && peers[1] != nullptr && peers[0] != peers[1];
 }
 
 }  // namespace
@@ -44,4 +57,38 @@ TEST_CASE("pages are kept the same while a stream is captured that the legacy st
   end.hStream = create.phStream;
   end.phGraph = SessionTestClient::handle(wire::Kind::graph, 1);
   CHECK(client.ask(end).header.result == CUDA_SUCCESS);
+}
+
+TEST_CASE("a copy between two devices names a context of each, one on a device does not") {
+  const TwoDevices two;
+  SessionTestClient client(64u << 20, {},
+                           {"01010101010101010101010101010101", "02020202020202020202020202020202"});
+  const std::uint64_t here = map(client, 0), there = map(client, 1);
+  for (const bool apart : {true, false}) {
+    CAPTURE(apart);
+    messages::cuMemcpyDtoD_v2 plain;
+    plain.dstDevice = here;
+    plain.srcDevice = apart ? there : here + 8192;
+    plain.ByteCount = 4096;
+    client.post(plain);
+    CHECK(client.deferred() == CUDA_SUCCESS);
+    CHECK(was_between_devices() == apart);
+    messages::cuMemcpyDtoDAsync_v2 in_stream;
+    in_stream.dstDevice = plain.srcDevice;
+    in_stream.srcDevice = plain.dstDevice;
+    in_stream.ByteCount = 4096;
+    client.post(in_stream);
+    CHECK(client.deferred() == CUDA_SUCCESS);
+    CHECK(was_between_devices() == apart);
+    messages::CopyRowsOnDevice rows;
+    rows.destination = plain.dstDevice;
+    rows.source = plain.srcDevice;
+    rows.destination_pitch = rows.source_pitch = 64;
+    rows.width = 32;
+    rows.height = 4;
+    rows.depth = 1;
+    client.post(rows);
+    CHECK(client.deferred() == CUDA_SUCCESS);
+    CHECK(was_between_devices() == apart);
+  }
 }

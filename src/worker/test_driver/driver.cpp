@@ -24,17 +24,18 @@ EXPORT cuDriverGetVersion(int* v) {
 }
 EXPORT cuDeviceGetCount(int* n) {
   const std::unique_lock lock(driver_mutex());
-  *n = 1;
+  *n = test_driver_devices;
   return CUDA_SUCCESS;
 }
 EXPORT cuDeviceGet(CUdevice* d, int ordinal) {
   const std::unique_lock lock(driver_mutex());
   *d = ordinal;
-  return ordinal == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+  return ordinal >= 0 && ordinal < test_driver_devices ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 extern "C" {
 __attribute__((visibility("default"))) CUresult test_driver_next_wait = CUDA_SUCCESS;
 __attribute__((visibility("default"))) bool test_driver_uses_pinned = false;
+__attribute__((visibility("default"))) int test_driver_devices = 1;
 /// Those that the last context was made with.
 __attribute__((visibility("default"))) unsigned test_driver_context_flags = 0;
 }
@@ -54,9 +55,9 @@ EXPORT cuDeviceGetName(char* name, int size, CUdevice) {
   std::strncpy(name, "test", static_cast<std::size_t>(size));
   return CUDA_SUCCESS;
 }
-EXPORT cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice) {
+EXPORT cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice d) {
   const std::unique_lock lock(driver_mutex());
-  std::memset(uuid, 1, sizeof(*uuid));
+  std::memset(uuid, 1 + d, sizeof(*uuid));
   return CUDA_SUCCESS;
 }
 EXPORT cuDeviceTotalMem_v2(size_t* bytes, CUdevice) {
@@ -69,9 +70,11 @@ EXPORT cuDeviceGetAttribute(int* value, CUdevice_attribute, CUdevice) {
   *value = 1;
   return CUDA_SUCCESS;
 }
-EXPORT cuDevicePrimaryCtxRetain(CUcontext* c, CUdevice) {
+EXPORT cuDevicePrimaryCtxRetain(CUcontext* c, CUdevice d) {
   const std::unique_lock lock(driver_mutex());
-  static void* const one = fresh();
+  static std::map<CUdevice, void*> all;
+  void*& one = all[d];
+  if (one == nullptr) one = fresh();
   *c = static_cast<CUcontext>(one);
   return CUDA_SUCCESS;
 }

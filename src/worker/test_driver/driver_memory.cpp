@@ -161,3 +161,32 @@ EXPORT cuTexObjectDestroy(CUtexObject object) {
   const std::unique_lock lock(driver_mutex());
   return end(reinterpret_cast<CUtexref>(object));
 }
+/// In which contexts the ends of the last copy between devices are; null: there was another copy since.
+extern "C" {
+__attribute__((visibility("default"))) CUcontext test_driver_peers[2] = {};
+}
+EXPORT cuMemcpyDtoDAsync_v2(CUdeviceptr, CUdeviceptr, size_t, CUstream s) {
+  const std::unique_lock lock(driver_mutex());
+  must_know_stream(s);
+  test_driver_peers[0] = test_driver_peers[1] = nullptr;
+  return CUDA_SUCCESS;
+}
+EXPORT cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t size) {
+  return cuMemcpyDtoDAsync_v2(to, from, size, nullptr);
+}
+EXPORT cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* copy, CUstream s) {
+  return cuMemcpyDtoDAsync_v2(copy->dstDevice, copy->srcDevice, copy->WidthInBytes, s);
+}
+EXPORT cuMemcpyPeerAsync(CUdeviceptr, CUcontext to, CUdeviceptr, CUcontext from, size_t, CUstream s) {
+  const std::unique_lock lock(driver_mutex());
+  must_know_stream(s);
+  must_know(to);
+  must_know(from);
+  test_driver_peers[0] = to;
+  test_driver_peers[1] = from;
+  return CUDA_SUCCESS;
+}
+EXPORT cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* copy, CUstream s) {
+  return cuMemcpyPeerAsync(copy->dstDevice, copy->dstContext, copy->srcDevice, copy->srcContext,
+                           copy->WidthInBytes, s);
+}

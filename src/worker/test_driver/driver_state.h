@@ -20,6 +20,7 @@
 extern "C" {
 extern __attribute__((visibility("default"))) CUresult test_driver_next_wait;
 extern __attribute__((visibility("default"))) bool test_driver_uses_pinned;
+extern __attribute__((visibility("default"))) int test_driver_devices;
 }
 
 namespace test_driver {

@@ -6,9 +6,11 @@
 #include <sys/socket.h>
 
 #include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -34,11 +36,15 @@ class SessionTestClient {
     std::vector<std::byte> fields, payload;
   };
 
-  explicit SessionTestClient(std::uint64_t memory = 64u << 20, const std::string& image_cache = {}) {
+  explicit SessionTestClient(std::uint64_t memory = 64u << 20, const std::string& image_cache = {},
+                             std::initializer_list<std::string_view> uuids = {
+                                 "01010101010101010101010101010101"}) {
     state.image_cache = image_cache;
     state.image_cache_mib = 64;
-    state.devices.push_back({0, "01010101010101010101010101010101", 500, 64});
-    state.memory.emplace_back(memory);
+    for (const std::string_view uuid : uuids) {
+      state.devices.push_back({0, std::string(uuid), 500, 64});
+      state.memory.emplace_back(memory);
+    }
     grant(1);
     session_ = SessionHost::open(GPUPOOL_TEST_DRIVER, state);
     int fds[2];
@@ -65,7 +71,10 @@ class SessionTestClient {
   WorkerState state;
   std::uint32_t epoch = 0;
 
-  static std::uint64_t context() { return wire::Handle{wire::Kind::context, 0, 0}.value(); }
+  /// The primary one of a device.
+  static std::uint64_t context(std::uint32_t device = 0) {
+    return wire::Handle{wire::Kind::context, 0, device}.value();
+  }
   static std::uint64_t handle(wire::Kind kind, std::uint32_t index) {
     return wire::Handle{kind, 0, index}.value();
   }
