@@ -35,12 +35,11 @@ CUresult create_context(CUcontext* handle, unsigned flags, CUdevice ordinal) {
   });
 }
 
-// Ends the primary context.
+// Ends the primary context. Its users stay users until they release it.
 void end_primary(Device& device) REQUIRES(device.primary_mutex);
 void end_primary(Device& device) {
   const auto context = std::move(device.primary);
   device.primary.reset();
-  device.primary_users = 0;
   if (context) end_context(*context);
 }
 

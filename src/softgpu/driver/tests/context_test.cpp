@@ -73,6 +73,29 @@ TEST_CASE("the primary context is one for all its users and ends with the last")
   CHECK_RESULT(cuDevicePrimaryCtxRelease_v2(0), CUDA_ERROR_INVALID_CONTEXT);
 }
 
+TEST_CASE("a reset of the primary context releases it for nobody") {
+  REQUIRE_CUDA(cuInit(0));
+  CUcontext context = nullptr;
+  REQUIRE_CUDA(cuDevicePrimaryCtxRetain(&context, 0));
+  REQUIRE_CUDA(cuDevicePrimaryCtxRetain(&context, 0));
+  const auto is_active = [] {
+    unsigned flags = 0;
+    int active = 0;
+    CHECK_CUDA(cuDevicePrimaryCtxGetState(0, &flags, &active));
+    return active != 0;
+  };
+  CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0));
+  CHECK(!is_active());
+  REQUIRE_CUDA(cuDevicePrimaryCtxRetain(&context, 0));
+  CHECK_CUDA(cuDevicePrimaryCtxRelease_v2(0));
+  CHECK(is_active());
+  CHECK_CUDA(cuDevicePrimaryCtxRelease_v2(0));
+  CHECK(is_active());
+  CHECK_CUDA(cuDevicePrimaryCtxRelease_v2(0));
+  CHECK(!is_active());
+  CHECK_RESULT(cuDevicePrimaryCtxRelease_v2(0), CUDA_ERROR_INVALID_CONTEXT);
+}
+
 TEST_CASE("the end of a context frees its memory and kills its handles") {
   CurrentContext other;  // keeps the queries below possible
   std::size_t before = 0, after = 0, total = 0;
