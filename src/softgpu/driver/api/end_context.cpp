@@ -17,8 +17,7 @@ void end_context(Context& context) {
   registry<Event>().take_if([&](const Event& event) { return &event.context() == &context; });
   registry<Function>().take_if(
       [&](const Function& function) { return &function.module().context() == &context; });
-  const auto gone =
-      registry<Module>().take_if([&](const Module& module) { return &module.context() == &context; });
+  registry<Module>().take_if([&](const Module& module) { return &module.context() == &context; });
   registry<Array>().take_if([&](const Array& array) { return &array.context() == &context; });
   registry<MipmappedArray>().take_if(
       [&](const MipmappedArray& array) { return &array.context() == &context; });

@@ -20,11 +20,13 @@ softgpu::GlobalStorage storage_in(const std::shared_ptr<Context>& context) {
               return 0;
             }
           },
-          [](std::uint64_t address, std::size_t) {
+          [context](std::uint64_t address, std::size_t) {
+            // The end of the context took its memory: the address may be somebody else's now.
+            if (context->destroyed()) return;
             try {
               free_device(address);
             } catch (const Error&) {
-              // The context was destroyed first and took its memory with it.
+              // The program has freed the variable by itself.
             }
           }};
 }

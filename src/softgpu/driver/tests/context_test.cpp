@@ -132,6 +132,36 @@ TEST_CASE("the end of a context frees what its kernels allocated and kept") {
   CHECK_EQ(free_memory(), before);
 }
 
+TEST_CASE("a module that outlives its context in a graph frees nothing of the next context") {
+  CUgraph graph = nullptr;
+  CUdeviceptr variable = 0;
+  std::size_t size = 0;
+  REQUIRE_CUDA(cuInit(0));
+  REQUIRE_CUDA(cuGraphCreate(&graph, 0));
+  {
+    CurrentContext context;
+    const LoadedKernel kernel(saxpy_ptx, "saxpy");
+    REQUIRE_CUDA(cuModuleGetGlobal_v2(&variable, &size, kernel.module, "launches"));
+    CUdeviceptr memory = 0;
+    float a = 1;
+    int count = 0;
+    void* parameters[] = {&memory, &memory, &memory, &a, &count};
+    CUDA_KERNEL_NODE_PARAMS given{};
+    given.func = kernel.function;
+    given.gridDimX = given.gridDimY = given.gridDimZ = given.blockDimX = given.blockDimY = given.blockDimZ =
+        1;
+    given.kernelParams = parameters;
+    CUgraphNode node = nullptr;
+    REQUIRE_CUDA(cuGraphAddKernelNode_v2(&node, graph, nullptr, 0, &given));
+  }
+  CurrentContext next;
+  CUdeviceptr memory = 0;
+  for (int n = 0; n < 1000 && memory != variable; ++n) REQUIRE_CUDA(cuMemAlloc_v2(&memory, size));
+  REQUIRE_EQ(memory, variable);
+  CHECK_CUDA(cuGraphDestroy(graph));
+  CHECK_CUDA(cuMemFree_v2(memory));
+}
+
 TEST_CASE("limits can be set within reason") {
   CurrentContext context;
   std::size_t value = 0;
