@@ -35,7 +35,7 @@ CUresult set_node(CUgraphNode handle, CUgraphNodeParams& params) {
     require(node->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC && node->type != CU_GRAPH_NODE_TYPE_MEM_FREE &&
                 node->type != CU_GRAPH_NODE_TYPE_CONDITIONAL && node->type != CU_GRAPH_NODE_TYPE_GRAPH,
             CUDA_ERROR_NOT_SUPPORTED);
-    Operation operation = make_operation(params);
+    Operation operation = make_operation(params, node->parameters);
     node->parameters_before = std::exchange(node->parameters, std::move(operation.parameters));
     node->run = std::move(operation.run);
   });
@@ -56,8 +56,8 @@ CUresult set_exec_node(CUgraphExec exec, CUgraphNode handle, CUgraphNodeParams& 
       exec_of(exec)->change_child(*node, *graph_of(params.graph.graph));
       return;
     }
-    Operation operation = make_operation(params);
     exec_of(exec)->change(*node, [&](GraphPlan::Step& step) {
+      Operation operation = make_operation(params, step.parameters);
       step.parameters = std::move(operation.parameters);
       step.run = std::move(operation.run);
     });

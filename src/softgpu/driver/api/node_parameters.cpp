@@ -17,14 +17,19 @@
 namespace softgpu::driver {
 namespace {
 
-Operation kernel_operation(const CUDA_KERNEL_NODE_PARAMS_v3& given) {
+bool is_cooperative(const NodeParameters& parameters) {
+  const auto* const launch = std::get_if<std::shared_ptr<const KernelLaunch>>(&parameters);
+  return launch != nullptr && (*launch)->cooperative;
+}
+
+Operation kernel_operation(const CUDA_KERNEL_NODE_PARAMS_v3& given, bool cooperative) {
   const auto function = given.func
                             ? resolve_function(given.func)
                             : registry<Kernel>().get(given.kern)->function_in(given_or_current(given.ctx));
   const LaunchShape shape{{given.gridDimX, given.gridDimY, given.gridDimZ},
                           {given.blockDimX, given.blockDimY, given.blockDimZ},
                           given.sharedMemBytes,
-                          false};
+                          cooperative};
   require(!(given.kernelParams && given.extra));
   return make_launch(prepare_launch(function, shape, given.kernelParams, given.extra));
 }
@@ -128,10 +133,10 @@ CUcontext context_of(const CUgraphNodeParams& parameters) {
   return reinterpret_cast<CUcontext>(current.get());
 }
 
-Operation make_operation(CUgraphNodeParams& parameters) {
+Operation make_operation(CUgraphNodeParams& parameters, const NodeParameters& before) {
   switch (parameters.type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
-      return kernel_operation(parameters.kernel);
+      return kernel_operation(parameters.kernel, is_cooperative(before));
     case CU_GRAPH_NODE_TYPE_MEMCPY:
       require(parameters.memcpy.flags == 0);
       return make_copy(parameters.memcpy.copyParams);
@@ -260,8 +265,7 @@ CUlaunchAttributeValue kernel_attribute(const GraphNode& node, CUlaunchAttribute
   require(node.type == CU_GRAPH_NODE_TYPE_KERNEL);
   CUlaunchAttributeValue value{};
   if (const auto found = node.attributes.find(id); found != node.attributes.end()) return found->second;
-  if (id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
-    value.cooperative = std::get<std::shared_ptr<const KernelLaunch>>(node.parameters)->cooperative ? 1 : 0;
+  if (id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) value.cooperative = is_cooperative(node.parameters) ? 1 : 0;
   return value;
 }
 

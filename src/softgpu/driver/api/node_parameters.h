@@ -8,8 +8,9 @@
 namespace softgpu::driver {
 
 // Fills in what the caller is given back (an address, the bodies of a conditional). Throws
-// Error(INVALID_VALUE) for null or wrong parameters.
-Operation make_operation(CUgraphNodeParams& parameters);
+// Error(INVALID_VALUE) for null or wrong parameters. `before`: of the node that gets these. They don't say
+// whether a kernel is cooperative, so it stays what it was.
+Operation make_operation(CUgraphNodeParams& parameters, const NodeParameters& before = {});
 
 // Pointers in `out` point to what the node owns.
 void describe_node(const GraphNode& node, CUgraphNodeParams& out);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -349,6 +350,30 @@ TEST_CASE("events in graphs order them with streams") {
   REQUIRE_CUDA(cuMemcpyDtoDAsync_v2(f.words + 4, f.words, 4, other));
   REQUIRE_CUDA(cuStreamSynchronize(other));
   CHECK_EQ(f.word(1), 4);
+}
+
+TEST_CASE("a cooperative kernel node stays one when it gets new parameters") {
+  Fixture f;
+  const CUgraphNode node = f.kernel(f.graph, f.words, 1, {});
+  CUkernelNodeAttrValue cooperative{};
+  cooperative.cooperative = 1;
+  REQUIRE_CUDA(cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &cooperative));
+  const CUgraphExec exec = f.instantiate();
+  CUDA_KERNEL_NODE_PARAMS_v2 kernel{};
+  REQUIRE_CUDA(cuGraphKernelNodeGetParams_v2(node, &kernel));
+  unsigned step = 2;
+  void* parameters[] = {&f.words, &step};
+  kernel.kernelParams = parameters;
+  CHECK_CUDA(cuGraphKernelNodeSetParams_v2(node, &kernel));
+  CHECK_CUDA(cuGraphExecKernelNodeSetParams_v2(exec, node, &kernel));
+  // More blocks than the device holds at the same time: for a cooperative kernel too many.
+  kernel.gridDimX = 1 << 20;
+  CHECK_RESULT(cuGraphKernelNodeSetParams_v2(node, &kernel), CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+  CHECK_RESULT(cuGraphExecKernelNodeSetParams_v2(exec, node, &kernel),
+               CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+  cooperative.cooperative = 0;
+  REQUIRE_CUDA(cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &cooperative));
+  CHECK_CUDA(cuGraphKernelNodeSetParams_v2(node, &kernel));
 }
 
 TEST_CASE("a capture can go into a graph that is there, behind its nodes") {
