@@ -4,7 +4,7 @@
 
 #include "base/mutex.h"
 #include "softgpu/driver/base/error.h"
-#include "softgpu/driver/stream/event.h"
+#include "softgpu/driver/graph/run.h"
 #include "softgpu/driver/stream/stream.h"
 
 namespace softgpu::driver {
@@ -18,14 +18,6 @@ std::vector<std::shared_ptr<GraphPlan>> bodies_of(const NodeParameters& paramete
     for (const auto& body : conditional->bodies) made.push_back(GraphPlan::make(*body));
   }
   return made;
-}
-
-template <class Use>
-void each_step(const GraphPlan& plan, Use use) {
-  for (const GraphPlan::Step& step : plan.steps) {
-    use(step);
-    for (const auto& body : step.bodies) each_step(*body, use);
-  }
 }
 
 bool same_shape(const GraphPlan& a, const GraphPlan& b, CUgraphExecUpdateResult& result,
@@ -64,7 +56,7 @@ void take_over(GraphPlan& plan, const GraphPlan& from) {
 
 std::vector<std::shared_ptr<GraphAllocation>> allocations_of(const GraphPlan& plan) {
   std::vector<std::shared_ptr<GraphAllocation>> all;
-  each_step(plan, [&](const GraphPlan::Step& step) {
+  plan.each_step([&](const GraphPlan::Step& step) {
     if (const auto* made = std::get_if<MemoryAllocate>(&step.parameters)) all.push_back(made->allocation);
   });
   return all;
@@ -78,7 +70,7 @@ void account_for_memory(const GraphPlan& plan, bool frees_before) {
       if (allocation->in_use()) allocation->end_use();
     }
   }
-  each_step(plan, [&](const GraphPlan::Step& step) {
+  plan.each_step([&](const GraphPlan::Step& step) {
     if (const auto* made = std::get_if<MemoryAllocate>(&step.parameters)) made->allocation->take_into_use();
     if (const auto* freed = std::get_if<MemoryFree>(&step.parameters)) freed->allocation->end_use();
   });
@@ -134,6 +126,13 @@ GraphPlan::Step* GraphPlan::find(std::uint64_t source) {
     }
   }
   return nullptr;
+}
+
+void GraphPlan::each_step(const std::function<void(const Step&)>& use) const {
+  for (const Step& step : steps) {
+    use(step);
+    for (const auto& body : step.bodies) body->each_step(use);
+  }
 }
 
 GraphExec::GraphExec(const Graph& graph, unsigned long long flags)
@@ -193,30 +192,13 @@ CUgraphExecUpdateResult GraphExec::update(const Graph& graph, GraphNode*& culpri
 }
 
 void GraphExec::launch(const std::shared_ptr<Stream>& stream) const {
-  std::shared_ptr<const GraphPlan> plan;
-  std::vector<std::shared_ptr<ConditionalValue>> conditionals;
-  {
-    const gpupool::MutexLock lock(mutex_);
-    plan = plan_;
-    conditionals = conditionals_;
-    account_for_memory(*plan, (flags_ & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0);
-  }
-  LaunchMarks marks;
-  each_step(*plan, [&](const GraphPlan::Step& step) {
-    if (const auto* record = std::get_if<EventRecord>(&step.parameters)) {
-      auto mark = std::make_shared<Completion>();
-      record->event->set_mark(mark);
-      marks[&step] = std::move(mark);
-    } else if (const auto* wait = std::get_if<EventWait>(&step.parameters)) {
-      if (auto mark = wait->event->mark()) marks[&step] = std::move(mark);
-    }
-  });
-  stream->submit([plan, marks = std::move(marks), conditionals = std::move(conditionals)] {
-    for (const auto& conditional : conditionals) {
-      if (conditional->assign_at_launch) conditional->value = conditional->at_launch;
-    }
-    run_plan(*plan, marks);
-  });
+  stream->submit([launch = begin_launch()] { launch->run(); });
+}
+
+std::shared_ptr<const GraphLaunch> GraphExec::begin_launch() const {
+  const gpupool::MutexLock lock(mutex_);
+  account_for_memory(*plan_, (flags_ & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0);
+  return std::make_shared<const GraphLaunch>(plan_, conditionals_);
 }
 
 }  // namespace softgpu::driver

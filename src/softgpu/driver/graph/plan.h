@@ -1,19 +1,18 @@
-// Executable graphs: the steps of a graph in an order that can be executed, and how one launch runs them.
+// Executable graphs: the steps of a graph in an order that can be executed, which launches run (run.h).
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <vector>
 
 #include "base/mutex.h"
 #include "softgpu/driver/base/cuda_api.h"
 #include "softgpu/driver/graph/graph.h"
-#include "softgpu/driver/stream/completion.h"
 
 namespace softgpu::driver {
 
+class GraphLaunch;
 class Stream;
 
 struct GraphPlan {
@@ -34,10 +33,9 @@ struct GraphPlan {
   static std::shared_ptr<GraphPlan> make(const Graph& graph);
   std::shared_ptr<GraphPlan> copy() const;
   Step* find(std::uint64_t source);
+  // Those of bodies too.
+  void each_step(const std::function<void(const Step&)>& use) const;
 };
-
-// What one launch knows of the events in its graph.
-using LaunchMarks = std::map<const GraphPlan::Step*, CompletionRef>;
 
 // A snapshot of a graph that can be launched many times.
 class GraphExec {
@@ -59,6 +57,8 @@ class GraphExec {
   void launch(const std::shared_ptr<Stream>& stream) const;
 
  private:
+  std::shared_ptr<const GraphLaunch> begin_launch() const;
+
   mutable gpupool::Mutex mutex_;
   const unsigned id_;
   const unsigned long long flags_;
@@ -67,9 +67,5 @@ class GraphExec {
   std::shared_ptr<GraphPlan> plan_
       GUARDED_BY(mutex_);  // shared with launches under way: copied before it is changed
 };
-
-// Executes the steps: each after those it depends on, independent ones at the same time. Throws what the
-// first failing step threw.
-void run_plan(const GraphPlan& plan, const LaunchMarks& marks);
 
 }  // namespace softgpu::driver

@@ -1,57 +1,28 @@
-// One execution of the steps of a graph.
+#include "softgpu/driver/graph/run.h"
+
 #include <deque>
 #include <exception>
+#include <functional>
 #include <system_error>
 #include <thread>
 
 #include "base/mutex.h"
-#include "softgpu/driver/graph/plan.h"
+#include "softgpu/driver/stream/event.h"
 
 namespace softgpu::driver {
 namespace {
-
-void run_conditional(const GraphPlan::Step& step, const Conditional& conditional, const LaunchMarks& marks) {
-  const auto value = [&] { return conditional.value->value.load(); };
-  switch (conditional.type) {
-    case CU_GRAPH_COND_TYPE_WHILE:
-      while (value() != 0) run_plan(*step.bodies[0], marks);
-      return;
-    case CU_GRAPH_COND_TYPE_IF:
-      if (value() != 0) {
-        run_plan(*step.bodies[0], marks);
-      } else if (step.bodies.size() > 1) {
-        run_plan(*step.bodies[1], marks);
-      }
-      return;
-    default:
-      if (const unsigned chosen = value(); chosen < step.bodies.size()) run_plan(*step.bodies[chosen], marks);
-      return;
-  }
-}
-
-void run_step(const GraphPlan::Step& step, const LaunchMarks& marks) {
-  if (!step.enabled) return;
-  if (const auto mark = marks.find(&step); mark != marks.end()) {
-    if (std::holds_alternative<EventRecord>(step.parameters)) {
-      mark->second->finish();
-    } else {
-      mark->second->wait();
-    }
-  } else if (const auto* conditional = std::get_if<Conditional>(&step.parameters)) {
-    run_conditional(step, *conditional, marks);
-  } else if (!step.bodies.empty()) {
-    run_plan(*step.bodies[0], marks);
-  } else if (step.run) {
-    step.run();
-  }
-}
 
 // Steps whose dependencies are done wait in `ready_`; as many threads as there are such steps take them,
 // because a step may block until another branch has done something.
 class BranchingRun {
  public:
-  BranchingRun(const GraphPlan& plan, const LaunchMarks& marks)
-      : plan_(plan), marks_(marks), open_(plan.steps.size()), unfinished_(plan.steps.size()) {
+  using RunStep = std::function<void(const GraphPlan::Step&)>;
+
+  BranchingRun(const GraphPlan& plan, RunStep run_step)
+      : plan_(plan),
+        run_step_(std::move(run_step)),
+        open_(plan.steps.size()),
+        unfinished_(plan.steps.size()) {
     for (std::uint32_t n = 0; n < plan.steps.size(); ++n) {
       open_[n] = plan.steps[n].after.size();
       if (open_[n] == 0) ready_.push_back(n);
@@ -101,7 +72,7 @@ class BranchingRun {
       lock.unlock();
       std::exception_ptr failure;
       try {
-        run_step(plan_.steps[index], marks_);
+        run_step_(plan_.steps[index]);
       } catch (...) {
         failure = std::current_exception();
       }
@@ -116,7 +87,7 @@ class BranchingRun {
   }
 
   const GraphPlan& plan_;
-  const LaunchMarks& marks_;
+  const RunStep run_step_;
   gpupool::Mutex mutex_;
   gpupool::CondVar changed_;
   std::vector<std::size_t> open_ GUARDED_BY(mutex_);  // dependencies that are not done
@@ -129,11 +100,73 @@ class BranchingRun {
 
 }  // namespace
 
-void run_plan(const GraphPlan& plan, const LaunchMarks& marks) {
+GraphLaunch::GraphLaunch(std::shared_ptr<const GraphPlan> plan, Conditionals conditionals)
+    : plan_(std::move(plan)), conditionals_(std::move(conditionals)) {
+  plan_->each_step([this](const GraphPlan::Step& step) {
+    if (const auto* record = std::get_if<EventRecord>(&step.parameters)) {
+      auto mark = std::make_shared<Completion>();
+      record->event->set_mark(mark);
+      marks_[&step] = std::move(mark);
+    } else if (const auto* wait = std::get_if<EventWait>(&step.parameters)) {
+      if (auto mark = wait->event->mark()) marks_[&step] = std::move(mark);
+    }
+  });
+}
+
+GraphLaunch::~GraphLaunch() {
+  for (const auto& [step, mark] : marks_) {
+    if (std::holds_alternative<EventRecord>(step->parameters) && !mark->done()) mark->finish();
+  }
+}
+
+void GraphLaunch::run() const {
+  for (const auto& conditional : conditionals_) {
+    if (conditional->assign_at_launch) conditional->value = conditional->at_launch;
+  }
+  run_plan(*plan_);
+}
+
+void GraphLaunch::run_plan(const GraphPlan& plan) const {
   if (plan.is_chain) {
-    for (const GraphPlan::Step& step : plan.steps) run_step(step, marks);
+    for (const GraphPlan::Step& step : plan.steps) run_step(step);
   } else {
-    BranchingRun(plan, marks).run();
+    BranchingRun(plan, [this](const GraphPlan::Step& step) { run_step(step); }).run();
+  }
+}
+
+void GraphLaunch::run_step(const GraphPlan::Step& step) const {
+  if (!step.enabled) return;
+  if (const auto mark = marks_.find(&step); mark != marks_.end()) {
+    if (std::holds_alternative<EventRecord>(step.parameters)) {
+      mark->second->finish();
+    } else {
+      mark->second->wait();
+    }
+  } else if (const auto* conditional = std::get_if<Conditional>(&step.parameters)) {
+    run_conditional(step, *conditional);
+  } else if (!step.bodies.empty()) {
+    run_plan(*step.bodies[0]);
+  } else if (step.run) {
+    step.run();
+  }
+}
+
+void GraphLaunch::run_conditional(const GraphPlan::Step& step, const Conditional& conditional) const {
+  const auto value = [&] { return conditional.value->value.load(); };
+  switch (conditional.type) {
+    case CU_GRAPH_COND_TYPE_WHILE:
+      while (value() != 0) run_plan(*step.bodies[0]);
+      return;
+    case CU_GRAPH_COND_TYPE_IF:
+      if (value() != 0) {
+        run_plan(*step.bodies[0]);
+      } else if (step.bodies.size() > 1) {
+        run_plan(*step.bodies[1]);
+      }
+      return;
+    default:
+      if (const unsigned chosen = value(); chosen < step.bodies.size()) run_plan(*step.bodies[chosen]);
+      return;
   }
 }
 

@@ -352,6 +352,17 @@ TEST_CASE("events in graphs order them with streams") {
   CHECK_EQ(f.word(1), 4);
 }
 
+TEST_CASE("an event whose node a failed launch did not reach ends with the launch") {
+  Fixture f;
+  CUevent event = nullptr;
+  REQUIRE_CUDA(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  const CUgraphNode faulty = f.kernel(f.graph, 0, 1, {});
+  CUgraphNode recorded = nullptr;
+  REQUIRE_CUDA(cuGraphAddEventRecordNode(&recorded, f.graph, &faulty, 1, event));
+  REQUIRE_CUDA(cuGraphLaunch(f.instantiate(), nullptr));
+  CHECK_RESULT(cuEventSynchronize(event), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
 TEST_CASE("a cooperative kernel node stays one when it gets new parameters") {
   Fixture f;
   const CUgraphNode node = f.kernel(f.graph, f.words, 1, {});
