@@ -191,8 +191,9 @@ CUgraphExecUpdateResult GraphExec::update(const Graph& graph, GraphNode*& culpri
   return result;
 }
 
-void GraphExec::launch(const std::shared_ptr<Stream>& stream) const {
-  stream->submit([launch = begin_launch()] { launch->run(); });
+void GraphExec::launch(const std::shared_ptr<Stream>& stream) {
+  const gpupool::MutexLock order(launch_mutex_);
+  last_launch_ = stream->submit([launch = begin_launch()] { launch->run(); }, {last_launch_});
 }
 
 std::shared_ptr<const GraphLaunch> GraphExec::begin_launch() const {

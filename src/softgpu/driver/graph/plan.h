@@ -9,6 +9,7 @@
 #include "base/mutex.h"
 #include "softgpu/driver/base/cuda_api.h"
 #include "softgpu/driver/graph/graph.h"
+#include "softgpu/driver/stream/completion.h"
 
 namespace softgpu::driver {
 
@@ -52,9 +53,9 @@ class GraphExec {
   void change_child(const GraphNode& node, const Graph& child);
   // Takes over the parameters of a graph of the same shape.
   CUgraphExecUpdateResult update(const Graph& graph, GraphNode*& culprit);
-  // Puts one execution of all steps into the stream, as one piece of work. Throws Error(INVALID_VALUE) when
-  // an allocation of the graph has not been freed since the launch before.
-  void launch(const std::shared_ptr<Stream>& stream) const;
+  // Puts one execution of all steps into the stream, as one piece of work behind the launches before. Throws
+  // Error(INVALID_VALUE) when an allocation of the graph has not been freed since the launch before.
+  void launch(const std::shared_ptr<Stream>& stream);
 
  private:
   std::shared_ptr<const GraphLaunch> begin_launch() const;
@@ -65,7 +66,9 @@ class GraphExec {
   const UserObjectReferences user_objects_;
   std::vector<std::shared_ptr<ConditionalValue>> conditionals_ GUARDED_BY(mutex_);
   std::shared_ptr<GraphPlan> plan_
-      GUARDED_BY(mutex_);  // shared with launches under way: copied before it is changed
+      GUARDED_BY(mutex_);        // shared with launches under way: copied before it is changed
+  gpupool::Mutex launch_mutex_;  // held while a launch waits for room in its stream: changes don't
+  CompletionRef last_launch_ GUARDED_BY(launch_mutex_);
 };
 
 }  // namespace softgpu::driver

@@ -363,6 +363,30 @@ TEST_CASE("an event whose node a failed launch did not reach ends with the launc
   CHECK_RESULT(cuEventSynchronize(event), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
+TEST_CASE("launches of one executable graph follow each other, whatever their streams") {
+  Fixture f;
+  struct Visitors {
+    std::atomic<int> inside{0}, most{0};
+  } visitors;
+  CUDA_HOST_NODE_PARAMS visit{};
+  visit.userData = &visitors;
+  visit.fn = [](void* data) {
+    Visitors& all = *static_cast<Visitors*>(data);
+    all.most = std::max<int>(all.most, ++all.inside);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    --all.inside;
+  };
+  CUgraphNode node = nullptr;
+  REQUIRE_CUDA(cuGraphAddHostNode(&node, f.graph, nullptr, 0, &visit));
+  const CUgraphExec exec = f.instantiate();
+  const CUstream streams[] = {make_stream(), make_stream(), make_stream()};
+  for (int n = 0; n < 4; ++n) {
+    for (const CUstream stream : streams) REQUIRE_CUDA(cuGraphLaunch(exec, stream));
+  }
+  REQUIRE_CUDA(cuCtxSynchronize());
+  CHECK_EQ(visitors.most.load(), 1);
+}
+
 TEST_CASE("a cooperative kernel node stays one when it gets new parameters") {
   Fixture f;
   const CUgraphNode node = f.kernel(f.graph, f.words, 1, {});
