@@ -15,6 +15,7 @@ namespace softgpu::driver {
 template <class Body>
 CUresult graph_entry(Body&& body) {
   return entry([&]() -> CUresult {
+    const UserObjectEnds after_the_lock;
     const gpupool::MutexLock lock(graph_mutex());
     body();
     return CUDA_SUCCESS;

@@ -1,8 +1,6 @@
 // User objects of graphs.
 #include "softgpu/driver/graph/user_object.h"
-#include "base/mutex.h"
-#include "softgpu/driver/api/entry.h"
-#include "softgpu/driver/graph/graph.h"
+#include "softgpu/driver/api/graph_entry.h"
 
 using namespace softgpu::driver;
 
@@ -38,10 +36,9 @@ CUresult cuUserObjectRelease(CUuserObject object, unsigned int count) {
 }
 
 CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags) {
-  return entry([&] {
+  return graph_entry([&] {
     require(count > 0 && (flags & ~static_cast<unsigned>(CU_GRAPH_USER_OBJECT_MOVE)) == 0);
-    const gpupool::MutexLock lock(graph_mutex());
-    const auto into = registry<Graph>().get(graph, CUDA_ERROR_INVALID_VALUE);
+    const auto into = graph_of(graph);
     const auto kept = object_of(object);
     if (!(flags & CU_GRAPH_USER_OBJECT_MOVE)) kept->retain(count);
     into->user_objects.adopt(kept, count);
@@ -49,9 +46,8 @@ CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned in
 }
 
 CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int count) {
-  return entry([&] {
+  return graph_entry([&] {
     require(count > 0);
-    const gpupool::MutexLock lock(graph_mutex());
-    registry<Graph>().get(graph, CUDA_ERROR_INVALID_VALUE)->user_objects.release(object_of(object), count);
+    graph_of(graph)->user_objects.release(object_of(object), count);
   });
 }

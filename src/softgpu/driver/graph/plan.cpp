@@ -138,7 +138,7 @@ void GraphPlan::each_step(const std::function<void(const Step&)>& use) const {
 GraphExec::GraphExec(const Graph& graph, unsigned long long flags)
     : id_(new_graph_id()),
       flags_(flags),
-      user_objects_(graph.user_objects),
+      user_objects_(std::make_shared<const UserObjectReferences>(graph.user_objects)),
       conditionals_(graph.conditionals),
       plan_(GraphPlan::make(graph)) {
   const auto allocations = allocations_of(*plan_);
@@ -199,7 +199,7 @@ void GraphExec::launch(const std::shared_ptr<Stream>& stream) {
 std::shared_ptr<const GraphLaunch> GraphExec::begin_launch() const {
   const gpupool::MutexLock lock(mutex_);
   account_for_memory(*plan_, (flags_ & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0);
-  return std::make_shared<const GraphLaunch>(plan_, conditionals_);
+  return std::make_shared<const GraphLaunch>(plan_, conditionals_, user_objects_);
 }
 
 }  // namespace softgpu::driver

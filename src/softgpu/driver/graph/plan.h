@@ -63,7 +63,7 @@ class GraphExec {
   mutable gpupool::Mutex mutex_;
   const unsigned id_;
   const unsigned long long flags_;
-  const UserObjectReferences user_objects_;
+  const std::shared_ptr<const UserObjectReferences> user_objects_;  // shared with launches under way
   std::vector<std::shared_ptr<ConditionalValue>> conditionals_ GUARDED_BY(mutex_);
   std::shared_ptr<GraphPlan> plan_
       GUARDED_BY(mutex_);        // shared with launches under way: copied before it is changed

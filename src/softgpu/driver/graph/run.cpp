@@ -100,8 +100,9 @@ class BranchingRun {
 
 }  // namespace
 
-GraphLaunch::GraphLaunch(std::shared_ptr<const GraphPlan> plan, Conditionals conditionals)
-    : plan_(std::move(plan)), conditionals_(std::move(conditionals)) {
+GraphLaunch::GraphLaunch(std::shared_ptr<const GraphPlan> plan, Conditionals conditionals,
+                         std::shared_ptr<const UserObjectReferences> user_objects)
+    : plan_(std::move(plan)), conditionals_(std::move(conditionals)), user_objects_(std::move(user_objects)) {
   plan_->each_step([this](const GraphPlan::Step& step) {
     if (const auto* record = std::get_if<EventRecord>(&step.parameters)) {
       auto mark = std::make_shared<Completion>();

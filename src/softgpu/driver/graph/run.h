@@ -7,6 +7,7 @@
 
 #include "softgpu/driver/graph/conditional.h"
 #include "softgpu/driver/graph/plan.h"
+#include "softgpu/driver/graph/user_object.h"
 #include "softgpu/driver/stream/completion.h"
 
 namespace softgpu::driver {
@@ -17,7 +18,8 @@ class GraphLaunch {
   using Conditionals = std::vector<std::shared_ptr<ConditionalValue>>;
 
   // From now on the events of its nodes stand for this launch.
-  GraphLaunch(std::shared_ptr<const GraphPlan> plan, Conditionals conditionals);
+  GraphLaunch(std::shared_ptr<const GraphPlan> plan, Conditionals conditionals,
+              std::shared_ptr<const UserObjectReferences> user_objects);
   // Nobody waits any longer for events that it did not come to record.
   ~GraphLaunch();
   GraphLaunch(const GraphLaunch&) = delete;
@@ -34,7 +36,8 @@ class GraphLaunch {
 
   const std::shared_ptr<const GraphPlan> plan_;
   const Conditionals conditionals_;
-  std::map<const GraphPlan::Step*, CompletionRef> marks_;  // that its steps record, or wait for
+  const std::shared_ptr<const UserObjectReferences> user_objects_;  // what the steps use
+  std::map<const GraphPlan::Step*, CompletionRef> marks_;           // that its steps record, or wait for
 };
 
 }  // namespace softgpu::driver

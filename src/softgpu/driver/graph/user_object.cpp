@@ -5,16 +5,34 @@
 
 namespace softgpu::driver {
 
-bool UserObject::release(unsigned count) {
+namespace {
+
+thread_local UserObjectEnds* current_ends = nullptr;
+
+}  // namespace
+
+UserObjectEnds::UserObjectEnds() {
+  current_ends = this;
+}
+
+UserObjectEnds::~UserObjectEnds() {
+  current_ends = nullptr;
+  for (const auto& [destroy, data] : calls_) destroy(data);
+}
+
+void UserObject::release(unsigned count) {
   unsigned now = references_.load();
   do {
     require(count <= now);
   } while (!references_.compare_exchange_weak(now, now - count));
-  if (now != count) return false;
-  destroy_(data_);
+  if (now != count) return;
   // The handle ends with the last reference, wherever that was held.
   registry<UserObject>().take_if([this](const UserObject& other) { return &other == this; });
-  return true;
+  if (current_ends != nullptr) {
+    current_ends->calls_.emplace_back(destroy_, data_);
+  } else {
+    destroy_(data_);
+  }
 }
 
 UserObjectReferences::UserObjectReferences(const UserObjectReferences& other) : held_(other.held_) {

@@ -4,10 +4,26 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "softgpu/driver/base/cuda_api.h"
 
 namespace softgpu::driver {
+
+// Puts off the ends of user objects in this thread: it calls the program's functions when it goes. For
+// calls that hold a lock: such a function may wait for a thread that wants the lock.
+class UserObjectEnds {
+ public:
+  UserObjectEnds();
+  ~UserObjectEnds();
+  UserObjectEnds(const UserObjectEnds&) = delete;
+  UserObjectEnds& operator=(const UserObjectEnds&) = delete;
+
+ private:
+  friend class UserObject;
+  std::vector<std::pair<CUhostFn, void*>> calls_;
+};
 
 // A reference count with a function of the program at its end. `retain` and `release` are thread safe.
 class UserObject {
@@ -16,9 +32,9 @@ class UserObject {
       : data_(data), destroy_(destroy), references_(references) {}
 
   void retain(unsigned count) { references_ += count; }
-  // True when that was the last reference; the program's function has been called then.
+  // With the last reference goes the handle, and the program's function is called.
   // Throws Error(INVALID_VALUE) for more references than there are.
-  bool release(unsigned count);
+  void release(unsigned count);
 
  private:
   void* const data_;

@@ -1,4 +1,7 @@
+#include <atomic>
+#include <chrono>
 #include <functional>
+#include <thread>
 
 #include "driver_fixture.h"
 
@@ -142,6 +145,78 @@ TEST_CASE("a user object lives until the last graph that holds it is gone") {
   CHECK_CUDA(cuGraphDestroy(graph));
   CHECK_EQ(destroyed, 0);
   CHECK_CUDA(cuGraphExecDestroy(exec));
+  CHECK_EQ(destroyed, 1);
+  CHECK_RESULT(cuUserObjectRelease(object, 1), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("a user object lives until the last launch that uses it is over") {
+  CurrentContext context;
+  std::atomic<bool> destroyed{false}, may_end{false};
+  CUuserObject object = nullptr;
+  REQUIRE_CUDA(cuUserObjectCreate(
+      &object, &destroyed, [](void* data) { *static_cast<std::atomic<bool>*>(data) = true; }, 1,
+      CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+  CUDA_HOST_NODE_PARAMS wait{};
+  wait.userData = &may_end;
+  wait.fn = [](void* data) {
+    const auto& end = *static_cast<std::atomic<bool>*>(data);
+    while (!end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  CUgraph graph = nullptr;
+  CUgraphNode node = nullptr;
+  CUgraphExec exec = nullptr;
+  REQUIRE_CUDA(cuGraphCreate(&graph, 0));
+  REQUIRE_CUDA(cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+  REQUIRE_CUDA(cuGraphAddHostNode(&node, graph, nullptr, 0, &wait));
+  REQUIRE_CUDA(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  REQUIRE_CUDA(cuGraphLaunch(exec, nullptr));
+  CHECK_CUDA(cuGraphDestroy(graph));
+  CHECK_CUDA(cuGraphExecDestroy(exec));
+  CHECK(!destroyed);
+  may_end = true;
+  CHECK_CUDA(cuCtxSynchronize());
+  CHECK(destroyed);
+}
+
+TEST_CASE("the end of a user object may wait for a thread that uses graphs") {
+  CurrentContext context;
+  int destroyed = 0;
+  // Such a thread holds a lock, of an interpreter say, that the end of the object needs.
+  const auto destroy = [](void* data) {
+    std::thread([] {
+      CUgraph graph = nullptr;
+      CHECK_CUDA(cuGraphCreate(&graph, 0));
+      CHECK_CUDA(cuGraphDestroy(graph));
+    }).join();
+    ++*static_cast<int*>(data);
+  };
+  CUuserObject object = nullptr;
+  CUgraph graph = nullptr, child = nullptr;
+  CUgraphNode node = nullptr;
+  CUgraphExec exec = nullptr;
+  REQUIRE_CUDA(cuUserObjectCreate(&object, &destroyed, destroy, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+  REQUIRE_CUDA(cuGraphCreate(&graph, 0));
+  SUBCASE("of a graph") {
+    REQUIRE_CUDA(cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+    CHECK_CUDA(cuGraphDestroy(graph));
+  }
+  SUBCASE("of an executable graph") {
+    REQUIRE_CUDA(cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+    REQUIRE_CUDA(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    CHECK_CUDA(cuGraphDestroy(graph));
+    CHECK_CUDA(cuGraphExecDestroy(exec));
+  }
+  SUBCASE("of a child graph") {
+    REQUIRE_CUDA(cuGraphCreate(&child, 0));
+    REQUIRE_CUDA(cuGraphRetainUserObject(child, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+    REQUIRE_CUDA(cuGraphAddChildGraphNode(&node, graph, nullptr, 0, child));
+    CHECK_CUDA(cuGraphDestroy(child));
+    CHECK_CUDA(cuGraphDestroyNode(node));
+  }
+  SUBCASE("that the program takes from its graph") {
+    REQUIRE_CUDA(cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+    CHECK_CUDA(cuGraphReleaseUserObject(graph, object, 1));
+  }
   CHECK_EQ(destroyed, 1);
   CHECK_RESULT(cuUserObjectRelease(object, 1), CUDA_ERROR_INVALID_VALUE);
 }
