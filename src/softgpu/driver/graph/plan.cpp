@@ -193,13 +193,14 @@ CUgraphExecUpdateResult GraphExec::update(const Graph& graph, GraphNode*& culpri
 
 void GraphExec::launch(const std::shared_ptr<Stream>& stream) {
   const gpupool::MutexLock order(launch_mutex_);
-  last_launch_ = stream->submit([launch = begin_launch()] { launch->run(); }, {last_launch_});
+  last_launch_ =
+      stream->submit([launch = begin_launch(stream->context())] { launch->run(); }, {last_launch_});
 }
 
-std::shared_ptr<const GraphLaunch> GraphExec::begin_launch() const {
+std::shared_ptr<const GraphLaunch> GraphExec::begin_launch(Context& context) const {
   const gpupool::MutexLock lock(mutex_);
   account_for_memory(*plan_, (flags_ & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0);
-  return std::make_shared<const GraphLaunch>(plan_, conditionals_, user_objects_);
+  return std::make_shared<const GraphLaunch>(context, plan_, conditionals_, user_objects_);
 }
 
 }  // namespace softgpu::driver

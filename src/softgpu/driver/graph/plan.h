@@ -58,7 +58,7 @@ class GraphExec {
   void launch(const std::shared_ptr<Stream>& stream);
 
  private:
-  std::shared_ptr<const GraphLaunch> begin_launch() const;
+  std::shared_ptr<const GraphLaunch> begin_launch(Context& context) const;
 
   mutable gpupool::Mutex mutex_;
   const unsigned id_;

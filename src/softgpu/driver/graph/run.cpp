@@ -1,12 +1,13 @@
 #include "softgpu/driver/graph/run.h"
 
 #include <deque>
-#include <exception>
 #include <functional>
 #include <system_error>
 #include <thread>
 
 #include "base/mutex.h"
+#include "softgpu/driver/base/error.h"
+#include "softgpu/driver/stream/context.h"
 #include "softgpu/driver/stream/event.h"
 
 namespace softgpu::driver {
@@ -16,7 +17,7 @@ namespace {
 // because a step may block until another branch has done something.
 class BranchingRun {
  public:
-  using RunStep = std::function<void(const GraphPlan::Step&)>;
+  using RunStep = std::function<bool(const GraphPlan::Step&)>;  // false if it failed
 
   BranchingRun(const GraphPlan& plan, RunStep run_step)
       : plan_(plan),
@@ -29,24 +30,25 @@ class BranchingRun {
     }
   }
 
-  void run() {
+  // False if a step failed.
+  bool run() {
     work();
     // Nobody starts a thread any more: the last step is done, or one has failed and those under way end.
     std::vector<std::thread> threads;
-    std::exception_ptr failure;
+    bool failed = false;
     {
       const gpupool::MutexLock lock(mutex_);
       threads = std::move(threads_);
-      failure = failure_;
+      failed = failed_;
     }
     for (std::thread& thread : threads) thread.join();
-    if (failure) std::rethrow_exception(failure);
+    return !failed;
   }
 
  private:
   static constexpr std::size_t most_threads = 64;
 
-  [[nodiscard]] bool over() const REQUIRES(mutex_) { return unfinished_ == 0 || failure_; }
+  [[nodiscard]] bool over() const REQUIRES(mutex_) { return unfinished_ == 0 || failed_; }
   void call_for_help() REQUIRES(mutex_) {
     const std::size_t wanted = ready_.size() > idle_ ? ready_.size() - idle_ : 0;
     for (std::size_t n = 0; n < wanted && threads_.size() < most_threads; ++n) {
@@ -70,14 +72,9 @@ class BranchingRun {
       ready_.pop_front();
       if (!ready_.empty()) call_for_help();
       lock.unlock();
-      std::exception_ptr failure;
-      try {
-        run_step_(plan_.steps[index]);
-      } catch (...) {
-        failure = std::current_exception();
-      }
+      const bool done = run_step_(plan_.steps[index]);
       lock.lock();
-      if (failure && !failure_) failure_ = failure;
+      failed_ |= !done;
       --unfinished_;
       for (const std::uint32_t next : plan_.steps[index].before) {
         if (--open_[next] == 0) ready_.push_back(next);
@@ -95,14 +92,17 @@ class BranchingRun {
   std::vector<std::thread> threads_ GUARDED_BY(mutex_);
   std::size_t unfinished_ GUARDED_BY(mutex_);
   std::size_t idle_ GUARDED_BY(mutex_) = 0;
-  std::exception_ptr failure_ GUARDED_BY(mutex_);
+  bool failed_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace
 
-GraphLaunch::GraphLaunch(std::shared_ptr<const GraphPlan> plan, Conditionals conditionals,
+GraphLaunch::GraphLaunch(Context& context, std::shared_ptr<const GraphPlan> plan, Conditionals conditionals,
                          std::shared_ptr<const UserObjectReferences> user_objects)
-    : plan_(std::move(plan)), conditionals_(std::move(conditionals)), user_objects_(std::move(user_objects)) {
+    : context_(context),
+      plan_(std::move(plan)),
+      conditionals_(std::move(conditionals)),
+      user_objects_(std::move(user_objects)) {
   plan_->each_step([this](const GraphPlan::Step& step) {
     if (const auto* record = std::get_if<EventRecord>(&step.parameters)) {
       auto mark = std::make_shared<Completion>();
@@ -115,9 +115,18 @@ GraphLaunch::GraphLaunch(std::shared_ptr<const GraphPlan> plan, Conditionals con
 }
 
 GraphLaunch::~GraphLaunch() {
+  record_rest();
+}
+
+void GraphLaunch::record_rest() const {
   for (const auto& [step, mark] : marks_) {
-    if (std::holds_alternative<EventRecord>(step->parameters) && !mark->done()) mark->finish();
+    if (std::holds_alternative<EventRecord>(step->parameters)) record(*mark);
   }
+}
+
+void GraphLaunch::record(Completion& mark) const {
+  const gpupool::MutexLock lock(record_mutex_);
+  if (!mark.done()) mark.finish();
 }
 
 void GraphLaunch::run() const {
@@ -130,16 +139,24 @@ void GraphLaunch::run() const {
 void GraphLaunch::run_plan(const GraphPlan& plan) const {
   if (plan.is_chain) {
     for (const GraphPlan::Step& step : plan.steps) run_step(step);
-  } else {
-    BranchingRun(plan, [this](const GraphPlan::Step& step) { run_step(step); }).run();
+  } else if (!BranchingRun(plan, [this](const GraphPlan::Step& step) { return attempt(step); }).run()) {
+    fail(context_.fault());
   }
+}
+
+// Other branches may wait for the work of a step that failed: for a value, which they give up now that the
+// context has the error, or for an event of the graph.
+bool GraphLaunch::attempt(const GraphPlan::Step& step) const {
+  if (context_.attempt([&] { run_step(step); })) return true;
+  record_rest();
+  return false;
 }
 
 void GraphLaunch::run_step(const GraphPlan::Step& step) const {
   if (!step.enabled) return;
   if (const auto mark = marks_.find(&step); mark != marks_.end()) {
     if (std::holds_alternative<EventRecord>(step.parameters)) {
-      mark->second->finish();
+      record(*mark->second);
     } else {
       mark->second->wait();
     }

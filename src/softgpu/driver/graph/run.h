@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/mutex.h"
 #include "softgpu/driver/graph/conditional.h"
 #include "softgpu/driver/graph/plan.h"
 #include "softgpu/driver/graph/user_object.h"
@@ -17,27 +18,33 @@ class GraphLaunch {
  public:
   using Conditionals = std::vector<std::shared_ptr<ConditionalValue>>;
 
-  // From now on the events of its nodes stand for this launch.
-  GraphLaunch(std::shared_ptr<const GraphPlan> plan, Conditionals conditionals,
+  // Into a stream of the context. From now on the events of its nodes stand for this launch.
+  GraphLaunch(Context& context, std::shared_ptr<const GraphPlan> plan, Conditionals conditionals,
               std::shared_ptr<const UserObjectReferences> user_objects);
   // Nobody waits any longer for events that it did not come to record.
   ~GraphLaunch();
   GraphLaunch(const GraphLaunch&) = delete;
   GraphLaunch& operator=(const GraphLaunch&) = delete;
 
-  // Executes the steps: each after those it depends on, independent ones at the same time. Throws what the
-  // first failing step threw.
+  // Executes the steps: each after those it depends on, independent ones at the same time. Throws what a step
+  // threw, or the context's sticky error after a branch that failed.
   void run() const;
 
  private:
   void run_plan(const GraphPlan& plan) const;
+  bool attempt(const GraphPlan::Step& step) const;
   void run_step(const GraphPlan::Step& step) const;
   void run_conditional(const GraphPlan::Step& step, const Conditional& conditional) const;
 
+  void record(Completion& mark) const;
+  void record_rest() const;
+
+  Context& context_;
   const std::shared_ptr<const GraphPlan> plan_;
   const Conditionals conditionals_;
   const std::shared_ptr<const UserObjectReferences> user_objects_;  // what the steps use
   std::map<const GraphPlan::Step*, CompletionRef> marks_;           // that its steps record, or wait for
+  mutable gpupool::Mutex record_mutex_;                             // a mark is finished once
 };
 
 }  // namespace softgpu::driver

@@ -50,6 +50,20 @@ void Context::set_fault(CUresult code) {
   fault_.compare_exchange_strong(none, code);  // the first error stays
 }
 
+bool Context::attempt(const std::function<void()>& work) {
+  try {
+    work();
+    return true;
+  } catch (const Error& error) {
+    set_fault(error.code());
+  } catch (const std::bad_alloc&) {
+    set_fault(CUDA_ERROR_OUT_OF_MEMORY);
+  } catch (const std::exception&) {
+    set_fault(CUDA_ERROR_UNKNOWN);
+  }
+  return false;
+}
+
 std::shared_ptr<Stream> Context::per_thread_stream() {
   const gpupool::MutexLock lock(streams_mutex_);
   std::shared_ptr<Stream>& mine = per_thread_[std::this_thread::get_id()];

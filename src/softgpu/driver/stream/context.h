@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -30,6 +31,8 @@ class Context : public std::enable_shared_from_this<Context> {
   void check_usable() const;
   CUresult fault() const { return static_cast<CUresult>(fault_.load()); }
   void set_fault(CUresult code);
+  // Does the work. False if it threw an error, which is the sticky error now, unless there was one.
+  bool attempt(const std::function<void()>& work);
 
   std::shared_ptr<Stream> legacy_stream() const { return legacy_; }
   std::shared_ptr<Stream> per_thread_stream();

@@ -48,16 +48,7 @@ void Stream::execute(const std::function<void()>& work) const {
   const auto given_up = [this] { return context_.fault() != CUDA_SUCCESS || context_.destroyed(); };
   if (!work || given_up()) return;
   softgpu::Standstill::of_process().pass(given_up);
-  if (given_up()) return;
-  try {
-    work();
-  } catch (const Error& error) {
-    context_.set_fault(error.code());
-  } catch (const std::bad_alloc&) {
-    context_.set_fault(CUDA_ERROR_OUT_OF_MEMORY);
-  } catch (const std::exception&) {
-    context_.set_fault(CUDA_ERROR_UNKNOWN);
-  }
+  if (!given_up()) context_.attempt(work);
 }
 
 void Stream::wait_for_room() {

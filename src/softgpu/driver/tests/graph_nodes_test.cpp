@@ -363,6 +363,43 @@ TEST_CASE("an event whose node a failed launch did not reach ends with the launc
   CHECK_RESULT(cuEventSynchronize(event), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
+TEST_CASE("a fault in one branch ends the others, which wait for what it would have done") {
+  Fixture f;
+  const auto add = [&](const CUstreamBatchMemOpParams& entry, std::vector<CUgraphNode> after) {
+    CUstreamBatchMemOpParams entries[] = {entry};
+    CUDA_BATCH_MEM_OP_NODE_PARAMS batch{f.context.get(), 1, entries, 0};
+    CUgraphNode node = nullptr;
+    REQUIRE_CUDA(cuGraphAddBatchMemOpNode(&node, f.graph, after.data(), after.size(), &batch));
+    return node;
+  };
+  const auto write = [&](int word, cuuint32_t value, std::vector<CUgraphNode> after) {
+    CUstreamBatchMemOpParams entry{};
+    entry.writeValue = {CU_STREAM_MEM_OP_WRITE_VALUE_32, f.words + 4 * word, {value}, 0, 0};
+    return add(entry, std::move(after));
+  };
+  const auto wait = [&](int word, cuuint32_t value, std::vector<CUgraphNode> after) {
+    CUstreamBatchMemOpParams entry{};
+    entry.waitValue = {
+        CU_STREAM_MEM_OP_WAIT_VALUE_32, f.words + 4 * word, {value}, CU_STREAM_WAIT_VALUE_EQ, 0};
+    return add(entry, std::move(after));
+  };
+  const CUgraphNode begun = write(0, 1, {});
+  const CUgraphNode faulty = f.kernel(f.graph, 0, 1, {wait(0, 1, {})});
+  SUBCASE("a value") {
+    write(1, 1, {faulty});
+    wait(1, 1, {begun});
+  }
+  SUBCASE("an event") {
+    CUevent event = nullptr;
+    CUgraphNode records = nullptr, waits = nullptr;
+    REQUIRE_CUDA(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    REQUIRE_CUDA(cuGraphAddEventRecordNode(&records, f.graph, &faulty, 1, event));
+    REQUIRE_CUDA(cuGraphAddEventWaitNode(&waits, f.graph, &begun, 1, event));
+  }
+  REQUIRE_CUDA(cuGraphLaunch(f.instantiate(), nullptr));
+  CHECK_RESULT(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
 TEST_CASE("launches of one executable graph follow each other, whatever their streams") {
   Fixture f;
   struct Visitors {
