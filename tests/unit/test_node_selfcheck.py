@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -142,7 +143,7 @@ def log_of(kept: int = 10) -> tuple[RecentLog, Any]:
         None,
         processors=[log, lambda *_: (_ for _ in ()).throw(structlog.DropEvent)],
         # Whatever a test before has set for the process.
-        wrapper_class=structlog.BoundLogger,
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
     )
     return log, logger
 
