@@ -161,7 +161,7 @@ async def test_the_server_enforces_what_the_administrator_allows(
     assert "at most 1 h without use, 1 h 1 min is more" in await refused(61)
     assert "never released" in await refused(0)
     assert "shortest" in await refused(1 / 600)
-    for wrong, named in ((-1, "-1"), ("ten", "'ten'"), (True, "True"), (1e9, "1e+09")):
+    for wrong, named in ((-1, "-1"), ("ten", "'ten'"), (True, "True"), (10**9, "1000000000")):
         assert named in await refused(wrong)
     status, answer = await jupyter.json("POST", path(kernel, "idle"), {})
     assert (status, answer["reason"]) == (400, "bad-request")

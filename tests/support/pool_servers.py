@@ -187,7 +187,7 @@ class PoolServers:
         return found[0]
 
     def standby(self) -> str:
-        """Waits for one that answers, and is known to the leader."""
+        """Waits for one that answers, is known to the leader, and has looked since the leader came."""
         leader = self.leader()
         name = next(name for name in self.names if name != leader)
 
@@ -198,6 +198,7 @@ class PoolServers:
                 and not answer.leads
                 and there is not None
                 and answer.answered_by in {one.id for one in there.servers if one.epoch == 0}
+                and there.answered_by in {one.id for one in answer.servers}
             )
 
         self.wait(known, 30, f"{name} to stand by")
