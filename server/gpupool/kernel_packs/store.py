@@ -136,7 +136,7 @@ class Store:
         """
         folder = self.path(pack.build_id)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _alone(folder):
+        with _locked(folder):
             now = self._read(folder / "pack.json")
             pack.files = {**(now.files if now else {}), **(built or {})}
             kernel_files = _kernel_files(pack, folder, built or {})
@@ -179,7 +179,7 @@ def _built_file(record: Mapping[str, object]) -> BuiltFile:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _locked(folder: Path) -> Iterator[None]:
     """While another build writes this pack, waits."""
     with (folder / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -183,9 +183,9 @@ def check_host_access(driver: Driver, *, allowed: bool) -> None:
     """Raises AgentError where users' kernels could read and write the memory of workers, unless that is allowed."""
     if driver.reaches_host_memory and not allowed:
         raise AgentError(
-            "Kernels on this machine's GPUs reach all memory of the worker that launches them, and so could act as this "
-            "user. Turn that off in the driver (`options nvidia-uvm uvm_disable_hmm=1` in /etc/modprobe.d, and load the "
-            "module again), or allow it with --allow-host-access."
+            "A kernel on this machine can read and write all memory of its worker, so a user's kernel could act as "
+            "the user of this agent. Turn that off in the driver (`options nvidia-uvm uvm_disable_hmm=1` in "
+            "/etc/modprobe.d, and load the module again), or allow it with --allow-host-access."
         )
 
 

@@ -57,6 +57,13 @@ class Gate {
   CUdeviceptr flag_ = 0;
 };
 
+std::thread open_soon(const Gate& gate) {
+  return std::thread([&gate] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    gate.open();
+  });
+}
+
 }  // namespace
 
 TEST_CASE("a pool of the program's own counts by itself, up to its size") {
@@ -150,10 +157,7 @@ TEST_CASE("an allocation that only fits behind an earlier free of its stream wai
   const CUdeviceptr large = allocate(pool, most - 8 * mib, stream);
   gate.put_into(stream);
   REQUIRE_CUDA(cuMemFreeAsync(large, stream));
-  std::thread opens([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    gate.open();
-  });
+  std::thread opens = open_soon(gate);
   CUdeviceptr next = 0;
   CHECK_CUDA(cuMemAllocFromPoolAsync(&next, most - 8 * mib, pool, stream));
   opens.join();
@@ -175,10 +179,7 @@ TEST_CASE("a stream that waits for the legacy one frees behind it, and allocates
   REQUIRE_CUDA(cuMemFreeAsync(small, stream));
   REQUIRE_CUDA(cuMemFreeAsync(large, nullptr));
   CHECK_EQ(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), most - 7 * mib);
-  std::thread opens([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    gate.open();
-  });
+  std::thread opens = open_soon(gate);
   CUdeviceptr next = 0;
   CHECK_CUDA(cuMemAllocFromPoolAsync(&next, most - 8 * mib, pool, stream));
   opens.join();
