@@ -27,6 +27,7 @@ from benchmarks.worker_process import probe
 from tests.gpu_check import comparisons
 from tests.gpu_check.commit import commit
 from tests.gpu_check.comparisons import FRAMEWORKS, PROGRAMS, Bench, Program, caches
+from tests.gpu_check.long_kernels import long_kernels
 from tests.gpu_check.programs_run import Found, run
 from tests.gpu_check.report import Report
 from tests.gpu_check.time_left import NO_TIME, LeftOut, TimeLeft
@@ -36,11 +37,11 @@ ROOT: Final = Path(__file__).resolve().parent.parent.parent
 OUT: Final = ROOT / "build" / "gpu-check"
 #: What matters most first; MPS last, because a daemon that hangs would take the device with it.
 ORDER: Final = (
-    *("numba_vector_add", "eager"),
+    *("numba_vector_add", "eager", "long_kernels"),
     *("parking.bytes", "parking.room", "parking.torch", "parking.scrubbed"),
-    *("memory", "rates", "beside", "math_libraries", "compiled", "triton_rows"),
+    *("memory", "math_libraries", "compiled", "triton_rows"),
     *("numba_reduction", "numba_memory_limit", "cuda_core_nvrtc", "parking.elsewhere"),
-    *("jax_train", "cupy_arrays"),
+    *("rates", "beside", "jax_train", "cupy_arrays"),
     *("parking.mps", "parking.mps_parts"),
 )
 #: What level "pool" starts.
@@ -229,6 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if real or options.frameworks:
             there |= {program.name: compared(program) for program in FRAMEWORKS}
             there["beside"] = lambda: comparisons.beside(bench)
+        there["long_kernels"] = lambda: long_kernels(bench)
         there |= {name: parked(name.partition(".")[2]) for name in ORDER if name.startswith("parking.")}
         parts = {name: there[name] for name in chosen if name in there}
 
