@@ -37,11 +37,11 @@ ROOT: Final = Path(__file__).resolve().parent.parent.parent
 OUT: Final = ROOT / "build" / "gpu-check"
 #: What matters most first; MPS last, because a daemon that hangs would take the device with it.
 ORDER: Final = (
-    *("numba_vector_add", "eager", "long_kernels"),
+    *("numba_vector_add", "eager", "layers", "long_kernels"),
     *("parking.bytes", "parking.room", "parking.torch", "parking.scrubbed"),
-    *("memory", "math_libraries", "compiled", "triton_rows"),
+    *("memory", "math_libraries", "triton_rows"),
     *("numba_reduction", "numba_memory_limit", "cuda_core_nvrtc", "parking.elsewhere"),
-    *("rates", "beside", "jax_train", "cupy_arrays"),
+    *("rates", "beside", "jax_train", "cupy_arrays", "compiled"),
     *("parking.mps", "parking.mps_parts"),
 )
 #: What level "pool" starts.

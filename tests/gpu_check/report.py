@@ -61,8 +61,11 @@ def lines(name: str, part: Found) -> Iterator[str]:
         if error := part.get(side, {}).get("error"):
             yield f"         {side}: {error.strip()[-600:]}"
     if "remote" in part and not part["same"]:
-        results = {side: part[side].get("result") for side in ("local", "remote")}
-        yield f"         results: {json.dumps(results)[:1200]}"
+        local, remote = (part[side].get("result") for side in ("local", "remote"))
+        if isinstance(local, dict) and isinstance(remote, dict):
+            keys = [key for key in local | remote if local.get(key) != remote.get(key)]
+            local, remote = ({key: each.get(key) for key in keys} for each in (local, remote))
+        yield f"         results: {json.dumps({'local': local, 'remote': remote})[:2400]}"
         if part["limit"]:
             yield f"         known: {part['limit']}"
 

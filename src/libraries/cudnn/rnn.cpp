@@ -33,13 +33,15 @@ struct RnnCall {
   Space weights, workspace, reserve;
 };
 
-/// Whether a state's descriptor is that of the network's, without gaps.
+/// Whether a state's descriptor is that of the network's, without gaps. More dimensions, as PyTorch gives, have
+/// length 1.
 bool is_state(const void* descriptor, const gpupool::operations::RnnShape& shape, int data_type) {
   const TensorDescriptor* const found = find<TensorDescriptor>(descriptor);
-  if (found == nullptr || found->dims != 3 || found->data_type != data_type) return false;
+  if (found == nullptr || found->dims < 3 || found->data_type != data_type) return false;
   const std::int64_t sizes[] = {shape.layers * shape.directions, shape.batch, shape.hidden};
   const std::int64_t strides[] = {shape.batch * shape.hidden, shape.hidden, 1};
-  return std::equal(sizes, sizes + 3, found->sizes) && std::equal(strides, strides + 3, found->strides);
+  return std::equal(sizes, sizes + 3, found->sizes) && std::equal(strides, strides + 3, found->strides) &&
+         std::all_of(found->sizes + 3, found->sizes + found->dims, [](int size) { return size == 1; });
 }
 bool is_used(const RnnState& state) {
   return (state.first | state.last | state.first_gradient | state.last_gradient) != 0;

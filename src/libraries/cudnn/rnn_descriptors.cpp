@@ -211,8 +211,12 @@ GPUPOOL_LIBRARY_EXPORT int cudnnGetRNNWeightParams(void* handle, const void* des
                                                    void* matrix_descriptor, void** matrix,
                                                    void* bias_descriptor, void** bias) {
   const RnnDescriptor* const network = find<RnnDescriptor>(descriptor);
-  if (find_handle(handle) == nullptr || network == nullptr || !network->set || matrix == nullptr ||
-      bias == nullptr)
+  // PyTorch asks for one of the two.
+  const bool wants_matrix = matrix_descriptor != nullptr || matrix != nullptr,
+             wants_bias = bias_descriptor != nullptr || bias != nullptr;
+  if (find_handle(handle) == nullptr || network == nullptr || !network->set ||
+      (matrix_descriptor == nullptr) != (matrix == nullptr) ||
+      (bias_descriptor == nullptr) != (bias == nullptr) || (!wants_matrix && !wants_bias))
     return bad_param;
   const RnnShape shape = shape_of(*network, nullptr);
   const std::int64_t layer = pseudo_layer / shape.directions, direction = pseudo_layer % shape.directions;
@@ -227,13 +231,15 @@ GPUPOOL_LIBRARY_EXPORT int cudnnGetRNNWeightParams(void* handle, const void* des
     return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(weights) +
                                    static_cast<std::uintptr_t>(offset));
   };
-  if (const int bad = set_vector(matrix_descriptor, network->data_type, shape.hidden, columns);
-      bad != success)
-    return bad;
-  if (const int bad = set_vector(bias_descriptor, network->data_type, has_bias ? shape.hidden : 0, 1);
-      bad != success)
-    return bad;
-  *matrix = address(shape.matrix(layer, direction, recurrent) + first * columns);
-  *bias = has_bias ? address(shape.bias_of(layer, direction, recurrent) + first) : nullptr;
+  if (wants_matrix) {
+    const int bad = set_vector(matrix_descriptor, network->data_type, shape.hidden, columns);
+    if (bad != success) return bad;
+    *matrix = address(shape.matrix(layer, direction, recurrent) + first * columns);
+  }
+  if (wants_bias) {
+    const int bad = set_vector(bias_descriptor, network->data_type, has_bias ? shape.hidden : 0, 1);
+    if (bad != success) return bad;
+    *bias = has_bias ? address(shape.bias_of(layer, direction, recurrent) + first) : nullptr;
+  }
   return success;
 }

@@ -44,6 +44,7 @@ enum Id : std::int64_t {
   id_larger,
   id_kept,
   id_sum,  // of q_gradient
+  id_balance,
 };
 
 struct Role {
@@ -78,9 +79,11 @@ class AttentionCall {
       return CUDA_ERROR_NOT_SUPPORTED;
     const DnnPlan* const plan = found();
     if (plan == nullptr) return dnn_.result();
-    // The gradients of Q are summed in single precision, beginning with zeros.
+    // The gradients of Q are summed in single precision, beginning with zeros. Behind them is a number for each
+    // row, which the library wants in memory.
     const bool sums = of_.backward != 0;
-    const Workspace sum(x_.libraries.api, x_.stream, sums ? bytes_of_sum() : 0);
+    const std::size_t of_balance = static_cast<std::size_t>(of_.statistics.elements()) * sizeof(float);
+    const Workspace sum(x_.libraries.api, x_.stream, sums ? bytes_of_sum() + of_balance : 0);
     if (!sum.there()) return result_of_cudnn(Dnn::no_memory);
     const auto sum_at = reinterpret_cast<std::uint64_t>(sum.address());
     if (sums) {
@@ -93,8 +96,11 @@ class AttentionCall {
 
  private:
   [[nodiscard]] std::size_t bytes_of_sum() const {
-    return static_cast<std::size_t>(of_.q.elements()) * sizeof(float);
+    constexpr std::size_t aligned = 256;
+    return (static_cast<std::size_t>(of_.q.elements()) * sizeof(float) + aligned - 1) / aligned * aligned;
   }
+  /// Products take two matrices of one type: what is computed in between is rounded to that of Q.
+  [[nodiscard]] int type() const { return data_type_of(of_.q.type); }
 
   const DnnPlan* found() {
     const std::string key = key_of(of_, [](Attention& of) {
@@ -205,13 +211,12 @@ class AttentionCall {
       const DnnValue logarithm = graph.point(DnnGraph::log, total);
       graph.point_into(DnnGraph::add, most, &logarithm, nullptr, graph.tensor(id_statistics, of_.statistics));
     }
-    DnnValue weights = graph.point(DnnGraph::divide, exponentials, &total);
-    if (of_.drops()) {
-      const DnnValue mask = kept(graph, weights), larger = graph.number(id_larger, DnnGraph::single, true);
-      const DnnValue some = graph.point(DnnGraph::multiply, weights, &mask);
-      weights = graph.point(DnnGraph::multiply, some, &larger);
-    }
-    graph.product_into(weights, v, o);
+    if (!of_.drops())
+      return graph.product_into(graph.point_as(type(), DnnGraph::divide, exponentials, total), v, o);
+    const DnnValue weights = graph.point(DnnGraph::divide, exponentials, &total);
+    const DnnValue mask = kept(graph, weights), larger = graph.number(id_larger, DnnGraph::single, true);
+    const DnnValue some = graph.point(DnnGraph::multiply, weights, &mask);
+    graph.product_into(graph.point_as(type(), DnnGraph::multiply, some, larger), v, o);
   }
 
   /// a · b; where heads of Q share one of K, their sum.
@@ -232,7 +237,8 @@ class AttentionCall {
     const DnnValue products = graph.point(DnnGraph::multiply, o_gradient, &o);
     const DnnValue total = graph.reduce(DnnGraph::sum, products);
     const DnnValue share = graph.number(id_kept, DnnGraph::single, true);
-    const DnnValue balance = graph.point(DnnGraph::multiply, total, &share);
+    const DnnValue balance = graph.placed(id_balance, total.sizes, DnnGraph::single);
+    graph.point_into(DnnGraph::multiply, total, &share, nullptr, balance);
     const DnnValue masked = scores(graph, q, k, factor);
     const DnnValue below = graph.point(DnnGraph::subtract, masked, &rows);
     const DnnValue weights = graph.point(DnnGraph::exp, below);
@@ -243,7 +249,7 @@ class AttentionCall {
       used = graph.point(DnnGraph::multiply, used, &mask);
       used = graph.point(DnnGraph::multiply, used, &larger);
     }
-    of_heads(graph, graph.turn(used), o_gradient, v_gradient);
+    of_heads(graph, graph.turn(used, type()), o_gradient, v_gradient);
     DnnValue gradient = graph.product(o_gradient, v);
     if (drops) gradient = graph.point(DnnGraph::multiply, gradient, &mask);
     gradient = graph.point(DnnGraph::subtract, gradient, &balance);
@@ -252,9 +258,9 @@ class AttentionCall {
     if (of_.bias_gradient.address != 0)
       graph.reduce_into(DnnGraph::sum, gradient, graph.tensor(id_bias_gradient, of_.bias_gradient));
     gradient = graph.point(DnnGraph::multiply, gradient, &factor);
-    of_heads(graph, graph.turn(gradient), q, k_gradient);
+    of_heads(graph, graph.turn(gradient, type()), q, k_gradient);
     const DnnValue added = graph.placed(id_sum, q.sizes, DnnGraph::single);
-    graph.product_into(gradient, graph.turn(k), added);
+    graph.product_into(gradient, graph.turn(k, DnnGraph::single), added);
     graph.point_into(DnnGraph::identity, added, nullptr, nullptr, q_gradient);
   }
 
@@ -265,6 +271,7 @@ class AttentionCall {
     made[id_q_lengths] = of_.q_lengths.address;
     made[id_k_lengths] = of_.k_lengths.address;
     made[id_sum] = sum_at;
+    made[id_balance] = sum_at + bytes_of_sum();
     const auto put = [&](std::int64_t id, const auto& value) {
       auto& place = numbers_.emplace_back();
       std::memcpy(place.data(), &value, sizeof value);

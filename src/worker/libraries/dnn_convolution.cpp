@@ -109,7 +109,15 @@ class ConvolutionCall {
   }
 
  private:
-  /// Filters lie without gaps: by channels first, or last.
+  /// Whether channels lie next to each other, and nothing else does.
+  static bool has_channels_last(const Tensor& tensor) {
+    bool others = false;
+    for (int i = 2; i < tensor.dims; ++i) others = others || (tensor.sizes[i] != 1 && tensor.strides[i] == 1);
+    return tensor.sizes[1] != 1 && tensor.strides[1] == 1 && !others;
+  }
+
+  /// Filters lie without gaps: by channels first, or last. Those of one channel or one place lie in both ways
+  /// at once, and go with the tensors.
   void* filter(const Tensor& filter) {
     constexpr int nchw = 0, nhwc = 1;
     int sizes[operations::max_dims], count = 0;
@@ -126,11 +134,13 @@ class ConvolutionCall {
     const std::int64_t whole = apart_first * filter.sizes[1];
     if ((!first && !last) || (filter.sizes[0] != 1 && filter.strides[0] != whole))
       dnn_.fail(Dnn::not_supported);
+    const bool both = first && last;
+    const bool by_last = both ? has_channels_last(of_.input) || has_channels_last(of_.output) : last;
     for (int i = 0; i < filter.dims; ++i) {
       if (i < 2 || i >= filter.dims - (dims_ - 2)) sizes[count++] = static_cast<int>(filter.sizes[i]);
     }
     void* const descriptor = dnn_.make("Filter");
-    dnn_.describe("cudnnSetFilterNdDescriptor", descriptor, data_type_of(filter.type), first ? nchw : nhwc,
+    dnn_.describe("cudnnSetFilterNdDescriptor", descriptor, data_type_of(filter.type), by_last ? nhwc : nchw,
                   count, static_cast<const int*>(sizes));
     return descriptor;
   }

@@ -35,6 +35,7 @@ DnnValue DnnGraph::made(std::int64_t id, const std::int64_t (&sizes)[4], const s
                         int type, bool is_virtual, bool by_value) {
   DnnValue value;
   std::copy(sizes, sizes + 4, value.sizes);
+  std::copy(strides, strides + 4, value.strides);
   value.descriptor = create(kind_tensor);
   const std::uint8_t yes = 1;
   set_enum(value.descriptor, 901, is_data_type, type);
@@ -49,9 +50,8 @@ DnnValue DnnGraph::made(std::int64_t id, const std::int64_t (&sizes)[4], const s
   return value;
 }
 
-DnnValue DnnGraph::between(const std::int64_t (&sizes)[4], int type, bool turned) {
-  const std::int64_t image = sizes[1] * sizes[2] * sizes[3], head = sizes[2] * sizes[3];
-  const std::int64_t strides[4] = {image, head, turned ? 1 : sizes[3], turned ? sizes[2] : 1};
+DnnValue DnnGraph::between(const std::int64_t (&sizes)[4], int type) {
+  const std::int64_t strides[4] = {sizes[1] * sizes[2] * sizes[3], sizes[2] * sizes[3], sizes[3], 1};
   return made(next_++, sizes, strides, type, true, false);
 }
 
@@ -87,7 +87,13 @@ DnnValue DnnGraph::point(Mode mode, const DnnValue& x, const DnnValue* b, const 
   // Places of numbers are whole ones, and what compares them says yes or no.
   const int type = mode == index ? whole : mode >= greater && mode <= both ? boolean : single;
   const DnnValue y = between(x.sizes, type);
-  point_into(mode, x, b, t, y, axis, type);
+  // Places are computed as numbers, and stored as whole ones.
+  point_into(mode, x, b, t, y, axis, mode == index ? single : type);
+  return y;
+}
+DnnValue DnnGraph::point_as(int type, Mode mode, const DnnValue& x, const DnnValue& b) {
+  const DnnValue y = between(x.sizes, type);
+  point_into(mode, x, &b, nullptr, y);
   return y;
 }
 void DnnGraph::point_into(Mode mode, const DnnValue& x, const DnnValue* b, const DnnValue* t,
@@ -140,8 +146,9 @@ void DnnGraph::reduce_into(Reduction what, const DnnValue& x, const DnnValue& y)
   node(made);
 }
 
-DnnValue DnnGraph::turn(const DnnValue& x) {
-  const DnnValue y = between({x.sizes[0], x.sizes[1], x.sizes[3], x.sizes[2]}, single, true);
+DnnValue DnnGraph::turn(const DnnValue& x, int type) {
+  const DnnValue y = made(next_++, {x.sizes[0], x.sizes[1], x.sizes[3], x.sizes[2]},
+                          {x.strides[0], x.strides[1], x.strides[3], x.strides[2]}, type, true, false);
   void* const made = create(kind_reshape);
   set_descriptor(made, 2200, x.descriptor);
   set_descriptor(made, 2201, y.descriptor);

@@ -11,10 +11,10 @@
 
 namespace gpupool::worker {
 
-/// A tensor of a graph: its descriptor and the sizes of four dimensions.
+/// A tensor of a graph: its descriptor, and sizes and strides of four dimensions.
 struct DnnValue {
   void* descriptor = nullptr;
-  std::int64_t sizes[4] = {};
+  std::int64_t sizes[4] = {}, strides[4] = {};
 };
 
 class DnnGraph {
@@ -49,6 +49,8 @@ class DnnGraph {
   /// A number for each image, so far apart.
   DnnValue lengths(std::int64_t id, std::int64_t images, std::int64_t stride, bool wide);
 
+  /// The result of single precision, rounded to another type.
+  DnnValue point_as(int type, Mode mode, const DnnValue& x, const DnnValue& b);
   DnnValue point(Mode mode, const DnnValue& x, const DnnValue* b = nullptr, const DnnValue* t = nullptr,
                  int axis = -1);
   void point_into(Mode mode, const DnnValue& x, const DnnValue* b, const DnnValue* t, const DnnValue& y,
@@ -59,7 +61,8 @@ class DnnGraph {
   void product_into(const DnnValue& a, const DnnValue& b, const DnnValue& c);
   DnnValue reduce(Reduction what, const DnnValue& x);
   void reduce_into(Reduction what, const DnnValue& x, const DnnValue& y);
-  DnnValue turn(const DnnValue& x);
+  /// The last two dimensions are exchanged.
+  DnnValue turn(const DnnValue& x, int type);
   /// 1 where a number is kept, 0 elsewhere.
   DnnValue random(double kept, const DnnValue& seed, const DnnValue& offset, const std::int64_t (&sizes)[4]);
 
@@ -77,7 +80,7 @@ class DnnGraph {
   void finish(void* descriptor) { dnn_.describe("cudnnBackendFinalize", descriptor); }
   DnnValue made(std::int64_t id, const std::int64_t (&sizes)[4], const std::int64_t (&strides)[4], int type,
                 bool is_virtual, bool by_value);
-  DnnValue between(const std::int64_t (&sizes)[4], int type = single, bool turned = false);
+  DnnValue between(const std::int64_t (&sizes)[4], int type = single);
   void node(void* operation);
 
   const Execution& x_;

@@ -75,6 +75,10 @@ int plan_of(const Execution& x, const Fft& of, int& plan) {
   const Numbers in = numbers_of(of.precision, of.kind == FftKind::real_to_complex),
                 out = numbers_of(of.precision, of.kind == FftKind::complex_to_real),
                 complex = numbers_of(of.precision, false);
+  // The library wants a distance between lines also where there is one line.
+  const auto apart = [&](std::int64_t stride) {
+    return static_cast<long long>(of.loops[0].count == 1 && stride == 0 ? 1 : stride);
+  };
   long long length = of.length;
   std::size_t workspace = 0;
   int status = library.call("cufftCreate", &plan);
@@ -82,8 +86,8 @@ int plan_of(const Execution& x, const Fft& of, int& plan) {
   // With one dimension, the sizes around the lines say only that there are strides.
   status = library.call(
       "cufftXtMakePlanMany", plan, 1, &length, &length, static_cast<long long>(of.input_stride),
-      static_cast<long long>(of.loops[0].input_stride), in.type, &length,
-      static_cast<long long>(of.output_stride), static_cast<long long>(of.loops[0].output_stride), out.type,
+      apart(of.loops[0].input_stride), in.type, &length,
+      static_cast<long long>(of.output_stride), apart(of.loops[0].output_stride), out.type,
       static_cast<long long>(of.loops[0].count), &workspace, complex.type);
   if (status != 0) {
     library.call("cufftDestroy", plan);

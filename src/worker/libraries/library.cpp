@@ -16,8 +16,12 @@ bool Library::open() {
     library_ = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library_ != nullptr) return true;
   }
-  why_ = "this node does not have NVIDIA's " + file_ + ": " + dlerror();
+  told_.why = "this node does not have NVIDIA's " + file_ + ": " + dlerror();
   return false;
+}
+
+void Library::failed(std::string_view name, int status) {
+  told_.failed = std::string(name) + " returned " + std::to_string(status);
 }
 
 void* Library::find(std::string_view name) {
@@ -27,7 +31,7 @@ void* Library::find(std::string_view name) {
   const std::string of(name);
   void* const function = dlsym(library_, of.c_str());
   if (function == nullptr) {
-    why_ = "NVIDIA's " + file_ + " on this node has no " + of;
+    told_.why = "NVIDIA's " + file_ + " on this node has no " + of;
     return nullptr;
   }
   found_.emplace(of, function);

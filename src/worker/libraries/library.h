@@ -8,14 +8,19 @@
 
 namespace gpupool::worker {
 
+/// What is told of an operation that failed: the whole sentence, and the library's call that failed last.
+struct LibraryTold {
+  std::string why, failed;
+};
+
 /// Used by one thread at a time.
 class Library {
  public:
   /// `file`: its name up to ".so"; `majors`: the versions that will do, the best first. `folders`: where it
-  /// is; none: where the system's loader looks. `why` gets a sentence when something is missing.
-  Library(const std::vector<std::string>& folders, std::string& why, std::string file,
+  /// is; none: where the system's loader looks. `told` gets a sentence when something is missing.
+  Library(const std::vector<std::string>& folders, LibraryTold& told, std::string file,
           std::vector<std::string_view> majors)
-      : folders_(folders), why_(why), file_(std::move(file)), majors_(std::move(majors)) {}
+      : folders_(folders), told_(told), file_(std::move(file)), majors_(std::move(majors)) {}
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
@@ -26,15 +31,19 @@ class Library {
   template <class... A>
   int call(std::string_view name, A... arguments) {
     auto* const function = reinterpret_cast<int (*)(A...)>(find(name));
-    return function == nullptr ? missing : function(arguments...);
+    if (function == nullptr) return missing;
+    const int status = function(arguments...);
+    if (status != 0) failed(name, status);
+    return status;
   }
 
  private:
   void* find(std::string_view name);
   bool open();
+  void failed(std::string_view name, int status);
 
   const std::vector<std::string>& folders_;
-  std::string& why_;
+  LibraryTold& told_;
   const std::string file_;
   const std::vector<std::string_view> majors_;
   void* library_ = nullptr;

@@ -40,13 +40,13 @@ Majors majors(const DriverApi& driver, std::string_view of_13, std::string_view 
 MathLibraries::MathLibraries(const DriverApi& driver, const std::string& folders)
     : folders_(folders_of(folders)),
       api(driver),
-      cublas(folders_, why_, "libcublas", majors(driver, "13", "12")),
-      cublaslt(folders_, why_, "libcublasLt", majors(driver, "13", "12")),
-      cudnn(folders_, why_, "libcudnn", {"9"}),
-      cufft(folders_, why_, "libcufft", majors(driver, "12", "11")),
-      curand(folders_, why_, "libcurand", {"10"}),
-      cusolver(folders_, why_, "libcusolver", majors(driver, "12", "11")),
-      cusparse(folders_, why_, "libcusparse", {"12"}) {}
+      cublas(folders_, told_, "libcublas", majors(driver, "13", "12")),
+      cublaslt(folders_, told_, "libcublasLt", majors(driver, "13", "12")),
+      cudnn(folders_, told_, "libcudnn", {"9"}),
+      cufft(folders_, told_, "libcufft", majors(driver, "12", "11")),
+      curand(folders_, told_, "libcurand", {"10"}),
+      cusolver(folders_, told_, "libcusolver", majors(driver, "12", "11")),
+      cusparse(folders_, told_, "libcusparse", {"12"}) {}
 
 MathLibraries::~MathLibraries() = default;
 
@@ -59,7 +59,7 @@ bool MathLibraries::executed(std::string_view kernel, std::span<const std::byte>
                              LibraryState& state, CUstream stream, CUresult& result) {
   if (kernel != O::name) return false;
   if (parameters.size() != sizeof(O)) {
-    why_ = "the client's math libraries are of another version";
+    told_.why = "the client's math libraries are of another version";
     result = CUDA_ERROR_NOT_SUPPORTED;
     return true;
   }
@@ -67,27 +67,31 @@ bool MathLibraries::executed(std::string_view kernel, std::span<const std::byte>
   std::memcpy(static_cast<void*>(&operation), parameters.data(), sizeof(O));
   if constexpr (requires { operation.sound(); }) {
     if (!operation.sound()) {
+      told_.why = "its parameters do not fit each other";
       result = CUDA_ERROR_INVALID_VALUE;
       return true;
     }
   }
   result = run(Execution{*this, state, stream}, operation);
-  if (result == CUDA_ERROR_NOT_SUPPORTED && why_.empty()) {
-    why_ = "the library on this node, or this node, does not support the operation";
+  if (result != CUDA_SUCCESS && told_.why.empty()) {
+    told_.why = result == CUDA_ERROR_NOT_SUPPORTED
+                    ? "the library on this node, or this node, does not support the operation"
+                    : "the operation failed";
+    if (!told_.failed.empty()) told_.why += " (" + told_.failed + ")";
   }
   return true;
 }
 
 CUresult MathLibraries::execute(std::string_view kernel, std::span<const std::byte> parameters,
                                 CUcontext context, CUstream stream) {
-  why_.clear();
+  told_ = {};
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   auto& state = contexts_[context];
   if (state == nullptr) state = std::make_unique<LibraryState>();
   const auto by_any = [&]<class... O>(All<O...>) {
     return (executed<O>(kernel, parameters, *state, stream, result) || ...);
   };
-  if (!by_any(operations::all_operations)) why_ = "no operation is called " + std::string(kernel);
+  if (!by_any(operations::all_operations)) told_.why = "no operation is called " + std::string(kernel);
   return result;
 }
 

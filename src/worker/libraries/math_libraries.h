@@ -37,11 +37,11 @@ class MathLibraries {
                    CUstream stream);
 
   /// Why the last operation failed: one sentence.
-  [[nodiscard]] const std::string& why() const { return why_; }
+  [[nodiscard]] const std::string& why() const { return told_.why; }
 
   /// Says why, unless it is known already.
   void explain(const std::string& sentence) {
-    if (why_.empty()) why_ = sentence;
+    if (told_.why.empty()) told_.why = sentence;
   }
 
   /// Before a context is destroyed: what the libraries hold in it ends.
@@ -49,7 +49,7 @@ class MathLibraries {
 
  private:
   std::vector<std::string> folders_;
-  std::string why_;
+  LibraryTold told_;
 
  public:
   const DriverApi& api;

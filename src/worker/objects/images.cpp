@@ -47,6 +47,12 @@ bool order_kernels(Image& image, const std::vector<std::string>& names) {
 CUresult describe_kernel(const DriverApi& api, Image& image, std::size_t n, CUdevice device) {
   KernelInfo& info = image.infos[n];
   if (info.described) return CUDA_SUCCESS;
+  // A lazy driver has not loaded the functions that it lists, and answers some attributes only of loaded ones
+  // (CUDA_ERROR_FUNCTION_NOT_LOADED in cuda.h).
+  if (!image.is_library) {
+    const CUresult loaded = api.cuFuncLoad_(image.functions[n]);
+    if (loaded != CUDA_SUCCESS && loaded != CUDA_ERROR_NOT_SUPPORTED) return loaded;
+  }
   for (std::size_t p = 0; p < KernelInfo::max_parameters; ++p) {
     std::size_t offset = 0, size = 0;
     const CUresult result = image.is_library ? api.cuKernelGetParamInfo_(image.kernels[n], p, &offset, &size)
