@@ -163,7 +163,10 @@ class TestParts:
         there = {path.stem for path in comparisons.HERE.glob("*/*.py")} - {"models", "beside"}
         named = {program.name for program in (*PROGRAMS, *FRAMEWORKS)}
         assert there == named
-        assert {*named, "beside", "long_kernels", "pool", *(f"parking.{name}" for name in PARTS)} == {*ORDER, "pool"}
+        assert {*named, "beside", "long_kernels", "pool", *(f"parking.{name}" for name in PARTS)} == {
+            *ORDER,
+            "pool",
+        }
 
     def test_one_that_cannot_begin_hides_no_other(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, report: Report

@@ -33,8 +33,8 @@ struct RnnCall {
   Space weights, workspace, reserve;
 };
 
-/// Whether a state's descriptor is that of the network's, without gaps. More dimensions, as PyTorch gives, have
-/// length 1.
+/// Whether a state's descriptor is that of the network's, without gaps. More dimensions, as PyTorch gives,
+/// have length 1.
 bool is_state(const void* descriptor, const gpupool::operations::RnnShape& shape, int data_type) {
   const TensorDescriptor* const found = find<TensorDescriptor>(descriptor);
   if (found == nullptr || found->dims < 3 || found->data_type != data_type) return false;

@@ -79,8 +79,8 @@ class AttentionCall {
       return CUDA_ERROR_NOT_SUPPORTED;
     const DnnPlan* const plan = found();
     if (plan == nullptr) return dnn_.result();
-    // The gradients of Q are summed in single precision, beginning with zeros. Behind them is a number for each
-    // row, which the library wants in memory.
+    // The gradients of Q are summed in single precision, beginning with zeros. Behind them is a number for
+    // each row, which the library wants in memory.
     const bool sums = of_.backward != 0;
     const std::size_t of_balance = static_cast<std::size_t>(of_.statistics.elements()) * sizeof(float);
     const Workspace sum(x_.libraries.api, x_.stream, sums ? bytes_of_sum() + of_balance : 0);

@@ -84,11 +84,10 @@ int plan_of(const Execution& x, const Fft& of, int& plan) {
   int status = library.call("cufftCreate", &plan);
   if (status != 0) return status;
   // With one dimension, the sizes around the lines say only that there are strides.
-  status = library.call(
-      "cufftXtMakePlanMany", plan, 1, &length, &length, static_cast<long long>(of.input_stride),
-      apart(of.loops[0].input_stride), in.type, &length,
-      static_cast<long long>(of.output_stride), apart(of.loops[0].output_stride), out.type,
-      static_cast<long long>(of.loops[0].count), &workspace, complex.type);
+  status = library.call("cufftXtMakePlanMany", plan, 1, &length, &length,
+                        static_cast<long long>(of.input_stride), apart(of.loops[0].input_stride), in.type,
+                        &length, static_cast<long long>(of.output_stride), apart(of.loops[0].output_stride),
+                        out.type, static_cast<long long>(of.loops[0].count), &workspace, complex.type);
   if (status != 0) {
     library.call("cufftDestroy", plan);
     return status;
