@@ -16,6 +16,7 @@ from tests.libraries.attention_graphs import (
     MULTIPLY,
     SDPA_BACKWARD,
     SDPA_FORWARD,
+    SINGLE,
     SUBTRACT,
     SUM,
     AttentionGraphs,
@@ -168,10 +169,11 @@ def forward(
         return [o, statistics]
     scores = masked(on, case, form, on.point(MULTIPLY, on.matmul(q, k), scale), lengths)
     softmax = on.softmax_pieces if form == "old pieces" else on.softmax
-    weights = softmax(scores, statistics)
+    weights = softmax(scores, statistics, SINGLE if random else v.kind)
     if random:
         kept = on.random(1 - random[0], random[1], random[2], *scores_of(case))
-        weights = on.point(MULTIPLY, on.point(MULTIPLY, weights, kept), on.given(1 / (1 - random[0])))
+        larger = on.given(1 / (1 - random[0]))
+        weights = on.point(MULTIPLY, on.point(MULTIPLY, weights, kept), larger, kind=v.kind)
     on.matmul(weights, v, o)
     return [o, statistics]
 
@@ -212,7 +214,7 @@ def backward(
         else:
             on.reduce(SUM, on.matmul(a, b), into)
 
-    of_heads(on.turn(used), dy, found["v"])
+    of_heads(on.turn(used, dy.kind), dy, found["v"])
     assert found["v"].sizes[1] == heads
     gradient = on.matmul(dy, v)
     if kept:
@@ -224,7 +226,7 @@ def backward(
         found["bias"] = on.put(np.full_like(case.bias, 9), result=True)
         on.reduce(SUM, gradient, found["bias"])
     gradient = on.point(MULTIPLY, gradient, scale)
-    of_heads(on.turn(gradient), q, found["k"])
+    of_heads(on.turn(gradient, q.kind), q, found["k"])
     added = on.put(np.full(case.q.shape, 9, np.float32))
     on.matmul(gradient, on.turn(k), added)
     on.point_into(IDENTITY, added, None, found["q"])

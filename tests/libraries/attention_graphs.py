@@ -32,16 +32,19 @@ INT64_TYPE: Final = 10
 #: Its name, its type, its elements.
 Attribute = tuple[int, int, Sequence[float]]
 #: cudnnDataType_t of what numbers of a graph have.
+#: cudnnDataType_t of numbers in between.
+SINGLE: Final = 0
 TYPES: Final = DATA_TYPES | {np.dtype(np.int64): INT64_TYPE}
 
 
 @dataclass(slots=True)
 class Value:
-    """A tensor of a graph: its descriptor, its number and its sizes."""
+    """A tensor of a graph: its descriptor, its number, its sizes and its type (cudnnDataType_t)."""
 
     descriptor: int
     number: int
     sizes: tuple[int, ...]
+    kind: int
 
 
 @dataclass(slots=True)
@@ -60,13 +63,13 @@ class AttentionGraphs(Graphs):
             TENSOR, (901, DATA_TYPE, [kind]), (902, INT64, sizes), (903, INT64, strides), (906, INT64, [number]),
             (900, INT64, [16]), *more,
         )  # fmt: skip
-        return Value(descriptor, number, sizes)
+        return Value(descriptor, number, sizes, kind)
 
-    def virtual(self, *sizes: int, turned: bool = False) -> Value:
-        """What lies between two operations."""
+    def virtual(self, *sizes: int, turned: bool = False, kind: int = SINGLE) -> Value:
+        """What lies between two operations. An operand of a product has the type of the other one."""
         _, b, c, d = sizes
         strides = (b * c * d, c * d, 1, c) if turned else (b * c * d, c * d, d, 1)
-        return self.value(sizes, strides, 0, (907, BOOLEAN, [1]))
+        return self.value(sizes, strides, kind, (907, BOOLEAN, [1]))
 
     def put(self, array: Array, *, turned: bool = False, result: bool = False) -> Value:
         """An array in device memory by its strides; ``turned``: its last two dimensions are exchanged in the graph."""
@@ -108,10 +111,11 @@ class AttentionGraphs(Graphs):
         self.operations.append(self.made(kind, *attributes))
 
     def point(
-        self, mode: int, x: Value, b: Value | None = None, t: Value | None = None, *, axis: int = -1
-    ) -> Value:
+        self, mode: int, x: Value, b: Value | None = None, t: Value | None = None, *, axis: int = -1,
+        kind: int = SINGLE,
+    ) -> Value:  # fmt: skip
         """An operation element by element; what comes out is as large as the first operand."""
-        y = self.virtual(*x.sizes)
+        y = self.virtual(*x.sizes, kind=kind)
         self.point_into(mode, x, b, y, t=t, axis=axis)
         return y
 
@@ -146,8 +150,8 @@ class AttentionGraphs(Graphs):
         )  # fmt: skip
         return y
 
-    def turn(self, x: Value) -> Value:
-        y = self.virtual(x.sizes[0], x.sizes[1], x.sizes[3], x.sizes[2], turned=True)
+    def turn(self, x: Value, kind: int = SINGLE) -> Value:
+        y = self.virtual(x.sizes[0], x.sizes[1], x.sizes[3], x.sizes[2], turned=True, kind=kind)
         self.node(RESHAPE, (2200, DESCRIPTOR, [x.descriptor]), (2201, DESCRIPTOR, [y.descriptor]))
         return y
 
@@ -196,16 +200,16 @@ class AttentionGraphs(Graphs):
         )  # fmt: skip
         return y
 
-    def softmax_pieces(self, scores: Value, statistics: Value | None) -> Value:
+    def softmax_pieces(self, scores: Value, statistics: Value | None, kind: int = SINGLE) -> Value:
         most = self.reduce(MAXIMUM, scores)
         exponentials = self.point(EXP, self.point(SUBTRACT, scores, most))
         total = self.reduce(SUM, exponentials)
         if statistics:
             self.point_into(ADD, most, self.point(LOG, total), statistics)
-        return self.point(DIVIDE, exponentials, total)
+        return self.point(DIVIDE, exponentials, total, kind=kind)
 
-    def softmax(self, scores: Value, statistics: Value | None) -> Value:
-        y = self.virtual(*scores.sizes)
+    def softmax(self, scores: Value, statistics: Value | None, kind: int = SINGLE) -> Value:
+        y = self.virtual(*scores.sizes, kind=kind)
         more: list[Attribute] = [(3102, DESCRIPTOR, [statistics.descriptor])] if statistics else []
         self.node(SOFTMAX, (3100, DESCRIPTOR, [scores.descriptor]), (3101, DESCRIPTOR, [y.descriptor]), *more)
         return y

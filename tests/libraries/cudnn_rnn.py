@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from tests.libraries.cudnn import DATA_TYPES, call, descriptor, done, exact, handle, integers
-from tests.libraries.machine import Argument, Array, Machine, host, integer, out, pointer, wide
+from tests.libraries.machine import Answer, Argument, Array, Machine, host, integer, out, pointer, wide
 from tests.libraries.rnn_reference import BOTH_BIASES, GATES, INPUT_BIAS, LSTM, STATE_BIAS, Network, Weights
 
 STEPS, PACKED, SEQUENCES = range(3)
@@ -68,10 +68,11 @@ class Recurrent:
         self.x = self.data(net.input, fill)
         self.y = self.data(net.width, fill)
         self.state = stack.enter_context(descriptor(machine, "Tensor"))
-        strides = [net.batch * net.hidden, net.hidden, 1]
+        # PyTorch gives five dimensions.
+        strides = [net.batch * net.hidden, net.hidden, 1, 1, 1]
         done(
-            machine, "cudnnSetTensorNdDescriptor", self.state, integer(DATA_TYPES[dtype]), integer(3), integers(net.states),
-            integers(strides),
+            machine, "cudnnSetTensorNdDescriptor", self.state, integer(DATA_TYPES[dtype]), integer(5),
+            integers([*net.states, 1, 1]), integers(strides),
         )  # fmt: skip
         self.weight_bytes = done(
             machine, "cudnnGetRNNWeightSpaceSize", self.cudnn, self.descriptor, out(8)
@@ -110,10 +111,17 @@ class Recurrent:
         """Offsets of a gate's matrix and bias (-1: none), and the matrix's shape."""
         base = 1 << 20
         with descriptor(self.machine, "Tensor") as matrix, descriptor(self.machine, "Tensor") as bias:
-            answer = done(
-                self.machine, "cudnnGetRNNWeightParams", self.cudnn, self.descriptor, integer(pseudo_layer),
-                wide(self.weight_bytes), pointer(base), integer(gate), matrix, out(8), bias, out(8),
-            )  # fmt: skip
+
+            def told_of(*wanted: Argument) -> Answer:
+                return done(
+                    self.machine, "cudnnGetRNNWeightParams", self.cudnn, self.descriptor, integer(pseudo_layer),
+                    wide(self.weight_bytes), pointer(base), integer(gate), *wanted,
+                )  # fmt: skip
+
+            answer = told_of(matrix, out(8), bias, out(8))
+            # PyTorch asks for one of the two.
+            assert told_of(matrix, out(8), NOWHERE, NOWHERE).number(0) == answer.number(0)
+            assert told_of(NOWHERE, NOWHERE, bias, out(8)).number(0) == answer.number(1)
             told = done(
                 self.machine,
                 "cudnnGetTensorNdDescriptor",

@@ -1,5 +1,6 @@
 // Stands in for NVIDIA's cuDNN beside a worker: it computes nothing, and writes how each convolution was
-// asked for. Its heuristic names the algorithms in an order that the worker must not simply follow.
+// asked for. Its heuristic names the algorithms in an order that the worker must not simply follow. It has no
+// graphs, so that the worker takes the older functions.
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@ struct performance {
   int determinism, math, reserved[3];
 };
 
-static int math;
+static int math, format;
 
 static int make(void **descriptor) {
   static int made;
@@ -26,7 +27,7 @@ static int list(const struct performance *known, int count, int requested, int *
 }
 static int record(const char *direction, int algorithm) {
   FILE *const file = fopen(getenv("RECORDED_CONVOLUTIONS"), "a");
-  fprintf(file, "%s %d %d\n", direction, math, algorithm);
+  fprintf(file, "%s %d %d %d\n", direction, math, algorithm, format);
   return fclose(file);
 }
 
@@ -40,7 +41,8 @@ int cudnnSetTensorNdDescriptor(void *descriptor, int type, int dims, const int *
 }
 int cudnnCreateFilterDescriptor(void **descriptor) { return make(descriptor); }
 int cudnnDestroyFilterDescriptor(void *descriptor) { return 0; }
-int cudnnSetFilterNdDescriptor(void *descriptor, int type, int format, int dims, const int *sizes) {
+int cudnnSetFilterNdDescriptor(void *descriptor, int type, int given, int dims, const int *sizes) {
+  format = given;
   return 0;
 }
 int cudnnCreateConvolutionDescriptor(void **descriptor) { return make(descriptor); }

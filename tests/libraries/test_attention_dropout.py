@@ -120,14 +120,14 @@ def test_pieces_that_are_no_attention_are_refused(machine: Machine) -> None:
     with attention_on(machine) as on:  # scores that are to be stored
         q, k, v = on.put(case.q), on.put(case.k, turned=True), on.put(case.v)
         scores = on.matmul(q, k, on.put(np.zeros(scores_of(case), np.float32)))
-        on.matmul(on.softmax(scores, None), v, on.put(case.empty(case.dy)))
+        on.matmul(on.softmax(scores, None, v.kind), v, on.put(case.empty(case.dy)))
         assert on.refused() == PATTERN
     with attention_on(machine) as on:  # a second bias
         q, k, v = on.put(case.q), on.put(case.k, turned=True), on.put(case.v)
         scores = on.matmul(q, k)
         for _ in range(2):
             scores = on.point(ADD, scores, on.put(np.zeros(scores_of(case), np.float32)))
-        on.matmul(on.softmax(scores, None), v, on.put(case.empty(case.dy)))
+        on.matmul(on.softmax(scores, None, v.kind), v, on.put(case.empty(case.dy)))
         assert on.refused() == PATTERN
     with attention_on(machine) as on:  # sequences without gaps
         ends = on.put(np.zeros((3, 1, 1, 1), np.int32))

@@ -15,7 +15,7 @@ from gpupool.client.child_environment import environment
 from tests.libraries import cudnn_graphs as graphs
 from tests.libraries.conftest import machine_of
 from tests.libraries.convolution_reference import Geometry
-from tests.libraries.cudnn import NCHW, SUCCESS
+from tests.libraries.cudnn import NCHW, NHWC, SUCCESS
 from tests.libraries.machine import Machine
 from tests.libraries.test_convolution import DIRECTIONS, convolved, drawn
 from tests.libraries.test_cudnn_backend import graphs_on
@@ -37,10 +37,20 @@ def record(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def recorded_machine(tmp_path: Path, record: Path) -> Iterator[Machine]:
-    """A program on a share whose worker gives operations to a stand-in for NVIDIA's cuDNN."""
+    """A program on a share whose worker gives operations to a stand-in for NVIDIA's cuDNN, which has no graphs."""
+    yield from machine_beside("recording_cudnn.c", tmp_path, record)
+
+
+@pytest.fixture
+def graphs_machine(tmp_path: Path, record: Path) -> Iterator[Machine]:
+    """The same, of one that has."""
+    yield from machine_beside("recording_graphs.c", tmp_path, record)
+
+
+def machine_beside(stand_in: str, tmp_path: Path, record: Path) -> Iterator[Machine]:
     libraries = tmp_path / "libraries"
     libraries.mkdir()
-    source = Path(__file__).with_name("recording_cudnn.c")
+    source = Path(__file__).with_name(stand_in)
     subprocess.run(["cc", "-shared", "-fPIC", "-o", libraries / "libcudnn.so.9", source], check=True)
     shares = share_of_a_worker(
         tmp_path, GPUPOOL_MATH_LIBRARIES=str(libraries), RECORDED_CONVOLUTIONS=str(record)
@@ -74,6 +84,40 @@ def test_the_algorithm_is_deterministic_and_as_small_as_can_be(
     for direction in DIRECTIONS:
         convolved(recorded_machine, direction, arrays, PLAIN, NCHW)
     assert [int(line[2]) for line in lines(recorded_machine, record)] == [1, 1, 4]
+
+
+@pytest.mark.parametrize(
+    ("filter_shape", "groups"), [((3, 2, 1, 1), 1), ((2, 1, 3, 3), 2)], ids=["1x1", "by channel"]
+)
+def test_a_filter_that_lies_in_both_formats_at_once_has_that_of_the_tensors(
+    recorded_machine: Machine, record: Path, filter_shape: tuple[int, ...], groups: int
+) -> None:
+    geometry = Geometry((0, 0), (1, 1), (1, 1), groups)
+    arrays = drawn(1, (1, 2, 5, 5), filter_shape, geometry, np.dtype(np.float32))
+    for form in (NCHW, NHWC):
+        for direction in DIRECTIONS:
+            convolved(recorded_machine, direction, arrays, geometry, form)
+    assert [int(line[3]) for line in lines(recorded_machine, record)] == [NCHW] * 3 + [NHWC] * 3
+
+
+@pytest.mark.parametrize(
+    ("dtype", "math", "engine"),
+    [
+        (np.float32, ANY, 4),
+        (np.float32, TENSOR_CORES, 4),
+        (np.float32, CONVERTED, 1),
+        (np.float32, NO_TENSOR_CORES, 5),
+        (np.float16, NO_TENSOR_CORES, 4),
+    ],
+)
+def test_an_engine_of_a_graph_is_deterministic_precise_small_and_to_be_had(
+    graphs_machine: Machine, record: Path, dtype: type, math: int, engine: int
+) -> None:
+    arrays = drawn(1, *SHAPES, PLAIN, np.dtype(dtype))
+    for _ in range(2):  # the second time by the plan that is kept
+        for direction in DIRECTIONS:
+            convolved(graphs_machine, direction, arrays, PLAIN, NCHW, math=math)
+    assert lines(graphs_machine, record) == [[direction, str(engine)] for direction in DIRECTIONS] * 2
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,8 @@ int AttentionGraph::matmul(const Content& operation) {
   const Content *a = operation.child(matmul_a), *b = operation.child(matmul_b),
                 *c = operation.child(matmul_c);
   if (a == nullptr || b == nullptr || c == nullptr) return other(operation, "an operand is missing");
+  if (a->one<int>(tensor_data_type, -1) != b->one<int>(tensor_data_type, -1))
+    return refuse_graph(not_supported_data_type, operation, "its two matrices have different types");
   const AttentionValue &left = value(*a), &right = value(*b);
   const bool fully_dropped = left.masked == drops() && left.scaled == drops();
   const auto of_heads = [&](Role role, Role gradient, Meaning meaning) -> int {

@@ -146,7 +146,7 @@ Status read_shape(Shape& shape, Type type, int rank, const Int* n, const Int* in
   for (const bool input : {true, false}) {
     const Int* const embed = input ? inembed : onembed;
     const Int stride = input ? istride : ostride, distance = input ? idist : odist;
-    if (stride < 1 || distance < 0 || stride > most || distance > most) return invalid_value;
+    if (stride < 1 || distance < 1 || stride > most || distance > most) return invalid_value;
     std::int64_t all = stride;
     for (int i = 1; i < rank; ++i) {
       if (embed[i] < 1 || all > most / embed[i]) return invalid_value;

@@ -25,6 +25,7 @@ class Dnn {
 
   [[nodiscard]] CUresult result() const { return result_of_cudnn(status_); }
   [[nodiscard]] bool good() const { return status_ == 0; }
+  [[nodiscard]] int status() const { return status_; }
   void fail(int status) {
     if (status_ == 0) status_ = status;
   }

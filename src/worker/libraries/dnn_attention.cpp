@@ -110,26 +110,8 @@ class AttentionCall {
       of.seed.value = of.offset.value = 0;
       of.scale.value = {};
     });
-    constexpr std::size_t most = 64;
-    auto& plans = x_.state.attention;
-    if (const auto known = plans.find(key); known != plans.end()) return &known->second;
-    DnnPlan made;
-    DnnGraph graph(x_, dnn_, made);
-    if (of_.backward != 0) {
-      backward(graph);
-    } else {
-      forward(graph);
-    }
-    if (dnn_.good()) graph.plan();
-    if (!dnn_.good()) {
-      end_plan(x_.libraries.cudnn, made);
-      return nullptr;
-    }
-    if (plans.size() >= most) {
-      for (const auto& [old_key, old] : plans) end_plan(x_.libraries.cudnn, old);
-      plans.clear();
-    }
-    return &plans.emplace(key, std::move(made)).first->second;
+    const auto build = [this](DnnGraph& graph) { of_.backward != 0 ? backward(graph) : forward(graph); };
+    return kept_plan(x_, dnn_, Attention::name + key, build, [](std::span<const int>) { return true; });
   }
 
   /// scale · Q · Kᵀ with the bias, and nothing where a mask is.

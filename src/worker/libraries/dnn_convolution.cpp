@@ -1,11 +1,13 @@
-// Convolutions by cuDNN's functions for the three directions. What is added, a bias and an activation are
-// calls of their own around it: one algorithm does not do all of them, and each does the convolution.
+// Convolutions by cuDNN's graphs: a plan is made once, and then costs one call. Where no engine does a graph,
+// the older functions for the three directions are asked, which look for an algorithm anew at each call. What
+// is added, a bias and an activation are calls of their own around it: one engine does not do all of them,
+// and each does the convolution.
 #include "libraries/operations/convolution.h"
 
 #include <algorithm>
 #include <span>
 
-#include "worker/libraries/dnn.h"
+#include "worker/libraries/dnn_graph.h"
 
 namespace gpupool::worker {
 namespace {
@@ -59,6 +61,9 @@ Direction direction_of(ConvolutionDirection direction) {
   }
 }
 
+/// The numbers of tensors in a graph.
+enum ConvolutionId : std::int64_t { id_input = 1, id_filter, id_output };
+
 /// Also a dimension of length 1 counts where it is padded: then a result may lie beside all that there is.
 int dims_of_all(const Convolution& of) {
   int most = dims_of({&of.input, &of.filter, &of.output});
@@ -81,34 +86,80 @@ class ConvolutionCall {
         zero_(0, of.input.type) {}
 
   CUresult run() {
-    describe();
     const Tensor& target = of_.*how_.target;
-    void* const of_target =
-        of_.direction == ConvolutionDirection::backward_filter ? dnn_.tensor(target, dims_) : described_[2];
     // What is added lies where the result goes, or is brought there.
-    bool adds = of_.beta != 0 && of_.added.address != 0;
+    const bool adds = of_.beta != 0 && of_.added.address != 0;
     const bool in_place = of_.added.address == target.address;
     if (adds && !in_place) {
       const DnnScalar beta(of_.beta, of_.input.type);
       dnn_.call("cudnnTransformTensor", beta.place(), dnn_.tensor(of_.added, dims_), place_of(of_.added),
-                zero_.place(), of_target, place_of(target));
+                zero_.place(), whole(), place_of(target));
     }
-    convolve(DnnScalar(of_.alpha, of_.input.type), DnnScalar(!adds      ? 0
-                                                             : in_place ? of_.beta
-                                                                        : 1,
-                                                             of_.input.type));
+    convolve(!adds ? 0 : in_place ? of_.beta : 1);
     if (of_.bias.address != 0) {
       dnn_.call("cudnnAddTensor", one_.place(), dnn_.tensor(of_.bias, dims_), place_of(of_.bias),
-                one_.place(), of_target, place_of(target));
+                one_.place(), whole(), place_of(target));
     }
     if (of_.activation.activation != Activation::identity) {
-      dnn_.call("cudnnActivationForward", dnn_.activation(of_.activation), one_.place(), of_target,
-                place_of(target), zero_.place(), of_target, place_of(target));
+      dnn_.call("cudnnActivationForward", dnn_.activation(of_.activation), one_.place(), whole(),
+                place_of(target), zero_.place(), whole(), place_of(target));
     }
     return dnn_.result();
   }
 
  private:
+  /// The descriptor of the result as a tensor.
+  void* whole() {
+    if (whole_ == nullptr) whole_ = dnn_.tensor(of_.*how_.target, dims_);
+    return whole_;
+  }
+
+  void convolve(double beta) {
+    if (const DnnPlan* const plan = planned(beta); plan != nullptr) {
+      execute_plan(
+          x_, dnn_, *plan,
+          {{id_input, of_.input.address}, {id_filter, of_.filter.address}, {id_output, of_.output.address}});
+    } else {
+      describe();
+      by_function(DnnScalar(of_.alpha, of_.input.type), DnnScalar(beta, of_.input.type));
+    }
+  }
+
+  /// Null: no engine does it. Clients tell programs that what they compute is deterministic, and with which
+  /// precision.
+  const DnnPlan* planned(double beta) {
+    const std::string key = key_of(of_, [&](Convolution& of) {
+      for (Tensor* const tensor : {&of.input, &of.filter, &of.output}) tensor->address &= 15;
+      of.added = of.bias = {};
+      of.activation = {};
+      of.beta = beta;
+    });
+    constexpr std::uint8_t converted = 2;
+    const auto accepts = [&](std::span<const int> notes) {
+      const auto has = [&](DnnGraph::Note note) {
+        return std::find(notes.begin(), notes.end(), note) != notes.end();
+      };
+      const bool exact = of_.math == Convolution::no_tensor_cores && of_.input.type == Element::f32;
+      return !has(DnnGraph::nondeterministic) && !(exact && has(DnnGraph::tensor_core)) &&
+             (of_.math == converted || !has(DnnGraph::converts_down));
+    };
+    Dnn trial(x_);  // what fails here is tried in another way
+    return kept_plan(
+        x_, trial, Convolution::name + key,
+        [&](DnnGraph& graph) {
+          const int left_out = 2 + Convolution::space - dims_;
+          const auto space = [&](const std::int64_t (&of)[Convolution::space]) {
+            return std::span<const std::int64_t>(of).subspan(static_cast<std::size_t>(left_out));
+          };
+          graph.convolve({of_.direction, graph.operand(id_input, of_.input, dims_),
+                          graph.operand(id_filter, of_.filter, dims_),
+                          graph.operand(id_output, of_.output, dims_), space(of_.padding), space(of_.stride),
+                          space(of_.dilation), of_.flipped != 0, of_.input.type == Element::f64, of_.alpha,
+                          beta});
+        },
+        accepts);
+  }
+
   /// Whether channels lie next to each other, and nothing else does.
   static bool has_channels_last(const Tensor& tensor) {
     bool others = false;
@@ -199,7 +250,7 @@ class ConvolutionCall {
     return known->second;
   }
 
-  void convolve(const DnnScalar& alpha, const DnnScalar& beta) {
+  void by_function(const DnnScalar& alpha, const DnnScalar& beta) {
     const int how = algorithm();
     std::size_t bytes = 0;
     dnn_.call(how_.workspace, described_[0], described_[1], convolution_, described_[2], how, &bytes);
@@ -218,7 +269,7 @@ class ConvolutionCall {
   const int dims_;
   const DnnScalar one_, zero_;
   void* described_[3] = {};
-  void* convolution_ = nullptr;
+  void *convolution_ = nullptr, *whole_ = nullptr;
 };
 
 }  // namespace

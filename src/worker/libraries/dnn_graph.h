@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,8 +19,23 @@ struct DnnValue {
   std::int64_t sizes[4] = {}, strides[4] = {};
 };
 
+/// A convolution in one of its directions: three tensors (`DnnGraph::operand`), and numbers for each
+/// dimension of space.
+struct DnnConvolution {
+  operations::ConvolutionDirection direction;
+  void *input, *filter, *output;
+  std::span<const std::int64_t> padding, stride, dilation;
+  bool flipped, wide;  // wide: computed in double precision
+  double alpha, beta;
+};
+
+/// Whether an engine with these notes (cudnnBackendNumericalNote_t) will do.
+using DnnAccepts = std::function<bool(std::span<const int>)>;
+
 class DnnGraph {
  public:
+  /// cudnnBackendNumericalNote_t.
+  enum Note { tensor_core = 0, converts_down = 1, nondeterministic = 4 };
   // cudnnPointwiseMode_t, cudnnReduceTensorOp_t, cudnnDataType_t.
   enum Mode {
     add = 0,
@@ -66,8 +83,13 @@ class DnnGraph {
   /// 1 where a number is kept, 0 elsewhere.
   DnnValue random(double kept, const DnnValue& seed, const DnnValue& offset, const std::int64_t (&sizes)[4]);
 
-  /// Looks for an engine for all of it.
-  void plan();
+  /// A tensor in device memory, of which so many dimensions count (`dims_of`).
+  void* operand(std::int64_t id, const operations::Tensor& tensor, int dims);
+  void convolve(const DnnConvolution& how);
+
+  /// Looks for an engine for all of it: of those that are accepted the best that takes no more memory than is
+  /// given to an operation, or else the one that takes least.
+  void plan(const DnnAccepts& accepts);
 
  private:
   void* create(int kind);
@@ -78,8 +100,15 @@ class DnnGraph {
   void set_enum(void* descriptor, int name, int type, int value) { set(descriptor, name, type, 1, &value); }
   void set_descriptor(void* descriptor, int name, void* value);
   void finish(void* descriptor) { dnn_.describe("cudnnBackendFinalize", descriptor); }
+  /// In device memory, in host memory when the plan is executed, or only between two operations.
+  enum class Place { memory, given, nowhere };
+  void* described(std::int64_t id, std::span<const std::int64_t> sizes, std::span<const std::int64_t> strides,
+                  int type, std::int64_t alignment, Place place);
+  /// Configurations of engines, the best first.
+  std::vector<void*> configurations(void* graph, int mode);
+  std::vector<int> notes_of(void* configuration);
   DnnValue made(std::int64_t id, const std::int64_t (&sizes)[4], const std::int64_t (&strides)[4], int type,
-                bool is_virtual, bool by_value);
+                Place place);
   DnnValue between(const std::int64_t (&sizes)[4], int type = single);
   void node(void* operation);
 
@@ -89,6 +118,11 @@ class DnnGraph {
   std::vector<void*> operations_;
   std::int64_t next_ = 1000;  // of tensors that lie nowhere
 };
+
+/// The plan with this key, which `build` makes the graph of when it is asked for first. Null: there is none,
+/// and `dnn` has failed.
+const DnnPlan* kept_plan(const Execution& x, Dnn& dnn, const std::string& key,
+                         const std::function<void(DnnGraph&)>& build, const DnnAccepts& accepts);
 
 /// Executes a plan: the address of each tensor by its number.
 void execute_plan(const Execution& x, Dnn& dnn, const DnnPlan& plan,

@@ -27,7 +27,8 @@ struct RnnWeights {
 /// A plan of a graph of cuDNN that is kept with its descriptors, and what it needs.
 struct DnnPlan {
   std::vector<void*> descriptors;  // in the order in which they were made
-  void* plan = nullptr;
+  void* plan = nullptr;            // null: no engine does it, as the status says
+  int status = 0;
   std::size_t workspace = 0;
   std::vector<std::int64_t> ids;  // of tensors in memory
 };
@@ -44,8 +45,8 @@ struct LibraryState {
   std::map<std::string, std::array<std::uint64_t, 8>> algorithms;
   /// cudnnConvolution…Algo_t by the same.
   std::map<std::string, int> convolutions;
-  /// Of attention, by the operation without its addresses and numbers.
-  std::map<std::string, DnnPlan> attention;
+  /// By the operation without its addresses and numbers.
+  std::map<std::string, DnnPlan> plans;
   /// By the shape of a network.
   std::map<std::string, RnnWeights> networks;
   /// cufftHandle by stream and by what it was made for: a plan has one work area.

@@ -101,7 +101,7 @@ void MathLibraries::forget(CUcontext context) {
   const LibraryState& state = *found->second;
   if (state.cublas != nullptr) cublas.call("cublasDestroy_v2", state.cublas);
   if (state.cublaslt != nullptr) cublaslt.call("cublasLtDestroy", state.cublaslt);
-  for (const auto& [key, plan] : state.attention) end_plan(cudnn, plan);
+  for (const auto& [key, plan] : state.plans) end_plan(cudnn, plan);
   if (state.cudnn != nullptr) cudnn.call("cudnnDestroy", state.cudnn);
   if (state.cusparse != nullptr) cusparse.call("cusparseDestroy", state.cusparse);
   for (const auto& [key, plan] : state.transforms) cufft.call("cufftDestroy", plan);

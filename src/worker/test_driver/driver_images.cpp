@@ -2,6 +2,7 @@
 #include <cuda.h>
 
 #include <cstring>
+#include <set>
 
 #include "worker/test_driver/driver_state.h"
 
@@ -31,6 +32,11 @@ void fill_logs(unsigned count, const CUjit_option* options, void** values) {
   if (buffer == nullptr || size == 0) return;
   std::memset(buffer, 'e', size - 1);
   buffer[size - 1] = '\0';
+}
+
+std::set<CUfunction>& loaded_functions() {
+  static std::set<CUfunction> loaded;
+  return loaded;
 }
 
 }  // namespace
@@ -79,6 +85,23 @@ EXPORT cuFuncGetName(const char** name, CUfunction f) {
   const std::unique_lock lock(driver_mutex());
   must_know(f);
   *name = "kernel";
+  return CUDA_SUCCESS;
+}
+/// As a lazy driver: what it lists is not loaded.
+EXPORT cuFuncLoad(CUfunction f) {
+  const std::unique_lock lock(driver_mutex());
+  must_know(f);
+  loaded_functions().insert(f);
+  return CUDA_SUCCESS;
+}
+EXPORT cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction f) {
+  const std::unique_lock lock(driver_mutex());
+  must_know(f);
+  const bool of_loaded = attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ||
+                         attribute == CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES ||
+                         attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+  if (of_loaded && loaded_functions().count(f) == 0) return CUDA_ERROR_FUNCTION_NOT_LOADED;
+  *value = 100 + attribute;
   return CUDA_SUCCESS;
 }
 EXPORT cuFuncGetParamInfo(CUfunction f, size_t index, size_t* offset, size_t* size) {
