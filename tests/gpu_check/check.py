@@ -167,7 +167,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--driver", default="nvidia", choices=["nvidia", "software"])
     parser.add_argument("--share", default="0.5")
-    parser.add_argument("--only", default="", help="parts whose names hold this")
+    parser.add_argument(
+        "--only", default="", help="parts whose names hold this, or one of several: beside,rates"
+    )
     parser.add_argument("--frameworks", action="store_true", help="frameworks on the software GPU, too")
     parser.add_argument("--seconds", type=float, default=540.0, help="by when all of it has ended")
     parser.add_argument("--spent", type=float, default=0.0, help="how many of them are gone already")
@@ -206,7 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         remote = caches(compiled / "remote")
         of_workers = {**libraries.environment(), **remote}
         way: Way = ToWorker(library, homes, environment, of_workers)
-        chosen = [name for name in ORDER if options.only in name]
+        chosen = [name for name in ORDER if any(part in name for part in options.only.split(","))]
         if not because and not all(name.startswith("parking.") for name in chosen):
             pool = ThroughPool(options.driver, homes, {**environment, **remote}, left)
             began = {"pool": lambda: started(pool)}

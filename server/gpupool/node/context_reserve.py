@@ -1,16 +1,114 @@
-"""What a driver takes of a share for a context itself."""
+"""What a driver takes of a share for a context itself.
+
+It differs with card and driver, from 200 to 600 MiB on present ones, and nothing tells it beforehand. So a node makes a
+context on each device when it starts, in a process of its own, and looks at what the device has in use before and after.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+import asyncio
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
 
-#: What a CUDA context takes by itself differs with card and driver: 200 to 500 MiB on present ones. Nobody is
-#: told beforehand, so a round figure stands for it; `gpupool node start --context-reserve-mib` says a measured one.
-NVIDIA_CONTEXT_MIB: Final = 300
+import structlog
+
+from gpupool.node.health import nvml_uuid
+
+logger = structlog.get_logger(__name__)
+
+#: Where it cannot be measured: an H200 with driver 580 takes 525 MiB.
+NVIDIA_CONTEXT_MIB: Final = 550
+#: For what a worker's own modules and streams take.
+_MORE_MIB: Final = 25
+#: More than that was taken by others at the same time.
+_MOST_MIB: Final = 2048
+_SECONDS: Final = 60.0
+_MIB: Final = 1 << 20
 
 
-def context_reserve_mib(asked: int | None, *, software: bool) -> int:
-    """``asked``, or what is usual where nothing is asked: none for software GPUs."""
+async def context_reserve_mib(asked: int | None, driver: str, *, software: bool) -> int:
+    """``asked``; else none for software GPUs, what was measured for others, or a round figure.
+
+    Args:
+        asked: by the administrator.
+        driver: the driver's library.
+        software: whether its devices are software GPUs.
+    """
     if asked is not None:
         return asked
-    return 0 if software else NVIDIA_CONTEXT_MIB
+    if software:
+        return 0
+    measured, why = await _measured((sys.executable, "-m", "gpupool.node.context_reserve", driver))
+    if measured is None:
+        logger.warning("what a context takes was not measured", reason=why, assumed_mib=NVIDIA_CONTEXT_MIB)
+        return NVIDIA_CONTEXT_MIB
+    logger.info("what a context takes", mib=measured)
+    return measured + _MORE_MIB
+
+
+async def _measured(command: Sequence[str]) -> tuple[int | None, str]:
+    """In MiB, and else why it is not known."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+    except OSError as error:
+        return None, str(error)
+    try:
+        async with asyncio.timeout(_SECONDS):
+            output, errors = await process.communicate()
+    except TimeoutError:
+        return None, f"no answer in {_SECONDS:g} s"
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    said = errors.decode(errors="replace").strip().splitlines()
+    if process.returncode != 0 or not output.strip().isdigit():
+        return None, said[-1] if said else f"status {process.returncode}"
+    mib = int(output)
+    return (mib, "") if mib <= _MOST_MIB else (None, f"{mib} MiB were taken at the same time")
+
+
+def _taken_mib(library: str, nvml: Any) -> int:
+    """By a context on the device on which it takes most. Raises OSError, RuntimeError, NVMLError."""
+    cuda = ctypes.CDLL(library)
+
+    def do(name: str, *arguments: object) -> None:
+        if status := getattr(cuda, name)(*arguments):
+            raise RuntimeError(f"{name} returned {status}")
+
+    do("cuInit", 0)
+    count, most = ctypes.c_int(), 0
+    do("cuDeviceGetCount", ctypes.byref(count))
+    for device in range(count.value):
+        uuid, context = (ctypes.c_ubyte * 16)(), ctypes.c_void_p()
+        do("cuDeviceGetUuid_v2", uuid, device)
+        handle = nvml.nvmlDeviceGetHandleByUUID(nvml_uuid(bytes(uuid).hex()))
+        before = nvml.nvmlDeviceGetMemoryInfo(handle).used
+        do("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        most = max(most, nvml.nvmlDeviceGetMemoryInfo(handle).used - before)
+        do("cuDevicePrimaryCtxRelease_v2", device)
+    return -(-most // _MIB)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Prints the figure in MiB."""
+    os.environ["CUDA_MODULE_LOADING"] = "LAZY"
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        sys.stdout.write(f"{_taken_mib(arguments[0], pynvml)}\n")
+    except Exception as error:
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -40,7 +40,7 @@ class NvmlHealth(DeviceHealth):
     def _judge(self, device: DeviceInventory) -> DeviceInventory:
         nvml = self._nvml
         try:
-            handle = nvml.nvmlDeviceGetHandleByUUID(_nvml_uuid(device.uuid).encode())
+            handle = nvml.nvmlDeviceGetHandleByUUID(nvml_uuid(device.uuid).encode())
             total_mib = nvml.nvmlDeviceGetMemoryInfo(handle).total // (1024 * 1024)
         except nvml.NVMLError as error:
             return replace(device, healthy=False, health_reason=f"NVML: {error}")
@@ -81,6 +81,6 @@ def open_health(*, software: bool) -> DeviceHealth:
     return NvmlHealth(pynvml)
 
 
-def _nvml_uuid(digits: str) -> str:
+def nvml_uuid(digits: str) -> str:
     """``GPU-8-4-4-4-12`` as NVML writes the 32 digits of a device profile."""
     return f"GPU-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

@@ -53,7 +53,7 @@ class NodeOptions:
         park_memory_mib: host memory for parked sessions; None: a quarter of the machine's.
         park_disk_mib: disk for images of parked sessions; 0: none are written.
         context_reserve_mib: of each share, for what the driver takes for a context itself; None: what
-            :mod:`gpupool.node.context_reserve` says.
+            :mod:`gpupool.node.context_reserve` finds.
         mps: ``off``, ``auto`` or ``require``: whether workers are clients of NVIDIA's Multi-Process Service.
         math_libraries: folders with NVIDIA's; empty: wheels beside this program, else the system's.
         log: sees what the agent logs, for ``gpupool node logs``; None: nothing is kept.
@@ -106,6 +106,9 @@ async def run_node(options: NodeOptions) -> None:
         )
 
         version = await asyncio.to_thread(driver_version, software=driver.software)
+        reserve_mib = await context_reserve_mib(
+            options.context_reserve_mib, driver.path, software=driver.software
+        )
 
         async def inventory() -> tuple[DeviceInventory, ...]:
             return driver.inventory(version)
@@ -125,7 +128,7 @@ async def run_node(options: NodeOptions) -> None:
                 if options.image_cache_mib
                 else None
             ),
-            context_reserve_mib=context_reserve_mib(options.context_reserve_mib, software=driver.software),
+            context_reserve_mib=reserve_mib,
             turn_books=TurnBooks(directory / "turns"),
             warm_workers=(
                 (0 if driver.software else 1) if options.warm_workers is None else options.warm_workers

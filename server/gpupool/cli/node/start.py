@@ -14,7 +14,6 @@ from gpupool.cli.common import exits
 from gpupool.cli.common.options import TokenFile, duration, endpoint, whole
 from gpupool.client.software_gpu import MOST_DEVICES, MOST_MEMORY_MIB
 from gpupool.names import is_label
-from gpupool.node.context_reserve import NVIDIA_CONTEXT_MIB
 
 if TYPE_CHECKING:
     from gpupool.node.ports import PortRange
@@ -211,7 +210,7 @@ def start(
         typer.Option(
             min=0,
             help="Of each share, what the driver takes for a context itself "
-            f"[default: {NVIDIA_CONTEXT_MIB}, software GPUs 0].",
+            "[default: measured at the start, software GPUs 0].",
             show_default=False,
         ),
     ] = None,
