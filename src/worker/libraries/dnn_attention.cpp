@@ -111,7 +111,7 @@ class AttentionCall {
       of.scale.value = {};
     });
     const auto build = [this](DnnGraph& graph) { of_.backward != 0 ? backward(graph) : forward(graph); };
-    return kept_plan(x_, dnn_, Attention::name + key, build, [](std::span<const int>) { return true; });
+    return kept_plan(x_, dnn_, Attention::name + key, build, {});
   }
 
   /// scale · Q · Kᵀ with the bias, and nothing where a mask is.

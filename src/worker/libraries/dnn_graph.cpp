@@ -260,7 +260,7 @@ std::vector<int> DnnGraph::notes_of(void* configuration) {
   std::int64_t count = 0;
   dnn_.describe("cudnnBackendGetAttribute", configuration, 300, is_descriptor, std::int64_t{1}, &count,
                 static_cast<void*>(&engine));
-  constexpr std::int64_t most = 32;
+  constexpr std::int64_t most = 10;  // CUDNN_NUMERICAL_NOTE_TYPE_COUNT
   std::vector<int> notes(most);
   dnn_.describe("cudnnBackendGetAttribute", engine, 1303, is_note, most, &count,
                 static_cast<void*>(notes.data()));
@@ -279,9 +279,7 @@ void DnnGraph::plan(const DnnAccepts& accepts) {
   int status = Dnn::not_supported;
   for (const int mode : {by_shape, last_resort}) {
     for (void* const configuration : configurations(graph, mode)) {
-      const std::vector<int> notes = notes_of(configuration);
-      if (!dnn_.good()) return;
-      if (!accepts(notes)) continue;
+      if (accepts && !accepts(notes_of(configuration))) continue;
       void* const plan = create(kind_plan);
       set(plan, 400, is_handle, 1, &handle);
       set_descriptor(plan, 401, configuration);
@@ -322,7 +320,7 @@ const DnnPlan* kept_plan(const Execution& x, Dnn& dnn, const std::string& key,
   if (dnn.good()) graph.plan(accepts);
   if (!dnn.good()) {
     end_plan(x.libraries.cudnn, made);
-    if (result_of_cudnn(dnn.status()) != CUDA_ERROR_NOT_SUPPORTED) return nullptr;  // another time it may do
+    if (result_of_cudnn(dnn.status()) == CUDA_ERROR_OUT_OF_MEMORY) return nullptr;  // another time it may do
     made = {};
     made.status = dnn.status();
   }

@@ -29,7 +29,7 @@ struct DnnConvolution {
   double alpha, beta;
 };
 
-/// Whether an engine with these notes (cudnnBackendNumericalNote_t) will do.
+/// Whether an engine with these notes (cudnnBackendNumericalNote_t) will do. Empty: any will.
 using DnnAccepts = std::function<bool(std::span<const int>)>;
 
 class DnnGraph {
