@@ -129,7 +129,7 @@ class ConvolutionCall {
   /// precision.
   const DnnPlan* planned(double beta) {
     const std::string key = key_of(of_, [&](Convolution& of) {
-      for (Tensor* const tensor : {&of.input, &of.filter, &of.output}) tensor->address &= 15;
+      for (Tensor* const tensor : {&of.input, &of.filter, &of.output}) tensor->address &= 31;
       of.added = of.bias = {};
       of.activation = {};
       of.beta = beta;

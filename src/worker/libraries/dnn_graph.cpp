@@ -19,7 +19,7 @@ constexpr int is_handle = 0, is_data_type = 1, is_boolean = 2, is_int64 = 3, is_
 
 /// What an address is a multiple of, as far as the library wants to know.
 std::int64_t alignment_of(std::uint64_t address) {
-  constexpr std::uint64_t most = 16;
+  constexpr std::uint64_t most = 32;
   if (address == 0) return most;
   return static_cast<std::int64_t>(std::min(address & ~(address - 1), most));
 }
@@ -208,11 +208,11 @@ void DnnGraph::convolve(const DnnConvolution& how) {
   void* const convolution = create(kind_convolution);
   set_enum(convolution, 100, is_data_type, computed);
   set_enum(convolution, 101, is_convolution_mode, how.flipped ? 0 : cross_correlation);
+  set(convolution, 106, is_int64, space);  // before what has so many numbers
+  set(convolution, 105, is_int64, space, how.padding.data());
+  set(convolution, 104, is_int64, space, how.padding.data());  // behind the last element
   set(convolution, 102, is_int64, space, how.dilation.data());
   set(convolution, 103, is_int64, space, how.stride.data());
-  set(convolution, 104, is_int64, space, how.padding.data());  // behind the last element
-  set(convolution, 105, is_int64, space, how.padding.data());
-  set(convolution, 106, is_int64, space);
   finish(convolution);
   // The attributes of the three directions have the same order.
   const auto [kind, first] = [&]() -> std::pair<int, int> {
