@@ -5,10 +5,11 @@ from __future__ import annotations
 import socket
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
+from gpupool.client.errors import GpupoolError
 
 from tests.support.endless_kernels import (
     ENDS,
@@ -63,6 +64,18 @@ def world(address: Address) -> Iterator[SessionWorld]:
         yield world
         for session in world.sessions:
             session.end(killed=True)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(world: SessionWorld) -> Iterator[None]:
+    """A test that fails leaves its sessions, and their workers may be gone: the next one begins without them."""
+    yield
+    left, world.sessions = world.sessions, []
+    for session in left:
+        world.portal.drop(session.grant.lease_id)
+        session.end(killed=True)
+        with suppress(GpupoolError):
+            world.portal(world.portal.pool.close_session(session.id, "exit"))
 
 
 def check_the_others(world: SessionWorld) -> None:

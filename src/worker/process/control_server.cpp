@@ -380,6 +380,8 @@ void ControlServer::end(int status) noexcept {
 
 int ControlServer::run(SessionHost& session, const ClientSeat& seat) {
   const int status = serve(session, seat);
+  // What is known, before the driver is asked, which may not answer.
+  push_stats(session, seat.view(), boottime_ns());
   session.tick();
   push_stats(session, seat.view(), boottime_ns());
   return status;

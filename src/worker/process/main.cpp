@@ -31,8 +31,9 @@ namespace gpupool::worker {
 namespace {
 
 constexpr int start_record_ms = 10'000;
-/// How long the end of a session waits for what the worker says last.
-constexpr std::chrono::milliseconds last_words{300};
+/// How long the end of a session waits for what the worker says last: on a busy machine that takes a while,
+/// and a user waits for a second at most.
+constexpr std::chrono::milliseconds last_words{800};
 
 constexpr const char* usage_text =
     "usage: gpupool-worker --driver PATH --control SOCKET [--listen HOST:PORT|HOST:FIRST-LAST] [--local "
