@@ -248,10 +248,12 @@ std::vector<void*> DnnGraph::configurations(void* graph, int mode) {
   constexpr std::int64_t most = 16;
   std::vector<void*> found(most);
   for (void*& configuration : found) configuration = create(kind_config);
+  if (!dnn_.good()) return {};
+  // A heuristic that knows none says that it failed.
   std::int64_t count = 0;
-  dnn_.describe("cudnnBackendGetAttribute", heuristic, 202, is_descriptor, most, &count,
-                static_cast<void*>(found.data()));
-  found.resize(dnn_.good() ? static_cast<std::size_t>(std::clamp<std::int64_t>(count, 0, most)) : 0);
+  const int status = x_.libraries.cudnn.call("cudnnBackendGetAttribute", heuristic, 202, is_descriptor, most,
+                                             &count, static_cast<void*>(found.data()));
+  found.resize(status == 0 ? static_cast<std::size_t>(std::clamp<std::int64_t>(count, 0, most)) : 0);
   return found;
 }
 
