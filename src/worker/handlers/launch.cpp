@@ -28,7 +28,8 @@ CUresult read_launch_attributes(Call& x, std::span<const std::byte> bytes,
         std::memcpy(&event, value.data(), sizeof(event));
         CUevent found = nullptr;
         if (!x.handles.find(wire::Kind::event, event, found)) return CUDA_ERROR_INVALID_HANDLE;
-        std::memcpy(&attribute.value, &found, sizeof(found));
+        const auto address = reinterpret_cast<std::uintptr_t>(found);
+        std::memcpy(&attribute.value, &address, sizeof(address));
         break;
       }
       case LaunchAttribute::refused:

@@ -22,21 +22,21 @@ CUresult SentContent::take(Call& x, bool (*stays_inside)(std::span<const std::by
   // In parts: the digest is made while the next bytes arrive, and memory is taken for what has come, not for
   // what was announced.
   Sha256 hash;
-  bytes_.reserve(static_cast<std::size_t>(std::min<std::uint64_t>(x.payload_left(), trusted_bytes)) + 1);
+  held.reserve(static_cast<std::size_t>(std::min<std::uint64_t>(x.payload_left(), trusted_bytes)) + 1);
   for (std::size_t at = 0; x.payload_left() > 0;) {
     const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(x.payload_left(), part_bytes));
-    bytes_.resize(at + size);
-    if (!x.take_payload(bytes_.data() + at, size)) return CUDA_ERROR_INVALID_IMAGE;
-    if (hashed) hash.update(std::span(bytes_).subspan(at, size));
+    held.resize(at + size);
+    if (!x.take_payload(held.data() + at, size)) return CUDA_ERROR_INVALID_IMAGE;
+    if (hashed) hash.update(std::span(held).subspan(at, size));
     at += size;
   }
-  bytes_.push_back(std::byte{0});
+  held.push_back(std::byte{0});
   if (hashed) digest_ = hash.finish();
-  return stays_inside(bytes_) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+  return stays_inside(held) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }
 
 void SentContent::keep(ImageCache& cache) {
-  const auto content = without_end(bytes_);
+  const auto content = without_end(held);
   if (content.size() >= min_cached_image) cache.store(digest_, content);
 }
 
@@ -47,19 +47,19 @@ CUresult CachedContent::find(ImageCache& cache, std::span<const std::byte> diges
     return CUDA_ERROR_INVALID_VALUE;
   }
   std::copy(digest.begin(), digest.end(), wanted.begin());
-  const auto said = !cache.usable()                    ? CacheAnswer::no_cache
-                    : cache.load(wanted, size, bytes_) ? CacheAnswer::found
-                                                       : CacheAnswer::missing;
+  const auto said = !cache.usable()                  ? CacheAnswer::no_cache
+                    : cache.load(wanted, size, held) ? CacheAnswer::found
+                                                     : CacheAnswer::missing;
   answer = static_cast<std::uint8_t>(said);
   return CUDA_SUCCESS;
 }
 
 CUresult MovedContent::take(Call&, bool (*stays_inside)(std::span<const std::byte>)) {
-  return !bytes_.empty() && stays_inside(bytes_) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+  return !held.empty() && stays_inside(held) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }
 
 CUresult CachedContent::take(Call&, bool (*stays_inside)(std::span<const std::byte>)) {
-  return stays_inside(bytes_) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+  return stays_inside(held) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }
 
 }  // namespace gpupool::worker

@@ -26,14 +26,14 @@ class ImageContent {
   /// end.
   virtual CUresult take(Call& x, bool (*stays_inside)(std::span<const std::byte>)) = 0;
   /// With a NUL behind them, because drivers read PTX as a C string. Not const: cuLinkAddData is not.
-  [[nodiscard]] std::span<std::byte> bytes() { return bytes_; }
+  [[nodiscard]] std::span<std::byte> bytes() { return held; }
   /// The driver has accepted them: they are worth keeping.
   virtual void keep(ImageCache& cache) = 0;
   /// The bytes themselves; bytes() is empty then.
-  [[nodiscard]] std::vector<std::byte> give_away() { return std::move(bytes_); }
+  [[nodiscard]] std::vector<std::byte> give_away() { return std::move(held); }
 
  protected:
-  std::vector<std::byte> bytes_;
+  std::vector<std::byte> held;
 };
 
 /// The payload of the request being executed.
@@ -59,7 +59,7 @@ class CachedContent final : public ImageContent {
 class MovedContent final : public ImageContent {
  public:
   /// With a NUL behind them.
-  explicit MovedContent(std::vector<std::byte> bytes) { bytes_ = std::move(bytes); }
+  explicit MovedContent(std::vector<std::byte> bytes) { held = std::move(bytes); }
   CUresult take(Call& x, bool (*stays_inside)(std::span<const std::byte>)) override;
   void keep(ImageCache&) override {}
 };
