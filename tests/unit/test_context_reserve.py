@@ -17,31 +17,44 @@ def measuring(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The program that measures; tests put one in place of the real one."""
     program: list[str] = []
     real = context_reserve._measured
-    monkeypatch.setattr(context_reserve, "_measured", lambda _command: real((sys.executable, "-c", *program)))
+    monkeypatch.setattr(
+        context_reserve, "_measured", lambda _command, given: real((sys.executable, "-c", *program), given)
+    )
     return program
 
 
 async def test_what_is_asked_for_is_not_measured() -> None:
-    assert await context_reserve_mib(0, "/no/driver", software=False) == 0
-    assert await context_reserve_mib(700, "/no/driver", software=True) == 700
+    assert await context_reserve_mib(0, "/no/driver", {}, software=False) == 0
+    assert await context_reserve_mib(700, "/no/driver", {}, software=True) == 700
 
 
 async def test_a_software_gpu_takes_nothing() -> None:
-    assert await context_reserve_mib(None, "/no/driver", software=True) == 0
+    assert await context_reserve_mib(None, "/no/driver", {}, software=True) == 0
 
 
 async def test_what_is_measured_is_enough_for_the_workers_own_things_too(measuring: list[str]) -> None:
     measuring.append("print(525)")
-    assert 525 < await context_reserve_mib(None, "driver", software=False) < 600
+    assert 525 < await context_reserve_mib(None, "driver", {}, software=False) < 600
+
+
+async def test_it_is_measured_in_the_environment_of_workers(measuring: list[str]) -> None:
+    measuring.append("import os; print(os.environ['CONTEXT'])")
+    assert 300 < await context_reserve_mib(None, "driver", {"CONTEXT": "300"}, software=False) < 400
 
 
 @pytest.mark.parametrize(
     "program",
-    ["print(70_000)", "print('the driver is gone')", "raise SystemExit('no NVML')", "print(525); exit(1)"],
+    [
+        "print(70_000)",
+        "print(0)",
+        "print('the driver is gone')",
+        "raise SystemExit('no NVML')",
+        "print(525); exit(1)",
+    ],
 )
 async def test_a_figure_that_cannot_be_is_not_used(measuring: list[str], program: str) -> None:
     measuring.append(program)
-    assert await context_reserve_mib(None, "driver", software=False) == NVIDIA_CONTEXT_MIB
+    assert await context_reserve_mib(None, "driver", {}, software=False) == NVIDIA_CONTEXT_MIB
 
 
 async def test_a_program_that_hangs_is_not_waited_for(
@@ -49,12 +62,12 @@ async def test_a_program_that_hangs_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(context_reserve, "_SECONDS", 0.1)
     measuring.append("import time; time.sleep(600)")
-    assert await context_reserve_mib(None, "driver", software=False) == NVIDIA_CONTEXT_MIB
+    assert await context_reserve_mib(None, "driver", {}, software=False) == NVIDIA_CONTEXT_MIB
 
 
 async def test_a_machine_without_such_a_driver_says_so() -> None:
     command = (sys.executable, "-m", "gpupool.node.context_reserve", "/no/driver")
-    measured, why = await context_reserve._measured(command)
+    measured, why = await context_reserve._measured(command, {})
     assert measured is None
     assert why
 

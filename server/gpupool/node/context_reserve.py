@@ -11,7 +11,7 @@ import ctypes
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -24,25 +24,30 @@ logger = structlog.get_logger(__name__)
 NVIDIA_CONTEXT_MIB: Final = 550
 #: For what a worker's own modules and streams take.
 _MORE_MIB: Final = 25
-#: More than that was taken by others at the same time.
+#: Less is no context, and more was taken by others at the same time.
+_LEAST_MIB: Final = 32
 _MOST_MIB: Final = 2048
 _SECONDS: Final = 60.0
 _MIB: Final = 1 << 20
 
 
-async def context_reserve_mib(asked: int | None, driver: str, *, software: bool) -> int:
+async def context_reserve_mib(
+    asked: int | None, driver: str, environment: Mapping[str, str], *, software: bool
+) -> int:
     """``asked``; else none for software GPUs, what was measured for others, or a round figure.
 
     Args:
         asked: by the administrator.
         driver: the driver's library.
+        environment: of workers, on top of this process's: a client of MPS takes less.
         software: whether its devices are software GPUs.
     """
     if asked is not None:
         return asked
     if software:
         return 0
-    measured, why = await _measured((sys.executable, "-m", "gpupool.node.context_reserve", driver))
+    command = (sys.executable, "-m", "gpupool.node.context_reserve", driver)
+    measured, why = await _measured(command, environment)
     if measured is None:
         logger.warning("what a context takes was not measured", reason=why, assumed_mib=NVIDIA_CONTEXT_MIB)
         return NVIDIA_CONTEXT_MIB
@@ -50,11 +55,15 @@ async def context_reserve_mib(asked: int | None, driver: str, *, software: bool)
     return measured + _MORE_MIB
 
 
-async def _measured(command: Sequence[str]) -> tuple[int | None, str]:
+async def _measured(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int | None, str]:
     """In MiB, and else why it is not known."""
     try:
         process = await asyncio.create_subprocess_exec(
-            *command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            *command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=os.environ | environment,
         )
     except OSError as error:
         return None, str(error)
@@ -71,7 +80,9 @@ async def _measured(command: Sequence[str]) -> tuple[int | None, str]:
     if process.returncode != 0 or not output.strip().isdigit():
         return None, said[-1] if said else f"status {process.returncode}"
     mib = int(output)
-    return (mib, "") if mib <= _MOST_MIB else (None, f"{mib} MiB were taken at the same time")
+    if not _LEAST_MIB <= mib <= _MOST_MIB:
+        return None, f"{mib} MiB more were in use than before"
+    return mib, ""
 
 
 def _taken_mib(library: str, nvml: Any) -> int:

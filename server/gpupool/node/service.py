@@ -107,7 +107,10 @@ async def run_node(options: NodeOptions) -> None:
 
         version = await asyncio.to_thread(driver_version, software=driver.software)
         reserve_mib = await context_reserve_mib(
-            options.context_reserve_mib, driver.path, software=driver.software
+            options.context_reserve_mib,
+            driver.path,
+            {**driver.environment, **of_mps},
+            software=driver.software,
         )
 
         async def inventory() -> tuple[DeviceInventory, ...]:
