@@ -70,6 +70,7 @@ struct Call {
   void submit_it() { submit(std::move(communicator), std::move(plan)); }
 };
 
+// Named as NCCL names them, behind its prefix. NOLINTBEGIN(readability-identifier-naming)
 int AllReduce(const void* send, void* receive, std::size_t count, int type, int operation, void* handle,
               CUstream stream) {
   return guarded([&] {
@@ -179,6 +180,7 @@ int Recv(void* receive, std::size_t count, int type, int peer, void* handle, CUs
     call.submit_it();
   });
 }
+// NOLINTEND(readability-identifier-naming)
 
 }  // namespace
 

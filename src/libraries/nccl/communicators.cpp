@@ -23,6 +23,7 @@ struct Config {
 };
 constexpr unsigned config_magic = 0xcafe'beef;
 
+// Named as NCCL names them, behind its prefix. NOLINTBEGIN(readability-identifier-naming)
 int GetUniqueId(RawId* id) {
   return guarded([&] {
     require(id != nullptr, "there is nowhere to put the unique id");
@@ -219,6 +220,7 @@ int CommRegister(const void* handle, void* memory, std::size_t, void** registrat
 int CommDeregister(const void* handle, void*) {
   return guarded([&] { static_cast<void>(communicator_of(handle)); });
 }
+// NOLINTEND(readability-identifier-naming)
 
 }  // namespace
 
