@@ -27,7 +27,8 @@ struct Axis {
 
 /// All axes of one phase: gradients of the input whose positions have the same residues by the stride read
 /// the same taps, so that nothing is computed that is not used.
-struct Axes {
+struct Axes {  // NOLINT(readability-identifier-naming): the compiler copies the array with a variable of its
+               // own
   Axis of[Convolution::space];
 
   [[nodiscard]] std::int64_t positions() const { return of[0].count * of[1].count * of[2].count; }

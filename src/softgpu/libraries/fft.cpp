@@ -149,33 +149,33 @@ class Lines {
     finish<width>(numbers.re, numbers.im, count, line);
   }
 
-  template <std::size_t Width>
+  template <std::size_t line_count>
   void load(T* re, T* im, std::size_t count) {
     switch (op_.kind) {
       case FftKind::complex:
-        read<Width>(re, im, count, length(), 2 * op_.input_stride, 1, 2 * op_.loops[0].input_stride);
+        read<line_count>(re, im, count, length(), 2 * op_.input_stride, 1, 2 * op_.loops[0].input_stride);
         break;
       case FftKind::real_to_complex:
         if (in_pairs_) {
-          read<Width>(re, im, count, length(), 2 * op_.input_stride, op_.input_stride,
-                      op_.loops[0].input_stride);
+          read<line_count>(re, im, count, length(), 2 * op_.input_stride, op_.input_stride,
+                           op_.loops[0].input_stride);
         } else {
-          read<Width>(re, im, count, length(), op_.input_stride, 0, op_.loops[0].input_stride);
-          std::fill(im, im + length() * Width, T(0));
+          read<line_count>(re, im, count, length(), op_.input_stride, 0, op_.loops[0].input_stride);
+          std::fill(im, im + length() * line_count, T(0));
         }
         break;
       case FftKind::complex_to_real: {
         const auto stored = static_cast<std::size_t>(op_.length / 2 + 1);
-        read<Width>(re, im, count, stored, 2 * op_.input_stride, 1, 2 * op_.loops[0].input_stride);
-        std::fill(im, im + Width, T(0));  // it has no meaning, and no part in the result
+        read<line_count>(re, im, count, stored, 2 * op_.input_stride, 1, 2 * op_.loops[0].input_stride);
+        std::fill(im, im + line_count, T(0));  // it has no meaning, and no part in the result
         if (in_pairs_) {
-          std::fill(im + (stored - 1) * Width, im + stored * Width, T(0));
-          pair_before<Width>(re, im);
+          std::fill(im + (stored - 1) * line_count, im + stored * line_count, T(0));
+          pair_before<line_count>(re, im);
         } else {
           for (std::size_t k = stored; k < length(); ++k) {
-            for (std::size_t i = 0; i < Width; ++i) {
-              re[k * Width + i] = re[(length() - k) * Width + i];
-              im[k * Width + i] = -im[(length() - k) * Width + i];
+            for (std::size_t i = 0; i < line_count; ++i) {
+              re[k * line_count + i] = re[(length() - k) * line_count + i];
+              im[k * line_count + i] = -im[(length() - k) * line_count + i];
             }
           }
         }
@@ -183,37 +183,37 @@ class Lines {
     }
   }
 
-  template <std::size_t Width>
+  template <std::size_t line_count>
   void finish(T* re, T* im, std::size_t count, std::uint64_t line) {
     switch (op_.kind) {
       case FftKind::complex:
-        if (prepared_->twiddles != nullptr) twist<Width>(re, im, line);
-        write<Width>(re, im, count, length(), 2 * op_.output_stride, 1, 2 * op_.loops[0].output_stride);
+        if (prepared_->twiddles != nullptr) twist<line_count>(re, im, line);
+        write<line_count>(re, im, count, length(), 2 * op_.output_stride, 1, 2 * op_.loops[0].output_stride);
         break;
       case FftKind::real_to_complex:
-        if (in_pairs_) pair_after<Width>(re, im);
-        write<Width>(re, im, count, static_cast<std::size_t>(op_.length / 2 + 1), 2 * op_.output_stride, 1,
-                     2 * op_.loops[0].output_stride);
+        if (in_pairs_) pair_after<line_count>(re, im);
+        write<line_count>(re, im, count, static_cast<std::size_t>(op_.length / 2 + 1), 2 * op_.output_stride,
+                          1, 2 * op_.loops[0].output_stride);
         break;
       case FftKind::complex_to_real:
         if (in_pairs_) {
-          write<Width>(re, im, count, length(), 2 * op_.output_stride, op_.output_stride,
-                       op_.loops[0].output_stride);
+          write<line_count>(re, im, count, length(), 2 * op_.output_stride, op_.output_stride,
+                            op_.loops[0].output_stride);
         } else {
-          write<Width>(re, nullptr, count, length(), op_.output_stride, 0, op_.loops[0].output_stride);
+          write<line_count>(re, nullptr, count, length(), op_.output_stride, 0, op_.loops[0].output_stride);
         }
     }
   }
 
   /// Calls f with where a number is in memory, in elements of S, and where among those of the lines.
-  template <std::size_t Width, class F>
+  template <std::size_t line_count, class F>
   static void each(std::size_t count, std::size_t length, std::int64_t stride, std::int64_t line_stride,
                    F f) {
-    if (Width == 1 || line_stride <= stride) {
+    if (line_count == 1 || line_stride <= stride) {
       for (std::size_t k = 0; k < length; ++k) {
         const std::int64_t at = static_cast<std::int64_t>(k) * stride;
         for (std::size_t i = 0; i < count; ++i)
-          f(at + static_cast<std::int64_t>(i) * line_stride, k * Width + i);
+          f(at + static_cast<std::int64_t>(i) * line_stride, k * line_count + i);
       }
       return;
     }
@@ -223,64 +223,65 @@ class Lines {
       for (std::size_t i = 0; i < count; ++i) {
         const std::int64_t at = static_cast<std::int64_t>(i) * line_stride;
         for (std::size_t k = first; k < end; ++k)
-          f(at + static_cast<std::int64_t>(k) * stride, k * Width + i);
+          f(at + static_cast<std::int64_t>(k) * stride, k * line_count + i);
       }
     }
   }
 
   /// `im_at`: how far imaginary parts lie behind real ones; 0: there are none.
-  template <std::size_t Width>
+  template <std::size_t line_count>
   void read(T* re, T* im, std::size_t count, std::size_t length, std::int64_t stride, std::int64_t im_at,
             std::int64_t line_stride) {
-    if (count < Width) std::fill(re, re + length * Width, T(0)), std::fill(im, im + length * Width, T(0));
+    if (count < line_count)
+      std::fill(re, re + length * line_count, T(0)), std::fill(im, im + length * line_count, T(0));
     const S* const from = from_;
-    if constexpr (Width != 1 && std::is_same_v<S, T>) {
-      if (count == Width && im_at == 1 && stride == 2)
+    if constexpr (line_count != 1 && std::is_same_v<S, T>) {
+      if (count == line_count && im_at == 1 && stride == 2)
         return fft::read(from, fft::Rows{line_stride}, length, re, im);
-      if (count == Width && im_at == 1 && line_stride == 2)
+      if (count == line_count && im_at == 1 && line_stride == 2)
         return fft::read(from, fft::Columns{stride}, length, re, im);
     }
     if (im_at == 0) {
-      each<Width>(count, length, stride, line_stride,
-                  [=](std::int64_t at, std::size_t i) { re[i] = to_number<T>(from[at]); });
+      each<line_count>(count, length, stride, line_stride,
+                       [=](std::int64_t at, std::size_t i) { re[i] = to_number<T>(from[at]); });
     } else if (im_at == 1) {
-      each<Width>(count, length, stride, line_stride, [=](std::int64_t at, std::size_t i) {
+      each<line_count>(count, length, stride, line_stride, [=](std::int64_t at, std::size_t i) {
         re[i] = to_number<T>(from[at]);
         im[i] = to_number<T>(from[at + 1]);
       });
     } else {
-      each<Width>(count, length, stride, line_stride, [=](std::int64_t at, std::size_t i) {
+      each<line_count>(count, length, stride, line_stride, [=](std::int64_t at, std::size_t i) {
         re[i] = to_number<T>(from[at]);
         im[i] = to_number<T>(from[at + im_at]);
       });
     }
   }
 
-  template <std::size_t Width>
+  template <std::size_t line_count>
   void write(const T* re, const T* im, std::size_t count, std::size_t length, std::int64_t stride,
              std::int64_t im_at, std::int64_t line_stride) {
     S* const to = to_;
-    if constexpr (Width != 1 && std::is_same_v<S, T>) {
-      if (count == Width && im_at == 1 && stride == 2)
+    if constexpr (line_count != 1 && std::is_same_v<S, T>) {
+      if (count == line_count && im_at == 1 && stride == 2)
         return fft::write(to, fft::Rows{line_stride}, length, re, im);
-      if (count == Width && im_at == 1 && line_stride == 2)
+      if (count == line_count && im_at == 1 && line_stride == 2)
         return fft::write(to, fft::Columns{stride}, length, re, im);
     }
     if (im_at == 0) {
-      each<Width>(count, length, stride, line_stride,
-                  [=](std::int64_t at, std::size_t i) { to[at] = to_element<S>(re[i]); });
+      each<line_count>(count, length, stride, line_stride,
+                       [=](std::int64_t at, std::size_t i) { to[at] = to_element<S>(re[i]); });
     } else {
-      each<Width>(count, length, stride, line_stride, [=](std::int64_t at, std::size_t i) {
+      each<line_count>(count, length, stride, line_stride, [=](std::int64_t at, std::size_t i) {
         to[at] = to_element<S>(re[i]);
         to[at + im_at] = to_element<S>(im[i]);
       });
     }
   }
 
-  template <std::size_t Width>
+  template <std::size_t line_count>
   void twist(T* re, T* im, std::uint64_t line) {
     if (op_.sign == 1) std::swap(re, im);
-    if constexpr (Width == 1) {
+    if constexpr (line_count == 1) {
       // Such lines are too long to be parts of a longer one: this need not be fast.
       constexpr std::size_t width = fft::lanes<T>;
       T* const space = room_.turned.of(2 * length() * width);
@@ -300,22 +301,22 @@ class Lines {
   }
 
   /// The transform of pairs of real numbers becomes that of the numbers.
-  template <std::size_t Width>
+  template <std::size_t line_count>
   void pair_after(T* re, T* im) {
     const std::size_t half = length();
     const T* const roots = prepared_->half_roots.data();
-    for (std::size_t i = 0; i < Width; ++i) {
+    for (std::size_t i = 0; i < line_count; ++i) {
       const T first = re[i], second = im[i];
       re[i] = first + second;
       im[i] = T(0);
-      re[half * Width + i] = first - second;
-      im[half * Width + i] = T(0);
+      re[half * line_count + i] = first - second;
+      im[half * line_count + i] = T(0);
     }
     for (std::size_t k = 1; k <= half / 2; ++k) {
       const T c = roots[2 * k], s = roots[2 * k + 1];
-      T *const a_re = re + k * Width, *const a_im = im + k * Width, *const b_re = re + (half - k) * Width,
-               *const b_im = im + (half - k) * Width;
-      for (std::size_t i = 0; i < Width; ++i) {
+      T *const a_re = re + k * line_count, *const a_im = im + k * line_count,
+               *const b_re = re + (half - k) * line_count, *const b_im = im + (half - k) * line_count;
+      for (std::size_t i = 0; i < line_count; ++i) {
         const T even_re = (a_re[i] + b_re[i]) * T(0.5), even_im = (a_im[i] - b_im[i]) * T(0.5);
         // -i/2 · (a - conj b)
         const T odd_re = (a_im[i] + b_im[i]) * T(0.5), odd_im = (b_re[i] - a_re[i]) * T(0.5);
@@ -329,20 +330,20 @@ class Lines {
   }
 
   /// The other way round, times two.
-  template <std::size_t Width>
+  template <std::size_t line_count>
   void pair_before(T* re, T* im) {
     const std::size_t half = length();
     const T* const roots = prepared_->half_roots.data();
-    for (std::size_t i = 0; i < Width; ++i) {
-      const T first = re[i], last = re[half * Width + i];
+    for (std::size_t i = 0; i < line_count; ++i) {
+      const T first = re[i], last = re[half * line_count + i];
       re[i] = first + last;
       im[i] = first - last;
     }
     for (std::size_t k = 1; k <= half / 2; ++k) {
       const T c = roots[2 * k], s = roots[2 * k + 1];
-      T *const a_re = re + k * Width, *const a_im = im + k * Width, *const b_re = re + (half - k) * Width,
-               *const b_im = im + (half - k) * Width;
-      for (std::size_t i = 0; i < Width; ++i) {
+      T *const a_re = re + k * line_count, *const a_im = im + k * line_count,
+               *const b_re = re + (half - k) * line_count, *const b_im = im + (half - k) * line_count;
+      for (std::size_t i = 0; i < line_count; ++i) {
         const T even_re = a_re[i] + b_re[i], even_im = a_im[i] - b_im[i];
         const T difference_re = a_re[i] - b_re[i], difference_im = a_im[i] + b_im[i];
         // e^(+2πi k / length) · (a - conj b), then times i

@@ -183,26 +183,26 @@ void Plan<T>::make_convolution() {
 }
 
 template <class T>
-template <std::size_t Lanes, class Transform>
+template <std::size_t width, class Transform>
 void Plan<T>::convolve(T* re, T* im, T* padded_re, T* padded_im, Transform transform) const {
   const std::size_t longer = longer_->length();
   for (std::size_t k = 0; k < length_; ++k) {
-    for (std::size_t i = k * Lanes; i < (k + 1) * Lanes; ++i) {
+    for (std::size_t i = k * width; i < (k + 1) * width; ++i) {
       padded_re[i] = re[i];
       padded_im[i] = im[i];
       rotate(padded_re[i], padded_im[i], chirp_[2 * k], chirp_[2 * k + 1]);
     }
   }
-  std::fill(padded_re + length_ * Lanes, padded_re + longer * Lanes, T(0));
-  std::fill(padded_im + length_ * Lanes, padded_im + longer * Lanes, T(0));
+  std::fill(padded_re + length_ * width, padded_re + longer * width, T(0));
+  std::fill(padded_im + length_ * width, padded_im + longer * width, T(0));
   transform(padded_re, padded_im);
   for (std::size_t k = 0; k < longer; ++k) {
-    for (std::size_t i = k * Lanes; i < (k + 1) * Lanes; ++i)
+    for (std::size_t i = k * width; i < (k + 1) * width; ++i)
       rotate(padded_re[i], padded_im[i], spectrum_[2 * k], spectrum_[2 * k + 1]);
   }
   transform(padded_im, padded_re);  // the other sign
   for (std::size_t k = 0; k < length_; ++k) {
-    for (std::size_t i = k * Lanes; i < (k + 1) * Lanes; ++i) {
+    for (std::size_t i = k * width; i < (k + 1) * width; ++i) {
       re[i] = padded_re[i];
       im[i] = padded_im[i];
       rotate(re[i], im[i], chirp_[2 * k], chirp_[2 * k + 1]);

@@ -91,7 +91,7 @@ class Plan {
   void make_split(const std::vector<std::size_t>& factors);
   void make_convolution();
   /// Bluestein's: a transform of any length as a convolution, made of transforms of a longer one.
-  template <std::size_t Lanes, class Transform>
+  template <std::size_t width, class Transform>
   void convolve(T* re, T* im, T* padded_re, T* padded_im, Transform transform) const;
 
   std::size_t length_;

@@ -91,11 +91,11 @@ GPUPOOL_FFT_INLINE void combine_odd(Complex<V>* x, std::size_t radix, const T* r
 }
 
 /// Radix 0: that of the stage.
-template <class T, std::size_t Radix, bool Twiddled>
+template <class T, std::size_t fixed_radix, bool twiddled>
 GPUPOOL_FFT_INLINE void do_group(const Stage& stage, std::size_t p, const T* table,
                                  const Numbers<T>& numbers) {
   using V = typename Vector<T>::type;
-  const std::size_t radix = Radix == 0 ? stage.radix : Radix;
+  const std::size_t radix = fixed_radix == 0 ? stage.radix : fixed_radix;
   const auto *from_re = reinterpret_cast<const V*>(numbers.re) + stage.stride * p,
              *from_im = reinterpret_cast<const V*>(numbers.im) + stage.stride * p;
   auto *to_re = reinterpret_cast<V*>(numbers.other_re) + stage.stride * radix * p,
@@ -103,14 +103,14 @@ GPUPOOL_FFT_INLINE void do_group(const Stage& stage, std::size_t p, const T* tab
   const std::size_t apart = stage.groups * stage.stride;
   const T* const factors = table + stage.twiddles + 2 * (radix - 1) * p;
   for (std::size_t q = 0; q < stage.stride; ++q) {
-    Complex<V> x[Radix == 0 ? max_radix : Radix];
+    Complex<V> x[fixed_radix == 0 ? max_radix : fixed_radix];
     x[0] = {from_re[q], from_im[q]};
     for (std::size_t k = 1; k < radix; ++k) x[k] = {from_re[q + apart * k], from_im[q + apart * k]};
-    if constexpr (Radix == 2) {
+    if constexpr (fixed_radix == 2) {
       add_and_subtract(x[0], x[1]);
-    } else if constexpr (Radix == 4) {
+    } else if constexpr (fixed_radix == 4) {
       combine_4(x[0], x[1], x[2], x[3]);
-    } else if constexpr (Radix == 8) {
+    } else if constexpr (fixed_radix == 8) {
       combine_8<V, T>(x);
     } else {
       combine_odd(x, radix, table + stage.roots);
@@ -118,7 +118,7 @@ GPUPOOL_FFT_INLINE void do_group(const Stage& stage, std::size_t p, const T* tab
     to_re[q] = x[0].re;
     to_im[q] = x[0].im;
     for (std::size_t j = 1; j < radix; ++j) {
-      if constexpr (Twiddled) {
+      if constexpr (twiddled) {
         const T cosine = factors[2 * (j - 1)], sine = factors[2 * (j - 1) + 1];
         to_re[q + stage.stride * j] = x[j].re * cosine - x[j].im * sine;
         to_im[q + stage.stride * j] = x[j].re * sine + x[j].im * cosine;
@@ -130,10 +130,10 @@ GPUPOOL_FFT_INLINE void do_group(const Stage& stage, std::size_t p, const T* tab
   }
 }
 
-template <class T, std::size_t Radix>
+template <class T, std::size_t fixed_radix>
 GPUPOOL_FFT_INLINE void do_stage(const Stage& stage, const T* table, const Numbers<T>& numbers) {
-  do_group<T, Radix, false>(stage, 0, table, numbers);
-  for (std::size_t p = 1; p < stage.groups; ++p) do_group<T, Radix, true>(stage, p, table, numbers);
+  do_group<T, fixed_radix, false>(stage, 0, table, numbers);
+  for (std::size_t p = 1; p < stage.groups; ++p) do_group<T, fixed_radix, true>(stage, p, table, numbers);
 }
 
 template <class T>

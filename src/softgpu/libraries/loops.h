@@ -19,10 +19,10 @@ constexpr std::int64_t plus(std::int64_t one, std::int64_t other) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(one) + static_cast<std::uint64_t>(other));
 }
 
-/// A nest of loops over `Count` tensors: the last axis is the innermost one.
-template <std::size_t Count>
+/// A nest of loops over so many tensors: the last axis is the innermost one.
+template <std::size_t tensors>
 struct Loops {
-  using Offsets = std::array<std::int64_t, Count>;
+  using Offsets = std::array<std::int64_t, tensors>;
   struct Axis {
     std::int64_t size;
     Offsets strides;
@@ -52,7 +52,7 @@ struct Loops {
     for (std::size_t i = axes.size(); i-- > 1;) {
       Axis &outer = axes[i - 1], &inner = axes[i];
       bool continues = true;
-      for (std::size_t t = 0; t < Count; ++t)
+      for (std::size_t t = 0; t < tensors; ++t)
         continues &= outer.strides[t] == times(inner.strides[t], inner.size);
       if (!continues) continue;
       inner.size *= outer.size;
@@ -68,11 +68,11 @@ struct Loops {
       const std::int64_t at = from % last.size, count = std::min(last.size - at, to - from);
       Offsets offsets{};
       std::int64_t rest = from / last.size;
-      for (std::size_t t = 0; t < Count; ++t) offsets[t] = times(at, last.strides[t]);
+      for (std::size_t t = 0; t < tensors; ++t) offsets[t] = times(at, last.strides[t]);
       for (std::size_t i = axes.empty() ? 0 : axes.size() - 1; i-- > 0;) {
         const std::int64_t digit = rest % axes[i].size;
         rest /= axes[i].size;
-        for (std::size_t t = 0; t < Count; ++t)
+        for (std::size_t t = 0; t < tensors; ++t)
           offsets[t] = plus(offsets[t], times(digit, axes[i].strides[t]));
       }
       f(offsets, last.strides, count, from);
