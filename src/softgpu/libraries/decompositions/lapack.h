@@ -31,10 +31,10 @@ const void* address_of(const T& argument) {
 }
 
 /// Fortran takes every argument by its address, and behind them the length of each character.
-template <std::size_t... Characters, class... A>
-void called(void* function, std::index_sequence<Characters...>, const A&... arguments) {
-  using Function = void (*)(decltype(address_of(arguments))..., decltype(Characters)...);
-  reinterpret_cast<Function>(function)(address_of(arguments)..., (Characters * 0 + 1)...);
+template <std::size_t... characters, class... A>
+void called(void* function, std::index_sequence<characters...>, const A&... arguments) {
+  using Function = void (*)(decltype(address_of(arguments))..., decltype(characters)...);
+  reinterpret_cast<Function>(function)(address_of(arguments)..., (characters * 0 + 1)...);
 }
 
 template <class N>
