@@ -180,7 +180,7 @@ def long_kernels(bench: Bench) -> Found:
         except NotSeenError as error:
             found[step.__name__] = {"error": str(error)[-1500:]}
         found[f"after_{step.__name__}"] = next_one(bench)
-    alright = all("error" not in one for one in found.values()) and all(
+    in_order = all("error" not in one for one in found.values()) and all(
         found[f"after_{step.__name__}"]["result"] == 0 for step in steps
     )
-    return {"ok": alright and found["released"]["counted"] and found["interrupted"]["status"] == 0, **found}
+    return {"ok": in_order and found["released"]["counted"] and found["interrupted"]["status"] == 0, **found}

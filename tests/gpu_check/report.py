@@ -60,6 +60,8 @@ def lines(name: str, part: Found) -> Iterator[str]:
     for side in ("local", "remote"):
         if error := part.get(side, {}).get("error"):
             yield f"         {side}: {error.strip()[-600:]}"
+        for what, problem in part.get(side, {}).get("problems", {}).items():
+            yield f"         {side}: {what}: {problem}"
     if "remote" in part and not part["same"]:
         local, remote = (part[side].get("result") for side in ("local", "remote"))
         if isinstance(local, dict) and isinstance(remote, dict):

@@ -78,7 +78,7 @@ import sys
 from gpupool.node.context_reserve import _taken_mib
 
 class Nvml:
-    figures, asked = [4 << 20, (529 << 20) + 1], []
+    figures = [4 << 20, (529 << 20) + 1]
 
     def nvmlDeviceGetHandleByUUID(self, uuid):
         assert uuid.startswith("GPU-") and len(uuid) == 40

@@ -265,6 +265,12 @@ class TestTheReport:
         assert "it ended" in said
         assert '"local": 1' in said
 
+    def test_names_what_failed_on_both_sides(self) -> None:
+        side: Found = {"result": {}, "problems": {"LSTM": "RuntimeError: no"}, "seconds": 1}
+        part: Found = {"ok": True, "same": True, "limit": "", "ratios": {}, "local": side, "remote": side}
+        said = list(lines("layers", part))
+        assert sum("LSTM" in line and "RuntimeError: no" in line for line in said) == 2
+
     def test_logs_are_kept_when_homes_go(self, tmp_path: Path) -> None:
         homes = tmp_path / "homes"
         (homes / "pool1" / "workers").mkdir(parents=True)

@@ -109,7 +109,6 @@ def _taken_mib(library: str, nvml: Any) -> int:
 
 def main(arguments: Sequence[str]) -> int:
     """Prints the figure in MiB."""
-    os.environ["CUDA_MODULE_LOADING"] = "LAZY"
     try:
         import pynvml
 
