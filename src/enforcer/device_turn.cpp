@@ -98,6 +98,7 @@ bool DeviceTurn::account() {
   book_.charge(slot_, fresh);
   if (bucket_) bucket_->spend(static_cast<std::int64_t>(fresh));
   if (pacing_.completed(reading.first_unfinished, piece_busy_ns_)) piece_busy_ns_ = 0;
+  if (!reading.in_flight) book_.drained(slot_);
   return reading.in_flight;
 }
 
@@ -310,8 +311,10 @@ void DeviceTurn::attend() {
     if (!is_over() || !stop_running()) return;
     hand_back();
   } else if (!stopped_) {
-    // It works without a turn: others lost patience, or it goes on under a new lease.
-    if (!account() || facts_.needed() || book_.take(slot_, unsigned_now()) || !stop_running()) return;
+    // It works without a turn: others lost patience, or it goes on under a new lease. Where the device cannot
+    // stop it, a turn would be of no use to it, and whoever comes next would wait for its end.
+    if (!account() || facts_.needed() || !gauge_.can_stop()) return;
+    if (book_.take(slot_, unsigned_now()) || !stop_running()) return;
   }
   if (wait_for_turn([this]() REQUIRES(mutex_) { return !stopping_ && !asking_ && !facts_.stands(); }))
     run_on();

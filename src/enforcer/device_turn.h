@@ -35,6 +35,8 @@ class Gauge {
   virtual std::uint64_t cut() = 0;
   /// Looks without waiting. Any thread.
   virtual Reading look() = 0;
+  /// Whether the device can stop what runs.
+  [[nodiscard]] virtual bool can_stop() const { return false; }
   /// Stops what runs where it is until go_on(); it takes no device time meanwhile. False: this device cannot.
   /// Any thread.
   virtual bool stop() { return false; }

@@ -287,6 +287,7 @@ struct Endless final : Gauge {
     const auto all = ran + (since ? Clock::now() - *since : 0ns);
     return {static_cast<std::uint64_t>(all.count()), 0, true};
   }
+  [[nodiscard]] bool can_stop() const override { return true; }
   bool stop() override {
     const std::lock_guard lock(mutex);
     if (since) ran += Clock::now() - *std::exchange(since, std::nullopt);

@@ -41,6 +41,11 @@ bool TurnBook::has(std::size_t slot) const {
   return holder() == slot;
 }
 
+void TurnBook::drained(std::size_t slot) {
+  Place* const place = this->place(slot);
+  if (place != nullptr && place->overran.load(relaxed) != 0) place->overran.store(0, relaxed);
+}
+
 std::uint64_t TurnBook::turn_ns(std::size_t slot) const {
   return std::clamp(lengths_.round * milli(slot) / whole, lengths_.shortest, lengths_.longest);
 }
@@ -85,6 +90,7 @@ void TurnBook::join(std::size_t slot, std::uint32_t milli) {
   Place* const place = this->place(slot);
   if (place == nullptr) return;
   place->wants.store(0, relaxed);
+  place->overran.store(0, relaxed);
   resize(slot, milli);
   place->virtual_ns.store(present(), relaxed);
   data_.used.store(static_cast<std::uint32_t>(std::max(used(), slot + 1)), relaxed);
@@ -135,15 +141,20 @@ void TurnBook::give(std::size_t slot, std::uint64_t now_ns) {
 
 std::optional<std::size_t> TurnBook::pass(std::uint64_t now_ns, const Alive& alive) {
   const std::uint64_t turn = data_.turn.load(std::memory_order_seq_cst);
+  std::optional<std::size_t> overrunning;
   if (static_cast<std::uint32_t>(turn) != 0) {
     const auto has = holder();
     const std::uint64_t since = data_.since_ns.load(relaxed);
     // A time that lies ahead is none of this boot's.
-    const bool overdue = since > now_ns || now_ns - since > lengths_.patience;
+    const bool beside = has && data_.places[*has].overran.load(relaxed) != 0;
+    const std::uint64_t limit = beside ? lengths_.patience_beside : lengths_.patience;
+    const bool overdue = since > now_ns || now_ns - since > limit;
     if (has && !overdue && alive(*has)) return std::nullopt;
+    if (has && overdue) overrunning = has;
   }
   while (const auto next = first_waiting()) {
     if (alive(*next)) {
+      if (overrunning && *overrunning != *next) data_.places[*overrunning].overran.store(1, relaxed);
       give(*next, now_ns);
       return next;
     }

@@ -27,6 +27,9 @@ struct alignas(64) Place {
   std::atomic<std::uint32_t> wants;       ///< 1: waits for the turn
   std::atomic<std::uint32_t> granted;     ///< grows when the turn is given to it: a futex
   std::atomic<std::uint32_t> bell;        ///< grows when others want what it has: a futex
+  /// 1: the others lost patience with its work, which is still on the device. Set under the lock; the owner
+  /// clears it.
+  std::atomic<std::uint32_t> overran;
 };
 
 /// All zero is a valid book of a device that nobody uses.
@@ -49,6 +52,9 @@ struct TurnLengths {
   std::uint64_t longest = 10'000'000;
   /// Who does not end its turn for so long shares the device with the next: a kernel cannot be taken off it.
   std::uint64_t patience = 2'000'000'000;
+  /// The same while that kernel runs on: the device is shared already, so waiting for a turn's end is of no
+  /// use.
+  std::uint64_t patience_beside = 20'000'000;
 };
 
 class TurnBook {
@@ -76,6 +82,8 @@ class TurnBook {
   /// Gives the turn back. True: somebody waits, so pass() is to be called.
   bool give_up(std::size_t slot);
   [[nodiscard]] bool has(std::size_t slot) const;
+  /// All that `slot` had given the device is done: the others have patience with it again.
+  void drained(std::size_t slot);
   [[nodiscard]] bool contended() const { return data_.waiting.load(std::memory_order_seq_cst) != 0; }
   /// Who has the turn; none: nobody, or what stands there makes no sense.
   [[nodiscard]] std::optional<std::size_t> holder() const;

@@ -190,6 +190,32 @@ TEST_CASE("who does not end its turn shares the device after a while, counted fr
   CHECK(b.book.has(1));
 }
 
+TEST_CASE(
+    "while a kernel runs on with which the others lost patience, its session keeps nobody from the device") {
+  Book b;
+  b.book.join(0, 500);
+  b.book.join(1, 500);
+  const auto waits_for = [&](std::uint64_t time) {
+    REQUIRE(b.book.take(0, b.now));
+    b.want(1);
+    b.now += time - ms;
+    CHECK_FALSE(b.pass());
+    b.now += 2 * ms;
+    CHECK(b.pass() == 1);
+    CHECK_FALSE(b.book.give_up(1));
+  };
+  waits_for(2000 * ms);
+  waits_for(20 * ms);
+  waits_for(20 * ms);
+  b.book.drained(0);
+  waits_for(2000 * ms);
+  SUBCASE("who takes its place later is not blamed for it") {
+    b.book.leave(0);
+    b.book.join(0, 500);
+    waits_for(2000 * ms);
+  }
+}
+
 TEST_CASE("who gives up its place is not chosen") {
   Book b;
   b.book.join(0, 500);

@@ -15,7 +15,7 @@ namespace gpupool::enforcer {
 namespace {
 
 /// Changes with the layout: workers of different versions must not share a book.
-constexpr std::uint64_t magic = 0x31306e7275546770;  // "pgTurn01"
+constexpr std::uint64_t magic = 0x32306e7275546770;  // "pgTurn02"
 
 struct FileContent {
   std::uint64_t magic;

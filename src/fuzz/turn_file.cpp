@@ -24,7 +24,7 @@ using enforcer::TurnFile;
 namespace {
 
 constexpr std::size_t header_bytes = 64;  // of the file, before the book
-constexpr std::uint64_t magic = 0x31306e7275546770;
+constexpr std::uint64_t magic = 0x32306e7275546770;
 
 struct File {
   File() {

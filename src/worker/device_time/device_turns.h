@@ -46,6 +46,7 @@ class DeviceTurns {
         : timer(device_timer), residence(session_residence), work(software_work) {}
     std::uint64_t cut() override { return timer.pause(); }
     Reading look() override;
+    [[nodiscard]] bool can_stop() const override { return work != nullptr; }
     bool stop() override { return work != nullptr && work->stop(StopReason::no_turn); }
     void go_on() override { work->go_on(StopReason::no_turn); }
 
