@@ -154,10 +154,17 @@ struct DeviceTimer::State {
     burst.end = take_event(burst.timeline->context);
     if (burst.end == nullptr || capturing(burst.stream) ||
         functions.event_record(burst.end, burst.stream) != driver_success) {
+      // The device may have failed before the end could be marked: then every question is answered with that
+      // error.
+      note_failure(functions.event_query(burst.start), burst);
       drop(burst);
       return;
     }
     closed.push_back(std::move(burst));
+  }
+
+  void note_failure(int result, const Burst& burst) {
+    if (is_sticky(result) && failure.error == 0) failure = {result, burst.kernel};
   }
 
   /// Whether the base has its place in the period: it may itself wait for what was there before it.
@@ -213,7 +220,7 @@ struct DeviceTimer::State {
       const auto end = time_of(*burst.timeline, burst.end);
       if (start && end) charge(*burst.timeline->period, *start, *end);
     } else {
-      if (is_sticky(ready) && failure.error == 0) failure = {ready, burst.kernel};
+      note_failure(ready, burst);
       charge_until_now(burst);
     }
     drop(burst);

@@ -17,7 +17,7 @@ struct Device {
   std::map<void*, double> recorded;        // event -> time
   std::set<void*> living;
   std::uintptr_t next_event = 0x1000;
-  int error = 0;  // of every question about an event
+  int error = 0;  // of everything that is done with an event
   int pushed = 0;
   bool capturing = false;
 };
@@ -46,6 +46,7 @@ EventFunctions functions(bool tells_event_times) {
   };
   f.event_destroy = [](void* event) { return device->living.erase(event), 0; };
   f.event_record = [](void* event, void* stream) {
+    if (device->error != 0) return device->error;
     device->recorded[event] = std::max(device->now_ms, device->stream_free_at[stream]);
     return 0;
   };
@@ -279,6 +280,23 @@ TEST_CASE("work that ends in an error, or with its context, stays charged") {
   CHECK(rig.charged_us() == 3'500'000);
   CHECK_FALSE(rig.usage.snapshot().in_flight);
   CHECK_FALSE(rig.timer.running().running);
+}
+
+TEST_CASE("an error that comes before the end of a burst is marked is told with its kernel") {
+  Rig rig;
+  launch(rig.timer, at(10), 5, "poke");
+  rig.simulated.now_ms = 1;
+  rig.simulated.error = 700;
+  SUBCASE("at a pause") {
+    rig.timer.pause();
+  }
+  SUBCASE("when the stream goes") {
+    rig.timer.forget(at(1), at(10), false);
+  }
+  CHECK(rig.timer.failure().error == 700);
+  CHECK(rig.timer.failure().kernel == "poke");
+  rig.timer.resolve();
+  CHECK_FALSE(rig.usage.snapshot().in_flight);
 }
 
 TEST_CASE("a period begins when the device comes to it, where the driver tells when that was") {
