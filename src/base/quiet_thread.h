@@ -10,12 +10,15 @@
 
 namespace gpupool {
 
-/// In its scope the calling thread, and those that it starts, take no signals but `kept`.
+/// In its scope the calling thread, and those that it starts, take no signals but `kept` and those of its own
+/// faults: the kernel ends a process that faults while it blocks them, and memory that is shared with a
+/// device is served by faults.
 class SignalsBlocked {
  public:
   explicit SignalsBlocked(std::initializer_list<int> kept = {}) {
     sigset_t blocked;
     sigfillset(&blocked);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigdelset(&blocked, fault);
     for (const int signal : kept) sigdelset(&blocked, signal);
     pthread_sigmask(SIG_SETMASK, &blocked, &before_);
   }

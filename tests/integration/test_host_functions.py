@@ -57,6 +57,48 @@ def test_a_host_function_runs_between_what_is_before_and_what_is_after_it(share:
     )
 
 
+def test_a_host_function_uses_memory_that_the_device_uses_too(share: Share) -> None:
+    share.run(
+        """
+        stream, seen = check(cu.cuStreamCreate(1)), []
+        managed = int(check(cu.cuMemAllocManaged(1 << 20, 1)))
+        locked = int(check(cu.cuMemHostAlloc(1 << 20, cu.CU_MEMHOSTALLOC_PORTABLE)))
+        for pointer in (managed, locked):
+            array = np.ctypeslib.as_array((ctypes.c_uint32 * (1 << 18)).from_address(pointer))
+            def run(data):
+                seen.append((int(array[7]), int(array[200_000])))
+                array[8] = 99
+            for n in range(1, 4):
+                array[8] = 0
+                check(cu.cuMemsetD32Async(pointer, n, 1 << 18, stream))
+                check(cu.cuLaunchHostFunc(stream, host(run), 0))
+                check(cu.cuMemcpyDtoDAsync(pointer + 40, pointer + 32, 4, stream))
+                check(cu.cuStreamSynchronize(stream))
+                assert seen.pop() == (n, n) and not seen
+                assert array[7] == n and array[8] == array[10] == 99
+        print("ok")
+        """,
+        HOST,
+    )
+
+
+def test_a_host_function_has_memory_for_which_the_program_waits_meanwhile(share: Share) -> None:
+    share.run(
+        """
+        stream = check(cu.cuStreamCreate(1))
+        length = ctypes.cast(ctypes.CDLL(None).strlen, ctypes.c_void_p).value  # reads what it is given, without Python
+        pointer = int(check(cu.cuMemAllocManaged(1 << 20, 1)))
+        array = np.ctypeslib.as_array((ctypes.c_uint8 * (1 << 20)).from_address(pointer))
+        for n in range(1, 100):
+            check(cu.cuMemsetD8Async(pointer, n, (1 << 20) - 1, stream))
+            check(cu.cuLaunchHostFunc(stream, cu.CUhostFn(length), pointer))
+            assert array[n] == n
+        print("ok")
+        """,
+        HOST,
+    )
+
+
 def test_a_host_function_that_calls_cuda_is_told_that_it_may_not(share: Share) -> None:
     share.run(
         """

@@ -32,6 +32,7 @@ void note_wait(const WorkerLink& worker, std::uint64_t place);
 /// Until those that were expected have run. The worker executes a process's messages in order, so one that
 /// makes it wait for the device must not stand before the answer that the device waits for.
 void wait_for_host_functions(const WorkerLink& worker);
+bool host_functions_are_expected(const WorkerLink& worker);
 /// Before work that does not make the worker wait: but a driver takes about a thousand pieces of it, and
 /// makes the caller wait then. So there are never that many behind a function that has not run.
 void limit_work_behind_host_functions(const WorkerLink& worker);
@@ -53,6 +54,8 @@ inline bool host_memory_is_shared() {
 /// stays so while `handed_over` is held, which must be until the work is posted.
 using HandedOver = std::unique_lock<Mutex>;
 CUresult hand_host_memory_over(WorkerLink& worker, HandedOver& handed_over);
+/// The same of coherent memory alone.
+void hand_coherent_memory_over(WorkerLink& worker, HandedOver& handed_over);
 /// Before memory of a worker's devices is read: they get what the host wrote.
 CUresult flush_host_memory(WorkerLink& worker);
 /// After one of a worker's devices has been waited for.

@@ -10,6 +10,7 @@
 
 #include "base/mutex.h"
 #include "client/call/call.h"
+#include "client/call/routing.h"
 #include "client/link/payload_sinks.h"
 #include "client/memory/fault_handler.h"
 #include "client/process/log.h"
@@ -128,23 +129,30 @@ void CoherentMemory::send(Region& region, PageStates::Span span) {
   }
 }
 
-void CoherentMemory::fetch(Region& region, PageStates::Span span) {
+template <class M>
+CUresult CoherentMemory::read(Region& region, std::uint64_t offset, std::uint64_t size) {
+  M m;
+  m.device = region.about.device;
+  m.address = region.about.base + offset;
+  m.size = size;
+  typename M::Reply reply;
+  std::vector<std::byte> bytes;
+  IntoMemory sink(region.view + offset, size);
+  CUresult own = CUDA_ERROR_DEVICE_UNAVAILABLE;
+  static_cast<void>(ask(m, reply, any_context, bytes, {}, &sink, &own));
+  return own;
+}
+
+void CoherentMemory::fetch(Region& region, PageStates::Span span, By by) {
   std::uint64_t offset = span.first * page_bytes;
   const std::uint64_t end = offset + span.count * page_bytes;
   while (offset < end) {
     const std::uint64_t size = std::min(end - offset, message_bytes);
-    messages::ReadPages m;
-    m.device = region.about.device;
-    m.address = region.about.base + offset;
-    m.size = size;
-    replies::ReadPages reply;
-    std::vector<std::byte> bytes;
-    IntoMemory sink(region.view + offset, size);
-    CUresult own = CUDA_ERROR_DEVICE_UNAVAILABLE;
-    static_cast<void>(ask(m, reply, any_context, bytes, {}, &sink, &own));
-    if (own != CUDA_SUCCESS) {
+    const CUresult result = by == By::program ? read<messages::ReadPages>(region, offset, size)
+                                              : read<messages::ReadPagesNow>(region, offset, size);
+    if (result != CUDA_SUCCESS) {
       // The access cannot be given an error. Every CUDA call of the program will tell that the device failed.
-      const std::string text = "the device failed (error " + std::to_string(own) +
+      const std::string text = "the device failed (error " + std::to_string(result) +
                                "): memory shared with it shows the last content that this process has seen";
       if (!std::exchange(told_, true)) std::fprintf(stderr, "gpupool: %s\n", text.c_str());
       log_line(text);
@@ -167,6 +175,7 @@ void CoherentMemory::send_dirty(Region& region, PageStates::State then) {
 HandedOver CoherentMemory::hand_over(const WorkerLink& worker) {
   HandedOver lock(mutex_);
   mutex_.assert_held();
+  ++handed_over_;
   for (auto& [base, region] : regions_) {
     if (!region.states.any_on_host() || !worker.has_device(region.about.device)) continue;
     keep_serving_faults();
@@ -184,13 +193,44 @@ void CoherentMemory::flush(const WorkerLink& worker) {
   }
 }
 
-bool CoherentMemory::serve(std::uint64_t address, bool write) {
-  const MutexLock lock(mutex_);
+/// Waits for the device without the lock, as it may wait for a host function that touches memory like this
+/// and needs the lock. What was waited for counts if nobody has given the device work meanwhile. Returns how
+/// the page is to be fetched then.
+CoherentMemory::By CoherentMemory::wait_without_lock(MutexLock& lock, std::uint64_t address) {
+  constexpr int tries = 100;
+  for (int n = 0; n < tries; ++n) {
+    const Region* const region = region_of(address);
+    if (region == nullptr) return By::program;
+    const std::uint64_t page = (address - region->about.base) / page_bytes;
+    const int device = region->about.device;
+    if (region->states.at(page) != PageStates::State::device ||
+        !host_functions_are_expected(worker_of_device(device)))
+      return By::program;
+    messages::ReadPages m;  // of one page: what counts is that it waits
+    m.device = device;
+    m.address = region->about.base + page * page_bytes;
+    m.size = page_bytes;
+    const std::uint64_t before = handed_over_;
+    lock.unlock();
+    std::vector<std::byte> content(page_bytes), bytes;
+    IntoMemory sink(content.data(), content.size());
+    replies::ReadPages reply;
+    const CUresult result = ask(m, reply, any_context, bytes, {}, &sink);
+    lock.lock();
+    if (result != CUDA_SUCCESS) return By::program;  // the fetch will tell
+    if (handed_over_ == before) return By::host_function;
+  }
+  return By::program;
+}
+
+bool CoherentMemory::serve(std::uint64_t address, bool write, By by) {
+  MutexLock lock(mutex_);
+  if (by == By::program) by = wait_without_lock(lock, address);
   Region* const region = region_of(address);
   if (region == nullptr) return false;
   const auto step = region->states.touched((address - region->about.base) / page_bytes, write);
   if (step.kind == PageStates::Step::Kind::nothing) return true;  // another thread was here first
-  if (step.kind == PageStates::Step::Kind::fetch) fetch(*region, step.span);
+  if (step.kind == PageStates::Step::Kind::fetch) fetch(*region, step.span, by);
   region->states.set(step.span, step.then);
   protect(*region, step.span, step.then == PageStates::State::dirty ? PROT_READ | PROT_WRITE : PROT_READ);
   return true;

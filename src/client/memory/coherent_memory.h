@@ -53,8 +53,13 @@ class CoherentMemory {
   void flush(const WorkerLink& worker);
 
   /// A thread touched an address that is protected. False when that is no coherent memory. Called by the
-  /// thread that serves faults.
-  bool serve(std::uint64_t address, bool write);
+  /// threads that serve faults, one for each of these.
+  ///
+  /// The program's threads wait for the device. A host function cannot: streams wait for it. All that it may
+  /// ask for is done before it begins, so it gets what the device has; and whoever waits for the device
+  /// meanwhile does so without the lock.
+  enum class By { program, host_function };
+  bool serve(std::uint64_t address, bool write, By by);
   /// Lets the kernel read host memory for us: replaces parts that lie in coherent memory by their open view.
   void open_views(std::vector<iovec>& parts);
 
@@ -82,11 +87,15 @@ class CoherentMemory {
   Region* region_of(std::uint64_t address) REQUIRES(mutex_);
   void protect(Region& region, PageStates::Span span, int protection) REQUIRES(mutex_);
   void send(Region& region, PageStates::Span span) REQUIRES(mutex_);
-  void fetch(Region& region, PageStates::Span span) REQUIRES(mutex_);
+  void fetch(Region& region, PageStates::Span span, By by = By::program) REQUIRES(mutex_);
+  template <class M>
+  CUresult read(Region& region, std::uint64_t offset, std::uint64_t size) REQUIRES(mutex_);
+  By wait_without_lock(MutexLock& lock, std::uint64_t address) REQUIRES(mutex_);
   void send_dirty(Region& region, PageStates::State then) REQUIRES(mutex_);
 
   Mutex mutex_;
   std::map<std::uint64_t, Region> regions_ GUARDED_BY(mutex_);
+  std::uint64_t handed_over_ GUARDED_BY(mutex_) = 0;  ///< how often
   bool told_ GUARDED_BY(mutex_) = false;
 };
 

@@ -23,6 +23,7 @@
 #include "client/process/main_wait.h"
 #include "client/session/attach_again.h"
 #include "client/session/runtime.h"
+#include "client/session/session_hooks.h"
 
 namespace gpupool::client {
 namespace {
@@ -37,8 +38,13 @@ struct Fault {
   Fault* next = nullptr;
 };
 
-std::atomic<Fault*> waiting{nullptr};
-std::atomic<std::uint32_t> bell{0};
+/// Those of the program's threads, and those of its functions in streams: a thread that serves the first may
+/// wait for the device, which may wait for the second.
+struct Queue {
+  std::atomic<Fault*> waiting{nullptr};
+  std::atomic<std::uint32_t> bell{0};
+};
+Queue of_program, of_host_functions;
 
 void wait_while(std::atomic<std::uint32_t>& word, std::uint32_t value) {
   syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
@@ -136,11 +142,12 @@ void on_fault(int signal, siginfo_t* info, void* context) {
   const auto* const machine = static_cast<const ucontext_t*>(context);
   if (info->si_code > 0 && !Runtime::forked() && device_memory().owns(address) && !is_execution(machine)) {
     Fault fault{address, is_write(machine)};
-    fault.next = waiting.load(std::memory_order_relaxed);
-    while (!waiting.compare_exchange_weak(fault.next, &fault)) {
+    Queue& queue = in_host_function() ? of_host_functions : of_program;
+    fault.next = queue.waiting.load(std::memory_order_relaxed);
+    while (!queue.waiting.compare_exchange_weak(fault.next, &fault)) {
     }
-    bell.fetch_add(1);
-    wake(bell, 1);
+    queue.bell.fetch_add(1);
+    wake(queue.bell, 1);
     const MainWait wait;
     while (fault.outcome.load(std::memory_order_acquire) == pending) wait_while(fault.outcome, pending);
     if (fault.outcome.load(std::memory_order_acquire) == served) {
@@ -152,16 +159,21 @@ void on_fault(int signal, siginfo_t* info, void* context) {
   errno = saved;
 }
 
-void serve() {
+void serve(Queue& queue, CoherentMemory::By by) {
   prctl(PR_SET_NAME, "gpupool-pages");
+  // A fault of its own would wait for this very thread; so it ends the process.
+  sigset_t own;
+  sigemptyset(&own);
+  sigaddset(&own, SIGSEGV);
+  pthread_sigmask(SIG_BLOCK, &own, nullptr);
   never_wait_for_lease();
   while (true) {
-    const std::uint32_t heard = bell.load();
-    Fault* fault = waiting.exchange(nullptr);
-    if (fault == nullptr) wait_while(bell, heard);
+    const std::uint32_t heard = queue.bell.load();
+    Fault* fault = queue.waiting.exchange(nullptr);
+    if (fault == nullptr) wait_while(queue.bell, heard);
     while (fault != nullptr) {
       Fault* const next = fault->next;  // the fault is gone once it has an outcome
-      const bool known = coherent_memory().serve(fault->address, fault->write);
+      const bool known = coherent_memory().serve(fault->address, fault->write, by);
       std::atomic<std::uint32_t>& word = fault->outcome;
       word.store(known ? served : foreign, std::memory_order_release);
       wake(word, INT_MAX);
@@ -196,7 +208,12 @@ void install() {
 bool serve_faults() {
   static Once once;
   try {
-    once.run([] { quiet_thread(&serve).detach(); });
+    once.run([] {
+      using By = CoherentMemory::By;
+      std::thread of_functions = quiet_thread([] { serve(of_host_functions, By::host_function); });
+      of_functions.detach();
+      quiet_thread([] { serve(of_program, By::program); }).detach();
+    });
   } catch (const std::exception&) {
     return false;
   }

@@ -11,11 +11,13 @@ CUresult hand_host_memory_over(WorkerLink& worker, HandedOver& handed_over) {
   if (host_mirrors().any()) {
     if (const CUresult gone = host_mirrors().send_changes(worker); gone != CUDA_SUCCESS) return gone;
   }
-  if (coherent_memory().any()) {
-    const MainWait wait;  // for who fetches pages
-    handed_over = coherent_memory().hand_over(worker);
-  }
+  if (coherent_memory().any()) hand_coherent_memory_over(worker, handed_over);
   return CUDA_SUCCESS;
+}
+
+void hand_coherent_memory_over(WorkerLink& worker, HandedOver& handed_over) {
+  const MainWait wait;  // for who fetches pages
+  handed_over = coherent_memory().hand_over(worker);
 }
 
 CUresult flush_host_memory(WorkerLink& worker) {

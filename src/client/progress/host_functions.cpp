@@ -73,7 +73,7 @@ void one_less(HostFunctions& all, const WorkerLink& worker) {
   all.fewer.notify_all();
 }
 
-void run_and_answer(HostFunctions& all, const Called& called, const WorkerLink& worker) {
+void run_and_answer(HostFunctions& all, const Called& called, WorkerLink& worker) {
   void* data = nullptr;
   const CUhostFn function = host_function_of(called.token, data);
   if (function != nullptr) {
@@ -89,6 +89,9 @@ void run_and_answer(HostFunctions& all, const Called& called, const WorkerLink& 
   m.run = called.run;
   // It names nothing that is of this worker: a context of it does.
   const std::uint64_t there = runtime().several() ? primary_context(worker.first_device) : any_context;
+  // The work behind the function finds what it wrote, and may write to what it has read.
+  HandedOver handed_over;
+  if (host_memory_is_closed()) hand_coherent_memory_over(worker, handed_over);
   static_cast<void>(post(m, there));
   worker.connection.load()->flush();
   one_less(all, worker);
@@ -109,7 +112,7 @@ void wait_for_contexts_of(const WorkerLink& worker) {
   }
 }
 
-void watch(const WorkerLink& worker) {
+void watch(WorkerLink& worker) {
   never_wait_for_lease();
   HostFunctions& all = host_functions();
   OfWorker& mine = all.of(worker);
@@ -202,6 +205,10 @@ void expect_host_function(const WorkerLink& worker) {
   OfWorker& mine = host_functions().of(worker);
   ++mine.ever_expected;  // first: one that wait_for_host_functions() sees is among these
   ++mine.expected;
+}
+
+bool host_functions_are_expected(const WorkerLink& worker) {
+  return host_functions().of(worker).expected.load() != 0;
 }
 
 void limit_work_behind_host_functions(const WorkerLink& worker) {

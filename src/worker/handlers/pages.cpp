@@ -30,17 +30,15 @@ bool mapped(Call& x, std::int32_t device, std::uint64_t address, std::uint64_t s
   return arena != nullptr && address + size >= address && arena->covers(address, size);
 }
 
-}  // namespace
-
-// Every context is waited for: the program's kernels in any of them may have written to the pages.
-CUresult run_ReadPages(Call& x, const messages::ReadPages& m, replies::ReadPages&) {
+/// What the pages hold once `contexts` have done what they were given.
+template <class M>
+CUresult read_pages(Call& x, const M& m, const std::vector<CUcontext>& contexts) {
   if (!mapped(x, m.device, m.address, m.size)) return CUDA_ERROR_INVALID_VALUE;
   const CUcontext home = x.primary(m.device);
   if (home == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   x.waits();
   x.touches_memory();
   const bool reachable = x.equipment.reachable_by_host(m.address, m.size);
-  const std::vector<CUcontext> contexts = x.session.contexts();
   Wait wait;
   wait.context = home;
   wait.uses = {x.equipment.device_memory()};
@@ -61,6 +59,17 @@ CUresult run_ReadPages(Call& x, const messages::ReadPages& m, replies::ReadPages
   };
   x.leave(std::move(wait));
   return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+// Every context is waited for: the program's kernels in any of them may have written to the pages.
+CUresult run_ReadPages(Call& x, const messages::ReadPages& m, replies::ReadPages&) {
+  return read_pages(x, m, x.session.contexts());
+}
+
+CUresult run_ReadPagesNow(Call& x, const messages::ReadPagesNow& m, replies::ReadPagesNow&) {
+  return read_pages(x, m, {});
 }
 
 CUresult run_WritePages(Call& x, const messages::WritePages& m, replies::WritePages&) {
