@@ -53,6 +53,11 @@ def test_a_library_has_its_variables_on_each_device(share: SeveralShares) -> Non
         assert [int(check(cu.cuModuleGetGlobal(module, b"table"))[0]) for module in modules] == [
             int(table) for table in tables
         ]
+        for device, table in enumerate(tables):
+            ask = cu.CUpointer_attribute
+            assert check(cu.cuPointerGetAttribute(ask.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, int(table) + 4)) == device
+            start = check(cu.cuPointerGetAttribute(ask.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, int(table) + 4))
+            assert int(start) == int(table)
         check(cu.cuLibraryUnload(library))
         assert cu.cuModuleGetGlobal(modules[1], b"table")[0] == Error.CUDA_ERROR_INVALID_HANDLE
         print("ok")

@@ -92,7 +92,7 @@ CUresult send(NewNode& node, CUgraphNodeParams& params, bool with_data) {
   if (result != CUDA_SUCCESS) return result;
   params.alloc.dptr = reply.address;
   remember_graph_memory(reply.address, params.alloc.bytesize,
-                        worker_of_context(context_for_graph(node.shadow.graph)).index);
+                        worker_of_context(context_for_graph(node.shadow.graph)).first_device);
   return encode_params(node.shadow.graph, params, node.bodies, node.shadow.params);
 }
 

@@ -221,7 +221,7 @@ CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library
   m.name = text(name);
   replies::cuLibraryGetManaged reply;
   if (const CUresult bad = ask(m, reply); bad != CUDA_SUCCESS) return bad;
-  remember_global(reply.dptr, reply.bytes, worker_of_context(current_context()).index);
+  remember_global({reply.dptr, reply.bytes, worker_of_context(current_context()).first_device});
   if (dptr != nullptr) *dptr = reply.dptr;
   if (bytes != nullptr) *bytes = reply.bytes;
   return CUDA_SUCCESS;

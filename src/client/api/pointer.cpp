@@ -6,6 +6,7 @@
 
 #include "client/call/call.h"
 #include "client/memory/coherent_memory.h"
+#include "client/memory/copy.h"
 #include "client/memory/device_memory.h"
 #include "client/memory/exported_objects.h"
 #include "client/memory/host_memory.h"
@@ -158,6 +159,10 @@ Answer answer(CUpointer_attribute attribute, CUdeviceptr ptr) {
     return device_attribute(attribute, {opened->device, {opened->address, opened->size, opened->size, owner}},
                             ptr);
   }
+  if (const auto global =
+          global_at(ptr))  // XLA copies from its constants, and asks first which device has them
+    return device_attribute(attribute, {global->device, {global->address, global->size, global->size, 0}},
+                            ptr);
   if (const auto found = virtual_memory().find(ptr)) return mapping_attribute(attribute, *found, ptr);
   return {CUDA_ERROR_INVALID_VALUE, 0, 0};
 }

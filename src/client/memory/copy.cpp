@@ -46,12 +46,14 @@ class IntoRows final : public PayloadSink {
 struct Globals {
   Mutex mutex;
   /// By worker: a program may have the same address on two nodes.
-  std::array<std::map<CUdeviceptr, std::size_t>, SessionFile::max_workers> ranges GUARDED_BY(mutex);
+  std::array<std::map<CUdeviceptr, Global>, SessionFile::max_workers> ranges GUARDED_BY(mutex);
 
-  [[nodiscard]] bool has(unsigned worker, std::uint64_t address) const REQUIRES(mutex) {
+  [[nodiscard]] const Global* find(unsigned worker, std::uint64_t address) const REQUIRES(mutex) {
     const auto& mine = ranges[worker];
     const auto next = mine.upper_bound(address);
-    return next != mine.begin() && address - std::prev(next)->first < std::prev(next)->second;
+    if (next == mine.begin()) return nullptr;
+    const Global& before = std::prev(next)->second;
+    return address - before.address < before.size ? &before : nullptr;
   }
 };
 Globals& globals() {
@@ -252,17 +254,27 @@ bool is_device_address(std::uint64_t address) {
 std::optional<unsigned> worker_of_global(std::uint64_t address, unsigned likeliest) {
   Globals& all = globals();
   const MutexLock lock(all.mutex);
-  if (all.has(likeliest, address)) return likeliest;
+  if (all.find(likeliest, address) != nullptr) return likeliest;
   for (unsigned n = 0; n < runtime().workers(); ++n) {
-    if (all.has(n, address)) return n;
+    if (all.find(n, address) != nullptr) return n;
   }
   return std::nullopt;
 }
 
-void remember_global(CUdeviceptr address, std::size_t size, unsigned worker) {
+std::optional<Global> global_at(std::uint64_t address) {
+  const auto worker = worker_of_global(address, 0);
+  if (!worker) return std::nullopt;
   Globals& all = globals();
   const MutexLock lock(all.mutex);
-  all.ranges[worker][address] = size;
+  const Global* const found = all.find(*worker, address);
+  return found == nullptr ? std::nullopt : std::optional(*found);
+}
+
+void remember_global(const Global& global) {
+  const unsigned worker = worker_of_device(global.device).index;
+  Globals& all = globals();
+  const MutexLock lock(all.mutex);
+  all.ranges[worker][global.address] = global;
 }
 
 }  // namespace gpupool::client

@@ -28,8 +28,8 @@ GraphMemory& graph_memory() {
 
 }  // namespace
 
-void remember_graph_memory(CUdeviceptr address, std::size_t size, unsigned worker) {
-  remember_global(address, size, worker);
+void remember_graph_memory(CUdeviceptr address, std::size_t size, int device) {
+  remember_global({address, size, device});
   const MutexLock lock(graph_memory().mutex);
   graph_memory().addresses.insert(address);
 }
@@ -47,7 +47,7 @@ CUresult allocate_in_capture(CUdeviceptr* out, std::size_t size, CUstream stream
   replies::CaptureAllocation reply;
   const CUresult result = ask(m, reply);
   if (result != CUDA_SUCCESS) return result;
-  remember_graph_memory(reply.address, size, worker_of_stream(stream).index);
+  remember_graph_memory(reply.address, size, worker_of_stream(stream).first_device);
   *out = reply.address;
   return CUDA_SUCCESS;
 }

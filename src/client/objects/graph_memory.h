@@ -7,8 +7,8 @@
 
 namespace gpupool::client {
 
-/// An allocation node was made, of a graph or by a capture, on a worker.
-void remember_graph_memory(CUdeviceptr address, std::size_t size, unsigned worker);
+/// An allocation node was made, of a graph or by a capture, on a worker whose first device this is.
+void remember_graph_memory(CUdeviceptr address, std::size_t size, int device);
 /// Whether an allocation node gave out the address. Costs a comparison where it lies in an arena.
 bool is_graph_memory(CUdeviceptr address);
 

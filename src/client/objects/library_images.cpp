@@ -133,7 +133,9 @@ CUresult find_global(Image& image, std::uint64_t handle, const char* name, CUdev
   address = reply.address;
   size = reply.size;
   image.globals[key] = {address, size};
-  remember_global(address, size, worker_of_context(context).index);
+  const Context* const its = tables().contexts.find(context);
+  remember_global(
+      {address, size, its != nullptr ? its->device : worker_of_context(context).first_device.load()});
   return CUDA_SUCCESS;
 }
 
