@@ -388,7 +388,7 @@ screenshots: $(STAMPS)/system-tests build ## the pictures in docs/screenshots, f
 	$(BIN)/python ui-tests/screenshots.py
 
 .PHONY: examples
-examples: build-tests ## runs the notebooks in examples/ and saves what they show; GPUPOOL_TORCH_PYTHON=<python with PyTorch>, GPUPOOL_TENSORFLOW_PYTHON=<python with TensorFlow> for all eight
+examples: build-tests ## runs the notebooks in examples/ and saves what they show; GPUPOOL_TORCH_PYTHON=<python with PyTorch>, GPUPOOL_TENSORFLOW_PYTHON=<python with TensorFlow>, GPUPOOL_JAX_PYTHON=<python with JAX> for all nine
 	$(BIN)/python -m tests.support.examples
 
 DOCS := build/docs-venv/bin/python

@@ -22,6 +22,7 @@ LAST_WORDS = {
     "quickstart": r"accuracy on the CPU: 0\.\d+\n.*losses: [\d.e-]+",
     "torch-eager": r"\d+% of \d+ images that it has not seen",
     "tensorflow": r"largest difference [\d.e-]+",
+    "jax": r"largest difference [\d.e-]+",
 }
 #: What it says of its losses: how far they are apart, or both.
 LOSSES = re.compile(

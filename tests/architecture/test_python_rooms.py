@@ -31,6 +31,7 @@ ROOMS: Mapping[str, str] = {
     "gpupool.proto": "gpupool.sentences",
     # what a holder of a share needs
     "gpupool.client": "gpupool gpupool.sentences gpupool.proto gpupool.request",
+    "gpupool.client.on_python_path.jax_plugins": "",
     "gpupool.client.session": "gpupool gpupool.client gpupool.sentences",
     "gpupool.client.program": "gpupool gpupool.client gpupool.client.session gpupool.request",
     "gpupool:face": "gpupool.client",

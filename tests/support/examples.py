@@ -2,8 +2,8 @@
 
 `python -m tests.support.examples` runs all that can run here and saves what they show in them
 (`make examples`), so that who reads them elsewhere sees results. What needs PyTorch runs with the
-interpreter that GPUPOOL_TORCH_PYTHON names, what needs TensorFlow with that of GPUPOOL_TENSORFLOW_PYTHON, eager PyTorch with
-that of GPUPOOL_TORCH_PYTHON if a kernel pack was built for it.
+interpreter that GPUPOOL_TORCH_PYTHON names, what needs TensorFlow or JAX with that of GPUPOOL_TENSORFLOW_PYTHON or
+GPUPOOL_JAX_PYTHON, eager PyTorch with that of GPUPOOL_TORCH_PYTHON if a kernel pack was built for it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ NEED_TORCH = ("torch-compile", "torch-training", "triton")
 #: PyTorch's own kernels run from a kernel pack.
 NEED_PACKED_TORCH = ("torch-eager",)
 NEED_TENSORFLOW = ("tensorflow",)
+NEED_JAX = ("jax",)
+#: Not on Jupyter's own kernel.
+NEED_A_FRAMEWORK = NEED_TORCH + NEED_PACKED_TORCH + NEED_TENSORFLOW + NEED_JAX
 #: How long a cell may take. Dozens of kernels are compiled in one of these, by Triton on the CPU.
 SECONDS: Final[dict[str, float]] = {"torch-training": 900.0}
 USUAL_SECONDS: Final = 240.0
@@ -67,8 +70,17 @@ def packed_torch_python() -> str | None:
 
 def tensorflow_python() -> str | None:
     """An interpreter with TensorFlow; None where there is none."""
-    python = os.environ.get("GPUPOOL_TENSORFLOW_PYTHON", sys.executable)
-    found = subprocess.run([python, "-c", "import tensorflow"], capture_output=True, check=False)
+    return _python_with("tensorflow", "GPUPOOL_TENSORFLOW_PYTHON")
+
+
+def jax_python() -> str | None:
+    """An interpreter with JAX and its CUDA plug-in; None where there is none."""
+    return _python_with("jax, jax_plugins.xla_cuda13", "GPUPOOL_JAX_PYTHON")
+
+
+def _python_with(modules: str, variable: str) -> str | None:
+    python = os.environ.get(variable, sys.executable)
+    found = subprocess.run([python, "-c", f"import {modules}"], capture_output=True, check=False)
     return python if found.returncode == 0 else None
 
 
@@ -78,6 +90,8 @@ def needed_python(name: str) -> str | None:
         return torch_python()
     if name in NEED_PACKED_TORCH:
         return packed_torch_python()
+    if name in NEED_JAX:
+        return jax_python()
     return tensorflow_python() if name in NEED_TENSORFLOW else sys.executable
 
 
@@ -88,6 +102,8 @@ def what_is_missing(name: str) -> str:
     package, variable = (
         ("PyTorch for CUDA", "GPUPOOL_TORCH_PYTHON")
         if name in NEED_TORCH
+        else ("JAX with its CUDA plug-in", "GPUPOOL_JAX_PYTHON")
+        if name in NEED_JAX
         else ("TensorFlow", "GPUPOOL_TENSORFLOW_PYTHON")
     )
     return f"{package} is not installed; name a Python that has it in {variable}"
@@ -95,9 +111,7 @@ def what_is_missing(name: str) -> str:
 
 def kernel_for(stack: Stack, name: str, python: str) -> str:
     """The name of the stack's kernel that an example runs on; it is added where it is not Jupyter's own."""
-    return (
-        _add_kernel(stack, python) if name in NEED_TORCH + NEED_PACKED_TORCH + NEED_TENSORFLOW else "python3"
-    )
+    return _add_kernel(stack, python) if name in NEED_A_FRAMEWORK else "python3"
 
 
 def _add_kernel(stack: Stack, python: str) -> str:

@@ -12,6 +12,7 @@ import pytest
 from gpupool.client import child_environment, runtime
 from gpupool.client.errors import DeviceCallFailedError, RuntimeMissingError
 from gpupool.client.native import NATIVE_VARIABLE
+from gpupool.client.on_python_path.jax_plugins import gpupool_device
 from gpupool.client.session_file import SessionFile
 
 #: Libraries that programs link, in the order in which they are loaded.
@@ -86,6 +87,37 @@ def test_a_child_finds_our_libraries_first_and_keeps_its_own_paths(native: Path,
     assert "PATH" not in made
     again = child_environment.environment(None, tmp_path / "session", {**before, **made}, software=False)
     assert again["LD_LIBRARY_PATH"] == made["LD_LIBRARY_PATH"]
+
+
+def test_a_child_finds_our_plug_ins_of_frameworks(native: Path, tmp_path: Path) -> None:
+    made = child_environment.environment(
+        None, tmp_path / "session", {"PYTHONPATH": "/opt/mine"}, software=False
+    )
+    assert made["PYTHONPATH"] == f"{child_environment.ON_PYTHON_PATH}:/opt/mine"
+    assert (child_environment.ON_PYTHON_PATH / "jax_plugins" / "gpupool_device.py").is_file()
+    alone = child_environment.software_gpu_environment(native, made)
+    assert alone["PYTHONPATH"] == made["PYTHONPATH"]
+
+
+def test_xla_measures_nothing_on_a_software_gpu_unless_its_user_wants_that() -> None:
+    assert "autotune_level=0" in child_environment.compiler_variables({})["XLA_FLAGS"]
+    mine = {"XLA_FLAGS": "--xla_gpu_autotune_level=4"}
+    assert child_environment.compiler_variables(mine)["XLA_FLAGS"] == mine["XLA_FLAGS"]
+
+
+@pytest.mark.parametrize(
+    ("state", "has"),
+    [("attached", True), ("waiting", True), ("parked", True), ("none", False), ("closed", False)],
+)
+def test_jax_looks_for_a_gpu_where_there_is_a_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, has: bool
+) -> None:
+    monkeypatch.setenv("GPUPOOL_SESSION_FILE", str(tmp_path / "session"))
+    assert not gpupool_device.has_gpu()
+    (tmp_path / "session").write_text(f"version 1\nstate {state}\nsoftware 1\n")
+    assert gpupool_device.has_gpu() is has
+    monkeypatch.delenv("GPUPOOL_SESSION_FILE")
+    assert gpupool_device.has_gpu()  # a software GPU of its own
 
 
 def test_on_a_software_gpu_compilers_hand_over_ptx(native: Path, tmp_path: Path) -> None:

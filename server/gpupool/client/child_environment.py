@@ -31,6 +31,12 @@ COMPAT: Final = "compat"
 #: Stands in for NVIDIA's assembler on a software GPU: it hands on the PTX that it is given.
 ASSEMBLER: Final = Path(__file__).with_name("assembler") / "ptxas"
 
+#: What Python programs find beside their own modules: plug-ins of frameworks.
+ON_PYTHON_PATH: Final = Path(__file__).with_name("on_python_path")
+#: XLA would measure tens of kernels of its own for each product, for minutes on a software GPU, and take one that is slower than
+#: the math library.
+XLA_FLAGS: Final = "--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false"
+
 #: How the warning begins that cuda-core gives when it finds our nvJitLink.
 LINKER_WARNING: Final = "libnvJitLink.so* is too old"
 
@@ -73,6 +79,7 @@ def environment(
             before.get("LD_LIBRARY_PATH", ""),
         ),
         "TRITON_LIBCUDA_PATH": str(client),
+        "PYTHONPATH": joined([str(ON_PYTHON_PATH)], before.get("PYTHONPATH", "")),
     }
     if software:
         variables |= compiler_variables(before)
@@ -93,7 +100,11 @@ def software_gpu_environment(native: Path, base: Mapping[str, str]) -> dict[str,
     behind = [item for item in kept.get("LD_LIBRARY_PATH", "").split(":") if item != str(native / "client")]
     return (
         kept
-        | {"LD_LIBRARY_PATH": joined(ours, ":".join(behind)), "TRITON_LIBCUDA_PATH": str(driver)}
+        | {
+            "LD_LIBRARY_PATH": joined(ours, ":".join(behind)),
+            "TRITON_LIBCUDA_PATH": str(driver),
+            "PYTHONPATH": joined([str(ON_PYTHON_PATH)], kept.get("PYTHONPATH", "")),
+        }
         | compiler_variables(kept)
         | blas_variables()
         | _preloaded(native, kept, software=True)
@@ -111,9 +122,9 @@ def uses_software_gpu_alone(native: Path, environment: Mapping[str, str]) -> boo
 
 
 def compiler_variables(before: Mapping[str, str]) -> dict[str, str]:
-    """What makes Triton, TensorFlow and CuPy hand over PTX, and numba keep a hint about real cards to itself.
+    """What makes Triton, TensorFlow, JAX and CuPy hand over PTX, and numba keep a hint about real cards to itself.
 
-    ``before``: the environment that they are added to.
+    ``before``: the environment that they are added to. Flags for XLA that are in it stay as they are.
     """
     assembler = str(ASSEMBLER)
     return {
@@ -123,6 +134,7 @@ def compiler_variables(before: Mapping[str, str]) -> dict[str, str]:
         "TRITON_PTXAS_BLACKWELL_PATH": assembler,
         "CUPY_COMPILE_WITH_PTX": "1",
         "MODULAR_NVPTX_COMPILER_PATH": assembler,  # Mojo's
+        "XLA_FLAGS": before.get("XLA_FLAGS", XLA_FLAGS),
         # A grid that is small for a card is not small for a few cores; the hint would fill the cell's output.
         "NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS": "0",
     }
