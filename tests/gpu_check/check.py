@@ -24,7 +24,7 @@ from gpupool.client.native import native_directory
 from gpupool.node.math_libraries import MathLibraries, find
 
 from benchmarks.worker_process import probe
-from tests.gpu_check import comparisons
+from tests.gpu_check import beside, comparisons
 from tests.gpu_check.commit import commit
 from tests.gpu_check.comparisons import FRAMEWORKS, PROGRAMS, Bench, Program, caches
 from tests.gpu_check.long_kernels import long_kernels
@@ -41,7 +41,8 @@ ORDER: Final = (
     *("parking.bytes", "parking.room", "parking.torch", "parking.scrubbed"),
     *("memory", "math_libraries", "triton_rows"),
     *("numba_reduction", "numba_memory_limit", "cuda_core_nvrtc", "parking.elsewhere"),
-    *("rates", "beside", "jax_train", "cupy_arrays", "compiled"),
+    *("beside", "both_full", "beside_long", "beside_upload"),
+    *("rates", "jax_train", "cupy_arrays", "compiled"),
     *("parking.mps", "parking.mps_parts"),
 )
 #: What level "pool" starts.
@@ -214,7 +215,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             began = {"pool": lambda: started(pool)}
             carry_out(began, report, left, lambda name: put_away(pool, homes, OUT / "logs" / name))
             way = way if report.failed else pool
-        bench = Bench(way, {**local, **caches(compiled / "local")}, remote, OUT, left, options.share)
+        locally = {**local, **caches(compiled / "local")}
+        bench = Bench(way, locally, remote, OUT, left, options.share, small=not real)
 
         def compared(program: Program) -> Part:
             def part() -> Found:
@@ -224,6 +226,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             return part
 
+        def on_bench(part: Callable[[Bench], Found]) -> Part:
+            return lambda: part(bench)
+
         def parked(name: str) -> Part:
             variables = {**environment, **libraries.environment()}
             return lambda: parking(way, library, name, homes / name, variables, left)
@@ -231,8 +236,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         there = {program.name: compared(program) for program in PROGRAMS}
         if real or options.frameworks:
             there |= {program.name: compared(program) for program in FRAMEWORKS}
-            there["beside"] = lambda: comparisons.beside(bench)
-        there["long_kernels"] = lambda: long_kernels(bench)
+            there["beside"] = on_bench(beside.beside)
+        there["long_kernels"] = on_bench(long_kernels)
+        there |= {name: on_bench(part) for name, part in beside.PARTS.items()}
         there |= {name: parked(name.partition(".")[2]) for name in ORDER if name.startswith("parking.")}
         parts = {name: there[name] for name in chosen if name in there}
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import time
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -31,6 +29,7 @@ class Program:
         tolerance: by how large a part of it a number may differ.
         limit: why it is known not to run on a share; then its failure is shown, and not counted.
         network: whether it is also run over an emulated network.
+        note: what its figures must be read with.
     """
 
     name: str
@@ -39,6 +38,7 @@ class Program:
     tolerance: float = 0.0
     limit: str = ""
     network: bool = False
+    note: str = ""
 
 
 #: Small ones, which a software GPU runs too.
@@ -52,7 +52,7 @@ PROGRAMS: Final = (
 FRAMEWORKS: Final = (
     Program("eager", ("torch",), tolerance=1e-4),
     Program("layers", ("torch",), tolerance=2e-3),
-    Program("rates", ("torch",), share="1.0", network=True),
+    Program("rates", ("torch",), share="1.0", network=True, note="a report, right at any ratio"),
     Program("memory", ("torch",), share="0.2"),
     Program("compiled", ("torch", "triton"), tolerance=1e-4),
     Program("triton_rows", ("torch", "triton"), tolerance=1e-4),
@@ -61,7 +61,7 @@ FRAMEWORKS: Final = (
         tolerance=1e-4,
         limit="from version 13 on, NVIDIA's runtime is linked into CuPy",
     ),
-    Program(*("jax_train", ("jax",)), tolerance=1e-4, limit="JAX's plug-in wants NVIDIA's private tables"),
+    Program(*("jax_train", ("jax",)), tolerance=1e-4),
 )
 
 
@@ -76,6 +76,7 @@ class Bench:
         folder: gets all that programs print.
         time: of the whole check.
         share: of programs that name none.
+        small: the device is no GPU, and programs that run beside others do little.
     """
 
     way: Way
@@ -84,6 +85,7 @@ class Bench:
     folder: Path
     time: TimeLeft
     share: str = "0.5"
+    small: bool = False
 
 
 def caches(folder: Path) -> dict[str, str]:
@@ -100,7 +102,7 @@ def caches(folder: Path) -> dict[str, str]:
 
 def compare(program: Program, bench: Bench) -> Found:
     """Whether both sides have the same result. Raises LeftOut."""
-    _need(*program.needs)
+    need(*program.needs)
     file = next(HERE.glob(f"*/{program.name}.py"))
 
     def of(name: str, prefix: list[str], environment: Mapping[str, str]) -> Found:
@@ -126,6 +128,7 @@ def compare(program: Program, bench: Bench) -> Found:
         "ok": equal or bool(program.limit),
         "same": equal,
         "limit": program.limit,
+        "note": program.note,
         "version": alone.get("version", ""),
         "local": alone,
         "remote": remote,
@@ -141,57 +144,8 @@ def _within(alone: Found, remote: Found, share: float) -> bool:
     return bool(fits and its["taken_mib"] >= 0.8 * its["total_mib"])
 
 
-def beside(bench: Bench, seconds: float = 15.0) -> Found:
-    """Two sessions compute side by side: which part of all steps each made. Raises LeftOut."""
-    _need("torch")
-    if not bench.way.pool:
-        raise LeftOut("needs the pool")
-    file, start = HERE / "frameworks" / "beside.py", bench.folder / "beside-start"
-    start.unlink(missing_ok=True)
-    shares = ("0.3", "0.7")
-    ready = {share: bench.folder / f"beside-{share}-ready" for share in shares}
-    started: dict[str, Future[Found]] = {}
-    with (
-        bench.way.share(shares[0]) as one,
-        bench.way.share(shares[1]) as other,
-        ThreadPoolExecutor(len(shares)) as threads,
-    ):
-        patience = bench.time.of(_PATIENCE + seconds)
-        for share, (prefix, environment) in zip(shares, (one, other), strict=True):
-            ready[share].unlink(missing_ok=True)
-            started[share] = threads.submit(
-                run,
-                file,
-                prefix,
-                {**environment, **bench.remote},
-                str(ready[share]),
-                str(start),
-                str(seconds),
-                seconds=patience,
-                log=bench.folder / f"beside-{share}.log",
-            )
-        # One that has ended will not get ready any more, and the other need not wait for it.
-        while not all(path.exists() for path in ready.values()) and not any(
-            future.done() for future in started.values()
-        ):
-            time.sleep(0.05)
-        written = start.with_suffix(".new")
-        written.write_text(str(time.time() + 1))
-        written.rename(start)
-        found = {share: future.result() for share, future in started.items()}
-    steps = {share: int(one.get("figures", {}).get("steps", 0)) for share, one in found.items()}
-    made = {share: round(of / max(1, sum(steps.values())), 3) for share, of in steps.items()}
-    return {
-        # A program says by its result that it was ready before the others began.
-        "ok": all(steps.values()) and all(one.get("result") is True for one in found.values()),
-        "steps": steps,
-        "made": made,
-        "programs": found,
-        "said": ", ".join(f"{share} made {part} of all steps" for share, part in made.items()),
-    }
-
-
-def _need(*packages: str) -> None:
+def need(*packages: str) -> None:
+    """Raises LeftOut where this Python lacks one."""
     missing = [name for name in packages if not _there(name)]
     if missing:
         raise LeftOut(f"this Python has no {' and no '.join(missing)}")

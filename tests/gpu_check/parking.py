@@ -193,24 +193,25 @@ def beside_mps(place: Place) -> Found:
 
 
 def parts_of_mps(place: Place) -> Found:
-    """Whether the node finds such a daemon, and what a part of the multiprocessors is worth: a session with a quarter
-    of them fills memory so many times slower than one with all (where memory is the limit, less than four times)."""
+    """Whether the node finds such a daemon, and what a part of the multiprocessors is worth.
+
+    How many times as long a session with a quarter of them computes as one with all (about four times), and fills memory
+    (less, where memory is the limit).
+    """
     found: Found = {}
+    seconds: dict[int, Found] = {}
+    rates = str(Path(__file__).with_name("mps_rates.py"))
     with _mps_daemon() as client:
         found["found"] = str(find_daemon(Path(client["CUDA_MPS_PIPE_DIRECTORY"])).pipes)
         for milli in (1000, 250):
-            settings = client | partition(milli)
             with (
-                _session(place, 1024, settings) as session,
-                Client(session.environment(python_path())) as program,
+                _session(place, 1024, client | partition(milli)) as session,
+                Client(session.environment(python_path()), [rates]) as program,
             ):
-                program.do("begin")
-                program.do("mark 768 1")
-                began = time.monotonic()
-                for _ in range(20):
-                    program.do("mark 768 1")
-                found[f"seconds_{milli}"] = round(time.monotonic() - began, 3)
-    found["ratio"] = round(found["seconds_250"] / found["seconds_1000"], 2)
+                seconds[milli] = program.do("measure")
+    for what in ("fill", "compute"):
+        found |= {f"{what}_seconds_{milli}": of[what] for milli, of in seconds.items()}
+        found[f"{what}_ratio"] = round(seconds[250][what] / max(1e-4, seconds[1000][what]), 2)
     return found
 
 

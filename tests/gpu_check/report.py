@@ -81,6 +81,7 @@ def _summary(part: Found) -> str:
         return str(part["said"])
     if "local" in part:
         of_sides = f"local {part['local'].get('seconds')} s, remote {part['remote'].get('seconds')} s"
-        return f"{of_sides}{', ' if part['ratios'] else ''}{_times(part['ratios'])}"
+        note = f"{part['note']}: " if part.get("note") else ""
+        return f"{note}{of_sides}{', ' if part['ratios'] else ''}{_times(part['ratios'])}"
     figures = {key: value for key, value in part.items() if key not in ("ok", "seconds", "logs")}
     return json.dumps(figures)[:1200] if figures else "done"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from gpupool.client.errors import RuntimeMissingError
@@ -42,6 +43,45 @@ async def test_it_is_measured_in_the_environment_of_workers(measuring: list[str]
     assert 300 < await context_reserve_mib(None, "driver", {"CONTEXT": "300"}, software=False) < 400
 
 
+#: Says one figure after the other, of those in a file.
+ONE_AFTER_THE_OTHER = """
+import os, pathlib
+file = pathlib.Path(os.environ['FIGURES'])
+first, *rest = file.read_text().split()
+file.write_text(' '.join(rest))
+print(first)
+"""
+
+
+@pytest.mark.parametrize(
+    ("figures", "least"),
+    [
+        ("900 480 700", 480),
+        ("480 900 900", 480),
+        ("70000 none 480", 480),  # what is no figure does not count
+        ("480 none 70000", 480),
+    ],
+)
+async def test_what_others_take_at_the_same_time_is_not_taken_from_every_share(
+    measuring: list[str], tmp_path: Path, figures: str, least: int
+) -> None:
+    (tmp_path / "figures").write_text(figures)
+    measuring.append(ONE_AFTER_THE_OTHER)
+    found = await context_reserve_mib(None, "driver", {"FIGURES": str(tmp_path / "figures")}, software=False)
+    assert found == least + context_reserve._MORE_MIB
+    assert (tmp_path / "figures").read_text() == ""
+
+
+async def test_a_node_does_not_measure_for_long(
+    measuring: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(context_reserve, "_ALL_SECONDS", 0.0)
+    (tmp_path / "figures").write_text("900 480 480")
+    measuring.append(ONE_AFTER_THE_OTHER)
+    found = await context_reserve_mib(None, "driver", {"FIGURES": str(tmp_path / "figures")}, software=False)
+    assert found == 900 + context_reserve._MORE_MIB
+
+
 @pytest.mark.parametrize(
     "program",
     [
@@ -78,10 +118,11 @@ import sys
 from gpupool.node.context_reserve import _taken_mib
 
 class Nvml:
+    NVMLError_NotFound = KeyError
     figures = [4 << 20, (529 << 20) + 1]
 
     def nvmlDeviceGetHandleByUUID(self, uuid):
-        assert uuid.startswith("GPU-") and len(uuid) == 40
+        assert uuid.startswith(b"GPU-") and len(uuid) == 40
         return uuid
 
     def nvmlDeviceGetMemoryInfo(self, handle):

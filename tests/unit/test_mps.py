@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from gpupool.engines import mps
 from gpupool.engines.mps import MpsDaemon, MpsUnusableError, find_daemon, partition, pipes_folder, without_mps
-from gpupool.node.agent import AgentError
-from gpupool.node.service import _mps_daemon
+from gpupool.node.agent import AgentError, AgentSettings
+from gpupool.node.service import NodeOptions, _mps_daemon, run_node
 
 PID = "4711"
 ME = os.geteuid()
@@ -101,6 +101,19 @@ def test_a_missing_daemon_matters_where_it_is_required(
         _mps_daemon("require", software=False)
     with pytest.raises(AgentError, match="software GPUs have no MPS"):
         _mps_daemon("require", software=True)
+
+
+async def test_a_daemon_is_of_no_use_to_software_gpus_that_only_the_driver_can_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GPUPOOL_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(mps, "find_daemon", lambda pipes: MpsDaemon(pipes, int(PID)))
+    worker = str(Path(__file__).parents[1] / "support" / "scripted_worker.py")
+    options = NodeOptions(
+        AgentSettings(node="n"), driver="/dev/null", worker_command=(worker,), mps="require"
+    )
+    with pytest.raises(AgentError, match="software GPUs have no MPS"):
+        await run_node(options)
 
 
 @pytest.mark.parametrize(("milli", "percent"), [(1, "1"), (99, "9"), (250, "25"), (999, "99"), (1000, "100")])

@@ -29,7 +29,7 @@ from gpupool.node.health import DeviceHealth, NvmlHealth
 from gpupool.node.health_watch import MOST_LATE, NO_ANSWER, HealthWatch
 from gpupool.node.messages import BadInstructionError, device_grants
 from gpupool.node.profile import ProfileError, parse_profile
-from gpupool.node.service import check_host_access
+from gpupool.node.service import NodeOptions, check_compute_modes, check_host_access, run_node
 from gpupool.proto import pool_pb2
 from hypothesis import given
 from hypothesis import strategies as st
@@ -138,6 +138,53 @@ def test_a_node_whose_kernels_reach_their_worker_must_be_told_to_start(software:
             check_host_access(reaching, allowed=False)
 
 
+@pytest.mark.parametrize(
+    ("mode", "has_mps", "name"),
+    [
+        (0, False, ""),
+        (0, True, ""),
+        (3, True, ""),  # all sessions reach it through MPS's one process
+        (3, False, "exclusive process"),
+        (2, False, "prohibited"),
+        (2, True, "prohibited"),
+        (1, False, "exclusive thread"),
+        (1, True, "exclusive thread"),
+    ],
+)
+def test_a_device_that_lets_no_second_process_in_is_refused(mode: int, has_mps: bool, name: str) -> None:
+    text = PROFILE.replace("attribute 75 9", f"attribute 20 {mode}")
+    driver = Driver("/none", False, {}, parse_profile(text))
+    if not name:
+        check_compute_modes(driver, has_mps=has_mps)
+        return
+    with pytest.raises(AgentError, match=rf"\(NVIDIA H200\) is in compute mode {mode} \({name}\)") as caught:
+        check_compute_modes(driver, has_mps=has_mps)
+    assert "`nvidia-smi -i GPU-00010203-0405-0607-0809-0a0b0c0d0e0f -c DEFAULT`" in str(caught.value)
+    assert ("--mps require" in str(caught.value)) is (mode == 3)
+
+
+@pytest.mark.parametrize("choice", ["nvidia", "/dev/null"])
+async def test_a_node_asks_the_driver_as_its_workers_do_and_refuses_an_exclusive_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choice: str
+) -> None:
+    monkeypatch.setenv("GPUPOOL_HOME", str(tmp_path / "home"))
+    # Somebody's daemon, which would let the probe wait for ever.
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path / "somebody"))
+    monkeypatch.setattr("gpupool.node.driver.find_nvidia_driver", lambda: "/dev/null")
+    worker = tmp_path / "worker"
+    profile = PROFILE.replace("attribute 75 9", "attribute 20 3")
+    worker.write_text(
+        f'#!/bin/sh\necho "$CUDA_MPS_PIPE_DIRECTORY" >{tmp_path}/told\ncat <<END\n{profile}END\n'
+    )
+    worker.chmod(0o700)
+    options = NodeOptions(AgentSettings(node="n"), driver=choice, worker_command=(str(worker),))
+    with pytest.raises(AgentError, match="compute mode 3"):
+        await run_node(options)
+    told = Path((tmp_path / "told").read_text().strip())
+    assert told.is_relative_to(tmp_path / "home")
+    assert not told.exists()
+
+
 async def test_a_driver_named_by_its_path_gets_the_software_settings() -> None:
     driver = await choose_driver("/dev/null", WORKER, SoftwareGpuSettings(devices=4, memory_mib=2048))
     assert len(driver.profile.devices) == 4
@@ -201,23 +248,37 @@ class FakeNvml:
     class NVMLError(Exception):
         pass
 
+    class NVMLError_NotFound(NVMLError):
+        pass
+
+    class NVMLError_NotSupported(NVMLError):
+        pass
+
     def __init__(
         self,
         errors: int | None,
         pending: int = 0,
         lost: bool = False,
         remapped: tuple[int, int, int, int] | None = None,
+        known_as: bytes = b"GPU-",
+        memory: str = "",
     ) -> None:
         self.errors, self.pending, self.lost, self.remapped = errors, pending, lost, remapped
+        self.known_as, self.memory = known_as, memory
         self.asked: list[bytes] = []
 
     def nvmlDeviceGetHandleByUUID(self, uuid: bytes) -> str:
         self.asked.append(uuid)
         if self.lost:
             raise self.NVMLError("GPU is lost")
+        if not uuid.startswith(self.known_as):
+            raise self.NVMLError_NotFound("Not Found")
         return "handle"
 
     def nvmlDeviceGetMemoryInfo(self, handle: str) -> Any:
+        if self.memory:
+            unsupported = self.memory == "Not Supported"
+            raise (self.NVMLError_NotSupported if unsupported else self.NVMLError)(self.memory)
         return SimpleNamespace(total=143771 * 1024 * 1024)
 
     def nvmlDeviceGetTotalEccErrors(self, handle: str, kind: int, counter: int) -> int:
@@ -248,6 +309,10 @@ class FakeNvml:
         (FakeNvml(errors=2, remapped=(0, 2, 0, 0)), True, ""),
         (FakeNvml(errors=2, remapped=(0, 2, 1, 0)), False, "needs a reset"),
         (FakeNvml(errors=2, remapped=(0, 2, 0, 1)), False, "no row left"),
+        # Boards whose GPU shares the machine's memory have no figure, and nothing is wrong with them.
+        (FakeNvml(errors=0, memory="Not Supported"), True, ""),
+        (FakeNvml(errors=3, pending=1, memory="Not Supported"), False, "3 uncorrectable memory errors"),
+        (FakeNvml(errors=0, memory="Unknown Error"), False, "Unknown Error"),
     ],
 )
 def test_a_device_that_nvml_gave_up_is_not_lent(nvml: FakeNvml, healthy: bool, reason: str) -> None:
@@ -256,6 +321,21 @@ def test_a_device_that_nvml_gave_up_is_not_lent(nvml: FakeNvml, healthy: bool, r
     assert judged.healthy is healthy
     assert reason in judged.health_reason
     assert nvml.asked == [b"GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"]
+
+
+def test_a_slice_of_a_device_is_known_by_another_prefix() -> None:
+    nvml = FakeNvml(errors=None, known_as=b"MIG-")
+    (judged,) = NvmlHealth(nvml).judge((DEVICE,))
+    assert judged.healthy
+    assert nvml.asked == [
+        b"GPU-00010203-0405-0607-0809-0a0b0c0d0e0f",
+        b"MIG-00010203-0405-0607-0809-0a0b0c0d0e0f",
+    ]
+
+
+def test_a_device_that_nvml_does_not_know_at_all_is_not_lent() -> None:
+    (judged,) = NvmlHealth(FakeNvml(errors=0, known_as=b"other")).judge((DEVICE,))
+    assert (judged.healthy, judged.health_reason) == (False, "NVML: Not Found")
 
 
 class StuckHealth(DeviceHealth):

@@ -27,6 +27,7 @@ import os
 import shutil
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,7 +37,7 @@ import structlog
 
 from gpupool.client.endpoint import private_directory
 from gpupool.client.errors import DirectoryUnusableError
-from gpupool.engines import mps
+from gpupool.engines import mps, mps_clients
 from gpupool.engines.image_caches import ImageCaches
 from gpupool.engines.process import boot_id, describe_exit, open_pidfd, reap, send_signal, start_ticks
 from gpupool.engines.records import (
@@ -91,6 +92,7 @@ class LocalEngine:
         turn_books: where workers of one device keep whose turn it is; None: device time is not enforced.
         warm_workers: how many workers are kept that have initialised the driver ahead.
         mps_daemon: whose clients workers are, as ``environment`` tells them; None: of none.
+        most_mps_clients: how many of them one device can have at once.
     """
 
     def __init__(
@@ -111,6 +113,7 @@ class LocalEngine:
         turn_books: TurnBooks | None = None,
         warm_workers: int = 0,
         mps_daemon: mps.MpsDaemon | None = None,
+        most_mps_clients: int = mps_clients.MOST_CLIENTS,
     ) -> None:
         self._run_directory = private_directory(run_directory)
         self._program = WorkerProgram(
@@ -127,6 +130,7 @@ class LocalEngine:
         self._context_reserve_mib = context_reserve_mib
         self._turn_books = turn_books
         self._mps_daemon = mps_daemon
+        self._most_mps_clients = most_mps_clients
         self._warm = WarmWorkers(
             self._run_directory, lambda directory: self._program.fork(directory, warm=True), warm_workers
         )
@@ -198,6 +202,7 @@ class LocalEngine:
                 f"session {spec.session} has a worker already ({known.stored.phase}, "
                 f"epoch {known.stored.epoch}; asked for epoch {spec.epoch})"
             )
+        self._check_room_in_mps(placement)
         warm = None
         if not self._partitioned(spec):  # what the driver is told of that, it reads when it is initialised
             warm = self._warm.take(self._run_directory / spec.session)
@@ -234,6 +239,23 @@ class LocalEngine:
             await self._discard(worker)
             raise
         return self._started(worker)
+
+    def _check_room_in_mps(self, placement: Placement) -> None:
+        """Raises EngineError where the driver would refuse another client, with a number that says nothing to its user."""
+        if self._mps_daemon is None:
+            return
+        sessions = Counter(
+            device.ordinal
+            for worker in self._workers.values()
+            if not worker.ended.is_set()
+            for device in worker.stored.devices
+        )
+        for device in placement.devices:
+            if (there := sessions[device.ordinal]) >= self._most_mps_clients:
+                raise EngineError(
+                    f"device {device.ordinal} has {there} sessions, and MPS serves no more than "
+                    f"{self._most_mps_clients}"
+                )
 
     def _partitioned(self, spec: WorkerSpec) -> bool:
         """Whether MPS keeps the session to its share, and not turns."""
@@ -321,7 +343,8 @@ class LocalEngine:
     ) -> None:
         """Ends a worker and returns when its process has ended; idempotent.
 
-        First ``ask`` (the caller's polite way: the control socket), then after
+        Its work leaves the device first where that runs beside that of other clients of MPS.
+        Then ``ask`` (the caller's polite way: the control socket), then after
         ``grace_seconds`` a request to terminate, then force. ``at_once``: force comes right
         after the grace. Unknown sessions are ignored.
         Only processes that this engine started or adopted are ever signalled.
@@ -329,6 +352,8 @@ class LocalEngine:
         worker = self._workers.get(session)
         if worker is None or worker.ended.is_set():
             return
+        # Before it is asked, too: a worker that does as it is asked ends at once, with its kernels on the device.
+        await self._leave_mps(worker)
         if ask is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(grace_seconds):
@@ -345,6 +370,19 @@ class LocalEngine:
                     await worker.ended.wait()
         # A process in an uninterruptible driver call ends when that call returns.
         await worker.ended.wait()
+
+    async def _leave_mps(self, worker: _Worker) -> None:
+        """Keeps other clients of MPS from harm by the end of this one. Where that fails, its end goes on all the same."""
+        if self._mps_daemon is None or worker.pidfd is None:
+            return
+        try:
+            await mps_clients.end_client(self._mps_daemon, worker.stored.pid)
+        except mps.MpsUnusableError as error:
+            logger.warning(
+                "a client of MPS is ended although its work may be on the device; other clients may fail",
+                session=worker.stored.session,
+                reason=str(error),
+            )
 
     async def list_owned(self) -> tuple[StartedWorker, ...]:
         """Workers that run, those of an earlier life of the engine included.

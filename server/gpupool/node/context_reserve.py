@@ -2,6 +2,7 @@
 
 It differs with card and driver, from 200 to 600 MiB on present ones, and nothing tells it beforehand. So a node makes a
 context on each device when it starts, in a process of its own, and looks at what the device has in use before and after.
+Other programs may take memory in that moment, such as workers that an earlier agent has left. So it looks more than once.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import ctypes
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import structlog
 
-from gpupool.node.health import nvml_uuid
+from gpupool.node.health import device_handle
 
 logger = structlog.get_logger(__name__)
 
@@ -28,6 +30,9 @@ _MORE_MIB: Final = 25
 _LEAST_MIB: Final = 32
 _MOST_MIB: Final = 2048
 _SECONDS: Final = 60.0
+#: How often it is measured; the node starts late by all of it, so after so many seconds no further time.
+_TIMES: Final = 3
+_ALL_SECONDS: Final = 20.0
 _MIB: Final = 1 << 20
 
 
@@ -47,12 +52,30 @@ async def context_reserve_mib(
     if software:
         return 0
     command = (sys.executable, "-m", "gpupool.node.context_reserve", driver)
-    measured, why = await _measured(command, environment)
+    measured, why = await _least_measured(command, environment)
     if measured is None:
         logger.warning("what a context takes was not measured", reason=why, assumed_mib=NVIDIA_CONTEXT_MIB)
         return NVIDIA_CONTEXT_MIB
     logger.info("what a context takes", mib=measured)
     return measured + _MORE_MIB
+
+
+async def _least_measured(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int | None, str]:
+    """The least of some figures in MiB, and else why there is none.
+
+    What others take beside a measurement would be taken from every share, for as long as the node runs.
+    """
+    began = time.monotonic()
+    least, why = await _measured(command, environment)
+    for _ in range(_TIMES - 1):
+        if time.monotonic() - began >= _ALL_SECONDS:
+            break
+        mib, reason = await _measured(command, environment)
+        if mib is None:
+            why = reason
+        else:
+            least = mib if least is None else min(least, mib)
+    return least, why
 
 
 async def _measured(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int | None, str]:
@@ -99,7 +122,7 @@ def _taken_mib(library: str, nvml: Any) -> int:
     for device in range(count.value):
         uuid, context = (ctypes.c_ubyte * 16)(), ctypes.c_void_p()
         do("cuDeviceGetUuid_v2", uuid, device)
-        handle = nvml.nvmlDeviceGetHandleByUUID(nvml_uuid(bytes(uuid).hex()))
+        handle = device_handle(nvml, bytes(uuid).hex())
         before = nvml.nvmlDeviceGetMemoryInfo(handle).used
         do("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
         most = max(most, nvml.nvmlDeviceGetMemoryInfo(handle).used - before)

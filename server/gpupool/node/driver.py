@@ -27,6 +27,8 @@ PROBE_SECONDS: Final = 60.0
 #: What workers call came with CUDA 12.4, as the driver says its version, and with this driver of NVIDIA.
 OLDEST_CUDA: Final = 12040
 OLDEST_DRIVER: Final = "550"
+#: CU_DEVICE_ATTRIBUTE_COMPUTE_MODE: 0 where every process may use the device.
+COMPUTE_MODE: Final = 20
 #: CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS.
 _PAGEABLE_MEMORY_ACCESS: Final = 88
 
@@ -97,7 +99,10 @@ class NoDeviceError(EngineError):
 
 
 async def choose_driver(
-    choice: str, worker_command: Sequence[str], software: SoftwareGpuSettings | None
+    choice: str,
+    worker_command: Sequence[str],
+    software: SoftwareGpuSettings | None,
+    of_mps: Mapping[str, str] | None = None,
 ) -> Driver:
     """The driver for ``auto``, ``software``, ``nvidia`` or a path.
 
@@ -108,6 +113,8 @@ async def choose_driver(
         choice: which.
         worker_command: what opens it.
         software: of software GPUs; None: none were asked for.
+        of_mps: what workers are told of MPS. A probe that is not told looks for a daemon where everybody does, and one of
+            another user there never answers it.
 
     Raises:
         EngineError: there is no such driver, it does not work, or it has no device.
@@ -116,7 +123,7 @@ async def choose_driver(
         return await _software(worker_command, software or SoftwareGpuSettings())
     if choice in ("auto", "nvidia"):
         try:
-            driver = await _nvidia(worker_command)
+            driver = await _nvidia(worker_command, of_mps)
         except EngineError as error:
             if choice == "nvidia":
                 raise
@@ -130,14 +137,14 @@ async def choose_driver(
             )
         return driver
     path = str(await asyncio.to_thread(Path(choice).resolve))
-    return await probe(path, worker_command, (software or SoftwareGpuSettings()).environment())
+    return await probe(path, worker_command, (software or SoftwareGpuSettings()).environment(), of_mps)
 
 
-async def _nvidia(worker_command: Sequence[str]) -> Driver:
+async def _nvidia(worker_command: Sequence[str], of_mps: Mapping[str, str] | None) -> Driver:
     path = await asyncio.to_thread(find_nvidia_driver)
     if path is None:
         raise EngineError("No NVIDIA driver (libcuda.so.1) is installed on this machine.")
-    return await probe(path, worker_command, {})
+    return await probe(path, worker_command, {}, of_mps)
 
 
 async def _software(worker_command: Sequence[str], settings: SoftwareGpuSettings) -> Driver:
@@ -147,8 +154,16 @@ async def _software(worker_command: Sequence[str], settings: SoftwareGpuSettings
     return await probe(str(path), worker_command, settings.environment() | all_of_them)
 
 
-async def probe(path: str, worker_command: Sequence[str], environment: Mapping[str, str]) -> Driver:
-    """Asks a driver for its devices, in a process of its own (a driver may crash or hang)."""
+async def probe(
+    path: str,
+    worker_command: Sequence[str],
+    environment: Mapping[str, str],
+    of_mps: Mapping[str, str] | None = None,
+) -> Driver:
+    """Asks a driver for its devices, in a process of its own (a driver may crash or hang).
+
+    ``environment``: the driver's settings, which are its workers' too. ``of_mps``: what those are told of MPS.
+    """
     if not await asyncio.to_thread(os.path.exists, path):
         raise EngineError(f"There is no driver at {path}.")
     try:
@@ -160,7 +175,7 @@ async def probe(path: str, worker_command: Sequence[str], environment: Mapping[s
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=os.environ | environment,
+            env={**os.environ, **environment, **(of_mps or {})},
             limit=MAX_BYTES,
         )
     except OSError as error:

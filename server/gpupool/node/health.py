@@ -39,9 +39,12 @@ class NvmlHealth(DeviceHealth):
 
     def _judge(self, device: DeviceInventory) -> DeviceInventory:
         nvml = self._nvml
+        total_mib = device.total_mib
         try:
-            handle = nvml.nvmlDeviceGetHandleByUUID(nvml_uuid(device.uuid).encode())
-            total_mib = nvml.nvmlDeviceGetMemoryInfo(handle).total // (1024 * 1024)
+            handle = device_handle(nvml, device.uuid)
+            # A board whose GPU shares the memory of the machine tells no figure, and is well.
+            with contextlib.suppress(nvml.NVMLError_NotSupported):
+                total_mib = nvml.nvmlDeviceGetMemoryInfo(handle).total // (1024 * 1024)
         except nvml.NVMLError as error:
             return replace(device, healthy=False, health_reason=f"NVML: {error}")
         # ECC counters exist only on devices that have ECC memory.
@@ -81,6 +84,21 @@ def open_health(*, software: bool) -> DeviceHealth:
     return NvmlHealth(pynvml)
 
 
-def nvml_uuid(digits: str) -> str:
-    """``GPU-8-4-4-4-12`` as NVML writes the 32 digits of a device profile."""
-    return f"GPU-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+def device_handle(nvml: Any, digits: str) -> Any:
+    """NVML's handle of a device, or of a MIG slice; ``digits``: the 32 of a device profile.
+
+    For a slice the driver says the id of the slice, which NVML knows with another prefix. The digits don't tell which
+    of the two they are.
+
+    Raises:
+        NVMLError: NVML finds neither.
+    """
+    try:
+        return nvml.nvmlDeviceGetHandleByUUID(nvml_uuid(digits).encode())
+    except nvml.NVMLError_NotFound:
+        return nvml.nvmlDeviceGetHandleByUUID(nvml_uuid(digits, "MIG").encode())
+
+
+def nvml_uuid(digits: str, prefix: str = "GPU") -> str:
+    """``GPU-8-4-4-4-12`` as NVML writes the 32 digits of a device profile; ``MIG``: of a slice of a device."""
+    return f"{prefix}-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

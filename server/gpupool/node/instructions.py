@@ -264,7 +264,8 @@ class Instructions:
 
         Args:
             session: the session's id.
-            at_once: it is gone within :data:`AT_ONCE_SECONDS`, whatever its devices do.
+            at_once: it is gone within :data:`AT_ONCE_SECONDS`, whatever its devices do; a client of MPS after its work has
+                left them, too.
         """
         link = self.links.get(session)
         if link is None:

@@ -8,12 +8,13 @@ import os
 import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import structlog
 
 from gpupool.client.endpoint import home, private_directory
 from gpupool.client.native import native_file
-from gpupool.engines import mps
+from gpupool.engines import mps, mps_clients
 from gpupool.engines.image_caches import DEFAULT_USER_MIB, ImageCaches
 from gpupool.engines.local import LocalEngine
 from gpupool.engines.records import DeviceInventory, EngineError
@@ -24,9 +25,9 @@ from gpupool.node.agent import Agent, AgentError, AgentSettings
 from gpupool.node.answers import Answers
 from gpupool.node.context_reserve import context_reserve_mib
 from gpupool.node.doors import Doors
-from gpupool.node.driver import Driver, SoftwareGpuSettings, choose_driver
+from gpupool.node.driver import COMPUTE_MODE, Driver, SoftwareGpuSettings, choose_driver
 from gpupool.node.driver_version import driver_version
-from gpupool.node.health import NvmlHealth, open_health
+from gpupool.node.health import NvmlHealth, nvml_uuid, open_health
 from gpupool.node.health_watch import HealthWatch
 from gpupool.node.meter import ANY_PORT, Meter
 from gpupool.node.park_budget import default_park_memory_mib
@@ -34,6 +35,10 @@ from gpupool.node.ports import PortRange
 from gpupool.node.recent_log import RecentLog
 from gpupool.node.selfcheck import NodeFacts
 from gpupool.node.session_images import SessionImages
+
+#: Compute modes of a device in which not every process may use it, as `nvidia-smi` calls them.
+_EXCLUSIVE_PROCESS: Final = 3
+_MODES: Final = {1: "exclusive thread", 2: "prohibited", _EXCLUSIVE_PROCESS: "exclusive process"}
 
 logger = structlog.get_logger(__name__)
 
@@ -90,16 +95,21 @@ async def run_node(options: NodeOptions) -> None:
     lock = _lock(directory / "agent.lock", node)
     try:
         command = options.worker_command or (str(native_file("bin", "gpupool-worker")),)
+        # Before the driver is asked: its probe, too, becomes a client of the daemon that it finds.
+        daemon = _mps_daemon(options.mps, software=options.driver == "software")
+        of_mps = daemon.environment() if daemon is not None else mps.without_mps(directory)
         try:
-            driver = await choose_driver(options.driver, command, options.software)
+            driver = await choose_driver(options.driver, command, options.software, of_mps)
         except EngineError as error:
             raise AgentError(str(error)) from error
         logger.info("driver", path=driver.path, devices=len(driver.profile.devices), software=driver.software)
 
         check_host_access(driver, allowed=options.allow_host_access)
 
-        daemon = _mps_daemon(options.mps, software=driver.software)
-        of_mps = daemon.environment() if daemon is not None else mps.without_mps(directory)
+        if driver.software and daemon is not None:
+            # Only the driver could say that there is no NVIDIA GPU.
+            daemon, of_mps = _mps_daemon(options.mps, software=True), mps.without_mps(directory)
+        check_compute_modes(driver, has_mps=daemon is not None)
 
         libraries = await _math_libraries(
             options.math_libraries, driver.profile.driver_version, software=driver.software
@@ -137,6 +147,7 @@ async def run_node(options: NodeOptions) -> None:
                 (0 if driver.software else 1) if options.warm_workers is None else options.warm_workers
             ),
             mps_daemon=daemon,
+            most_mps_clients=mps_clients.most_clients(driver.profile.driver_version),
         )
         health = open_health(software=driver.software)
         park_memory_mib = options.park_memory_mib
@@ -193,6 +204,34 @@ def check_host_access(driver: Driver, *, allowed: bool) -> None:
             "the user of this agent. Turn that off in the driver (`options nvidia-uvm uvm_disable_hmm=1` in "
             "/etc/modprobe.d, and load the module again), or allow it with --allow-host-access."
         )
+
+
+def check_compute_modes(driver: Driver, *, has_mps: bool) -> None:
+    """Raises AgentError where a device lets no second process in.
+
+    The second session of such a device would have no context, and its user would read the number of an error. With MPS
+    all sessions reach a device through one process, the server.
+    """
+    modes = [
+        (device, device.attributes.get(COMPUTE_MODE, 0))
+        for device in driver.profile.devices
+        if not device.software
+    ]
+    closed = [
+        (device, mode) for device, mode in modes if mode and not (has_mps and mode == _EXCLUSIVE_PROCESS)
+    ]
+    if not closed:
+        return
+    said = "; ".join(
+        f"device {device.ordinal} ({device.name}) is in compute mode {mode} ({_MODES.get(mode, 'unknown')})"
+        for device, mode in closed
+    )
+    commands = " and ".join(f"`nvidia-smi -i {nvml_uuid(device.uuid)} -c DEFAULT`" for device, _ in closed)
+    with_mps = all(mode == _EXCLUSIVE_PROCESS for _, mode in closed)
+    raise AgentError(
+        f"Sessions can't share the GPUs of this machine: {said}. Run {commands}"
+        f"{', or start an MPS control daemon and use --mps require' if with_mps else ''}."
+    )
 
 
 def _mps_daemon(mode: str, *, software: bool) -> mps.MpsDaemon | None:
