@@ -100,6 +100,7 @@ void make(Gemm& op) {
     matrix->address = place;
     matrix->leading = 8;
   }
+  op.scale_a = op.scale_b = op.largest_d = place + 1024;
 }
 void make(Product& op) {
   op.a = op.b = op.c = view(8);

@@ -51,18 +51,21 @@ def worker_variables(native: Path, way: str) -> dict[str, str]:
     return {"GPUPOOL_MATH_LIBRARIES": str(native / "libraries")} if way == "libraries" else {}
 
 
-def _machines(way: str, folder: Path) -> Iterator[Machine]:
+def machines(way: str, folder: Path, **settings: str) -> Iterator[Machine]:
     """A program with the software GPU for itself, one with a share of it, and one whose worker uses the libraries' own API.
 
     On a GPU of NVIDIA a worker gives operations to NVIDIA's libraries. Here ours stand in their place, over the same driver.
+
+    Args:
+        settings: variables of the process that has the software GPU.
     """
     native = native_directory()
     if not (native / "libraries" / "libcublas.so.13").exists():
         pytest.skip("the native parts are not built (make build)")
     if way == "alone":
-        yield from machine_of(software_gpu_environment(native, os.environ))
+        yield from machine_of(software_gpu_environment(native, os.environ) | settings)
         return
-    shares = share_of_a_worker(folder, **worker_variables(native, way))
+    shares = share_of_a_worker(folder, **worker_variables(native, way), **settings)
     try:
         share = next(shares)
         yield from machine_of(environment(None, share.file, os.environ, software=True))
@@ -73,16 +76,16 @@ def _machines(way: str, folder: Path) -> Iterator[Machine]:
 @pytest.fixture(scope="session", params=WAYS)
 def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     """One program for all tests, in each of the ways."""
-    yield from _machines(request.param, tmp_path_factory.mktemp("share"))
+    yield from machines(request.param, tmp_path_factory.mktemp("share"))
 
 
 @pytest.fixture(params=WAYS)
 def machine_of_its_own(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]:
     """A program for one test, also with a worker that gives operations to the libraries."""
-    yield from _machines(request.param, tmp_path)
+    yield from machines(request.param, tmp_path)
 
 
 @pytest.fixture
 def lone_machine(tmp_path: Path) -> Iterator[Machine]:
     """A program for one test, with the software GPU for itself: it knows its memory to the byte."""
-    yield from _machines("alone", tmp_path)
+    yield from machines("alone", tmp_path)

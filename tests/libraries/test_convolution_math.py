@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -15,9 +16,9 @@ from gpupool.client.child_environment import environment
 from tests.libraries import cudnn_graphs as graphs
 from tests.libraries.conftest import machine_of
 from tests.libraries.convolution_reference import Geometry
-from tests.libraries.cudnn import NCHW, NHWC, SUCCESS
-from tests.libraries.machine import Machine
-from tests.libraries.test_convolution import DIRECTIONS, convolved, drawn
+from tests.libraries.cudnn import NCHW, NHWC, SUCCESS, done, factor, handle, placed
+from tests.libraries.machine import Machine, integer, out, pointer
+from tests.libraries.test_convolution import DIRECTIONS, convolved, described, drawn
 from tests.libraries.test_cudnn_backend import graphs_on
 from tests.support.runtime_share import share_of_a_worker
 
@@ -27,6 +28,9 @@ ANY, TENSOR_CORES, CONVERTED, NO_TENSOR_CORES = range(4)
 TENSOR_CORE_NOTE: Final = 0
 PLAIN: Final = Geometry((0, 0), (1, 1), (1, 1))
 SHAPES: Final = ((1, 2, 5, 5), (3, 2, 3, 3))
+SINGLE: Final = np.dtype(np.float32)
+#: How many plans a worker keeps, and how many of them go together.
+KEPT_PLANS, ENDED_AT_ONCE = 4096, 64
 
 
 @pytest.fixture
@@ -47,13 +51,23 @@ def graphs_machine(tmp_path: Path, record: Path) -> Iterator[Machine]:
     yield from machine_beside("recording_graphs.c", tmp_path, record)
 
 
-def machine_beside(stand_in: str, tmp_path: Path, record: Path) -> Iterator[Machine]:
+@contextmanager
+def graphs_with(tmp_path: Path, record: Path, **settings: str) -> Iterator[Machine]:
+    """The same, where the stand-in and the software GPU are told more by the worker's environment."""
+    machines = machine_beside("recording_graphs.c", tmp_path, record, **settings)
+    try:
+        yield next(machines)
+    finally:
+        next(machines, None)
+
+
+def machine_beside(stand_in: str, tmp_path: Path, record: Path, **settings: str) -> Iterator[Machine]:
     libraries = tmp_path / "libraries"
     libraries.mkdir()
     source = Path(__file__).with_name(stand_in)
     subprocess.run(["cc", "-shared", "-fPIC", "-o", libraries / "libcudnn.so.9", source], check=True)
     shares = share_of_a_worker(
-        tmp_path, GPUPOOL_MATH_LIBRARIES=str(libraries), RECORDED_CONVOLUTIONS=str(record)
+        tmp_path, GPUPOOL_MATH_LIBRARIES=str(libraries), RECORDED_CONVOLUTIONS=str(record), **settings
     )
     try:
         share = next(shares)
@@ -106,7 +120,7 @@ def test_a_filter_that_lies_in_both_formats_at_once_has_that_of_the_tensors(
         (np.float32, ANY, 4),
         (np.float32, TENSOR_CORES, 4),
         (np.float32, CONVERTED, 1),
-        (np.float32, NO_TENSOR_CORES, 5),
+        (np.float32, NO_TENSOR_CORES, 6),
         (np.float16, NO_TENSOR_CORES, 4),
     ],
 )
@@ -118,6 +132,106 @@ def test_an_engine_of_a_graph_is_deterministic_precise_small_and_to_be_had(
         for direction in DIRECTIONS:
             convolved(graphs_machine, direction, arrays, PLAIN, NCHW, math=math)
     assert lines(graphs_machine, record) == [[direction, str(engine)] for direction in DIRECTIONS] * 2
+
+
+def forward(machine: Machine, times: int) -> None:
+    arrays = drawn(1, *SHAPES, PLAIN, SINGLE)
+    for _ in range(times):
+        convolved(machine, "Forward", arrays, PLAIN, NCHW)
+
+
+def of_plans(plans: Path, what: str) -> list[int]:
+    """The numbers of plans that were "executed", or have "ended", in order."""
+    found = [line.split() for line in plans.read_text().splitlines()]
+    return [int(number) for happened, number in found if happened == what]
+
+
+def test_plans_that_are_not_taken_end_at_once(tmp_path: Path, record: Path) -> None:
+    plans = tmp_path / "plans"
+    with graphs_with(tmp_path, record, RECORDED_PLANS=str(plans)) as machine:
+        forward(machine, 2)
+        assert lines(machine, record) == [["Forward", "4"]] * 2
+        assert of_plans(plans, "executed") == [2, 2]
+        assert of_plans(plans, "ended") == [0, 1]
+
+
+def test_a_plan_has_less_memory_where_there_is_less(tmp_path: Path, record: Path) -> None:
+    with graphs_with(tmp_path, record, GPUPOOL_SOFTGPU_MEMORY_MIB="100") as machine:
+        forward(machine, 2)
+        assert lines(machine, record) == [["Forward", "5"]] * 2
+
+
+@pytest.mark.parametrize(
+    ("failure", "engine"),
+    [({"NOTES_FAIL": "4"}, 5), ({"HEURISTIC_FAILS": "3"}, 4)],
+    ids=["notes", "heuristic"],
+)
+def test_what_the_library_does_not_tell_is_done_without(
+    tmp_path: Path, record: Path, failure: dict[str, str], engine: int
+) -> None:
+    with graphs_with(tmp_path, record, **failure) as machine:
+        forward(machine, 1)
+        assert lines(machine, record) == [["Forward", str(engine)]]
+
+
+@pytest.mark.parametrize(("status", "second"), [(4000, ["4"]), (3000, ["0", "1", "0"])])
+def test_a_graph_that_failed_is_tried_again_if_it_may_do(
+    tmp_path: Path, record: Path, status: int, second: list[str]
+) -> None:
+    """Until then the older functions do it."""
+    with graphs_with(tmp_path, record, FIRST_GRAPH_FAILS=str(status)) as machine:
+        forward(machine, 2)
+        assert lines(machine, record) == [["Forward", "0", "1", "0"], ["Forward", *second]]
+
+
+def test_a_plan_that_is_refused_when_it_is_executed_gives_way(tmp_path: Path, record: Path) -> None:
+    plans = tmp_path / "plans"
+    with graphs_with(tmp_path, record, EXECUTION_FAILS="3000", RECORDED_PLANS=str(plans)) as machine:
+        forward(machine, 2)
+        assert lines(machine, record) == [["Forward", "0", "1", "0"]] * 2
+        assert of_plans(plans, "executed") == [2]
+
+
+def test_of_too_many_plans_those_of_graphs_stay_and_no_capture_is_disturbed(
+    tmp_path: Path, record: Path
+) -> None:
+    plans = tmp_path / "plans"
+    x, w, y = drawn(1, *SHAPES, PLAIN, SINGLE)
+    room = {"GPUPOOL_SOFTGPU_MEMORY_MIB": "4096"}  # each graph has what its operations work in
+    with graphs_with(tmp_path, record, RECORDED_PLANS=str(plans), **room) as machine, ExitStack() as stack:
+        cudnn = stack.enter_context(handle(machine))
+        how = stack.enter_context(described(machine, PLAIN, SINGLE))
+        at_x, at_y = (stack.enter_context(placed(machine, array)) for array in (x, y))
+        at_w = stack.enter_context(placed(machine, w, kind="Filter"))
+        stream = pointer(machine.driver("cuStreamCreate", out(8), integer(1)).number())
+        assert machine.synchronize() == SUCCESS
+        done(machine, "cudnnSetStream", cudnn, stream)
+
+        def convolve(number: int) -> None:
+            """Each factor has a plan of its own."""
+            done(
+                machine, "cudnnConvolutionForward", cudnn, factor(number, SINGLE), at_x.descriptor, at_x.data,
+                at_w.descriptor, at_w.data, how, integer(1), pointer(0), pointer(0), factor(0, SINGLE),
+                at_y.descriptor, at_y.data,
+            )  # fmt: skip
+
+        def capture(number: int) -> None:
+            assert machine.driver("cuStreamBeginCapture_v2", stream, integer(0)).status == SUCCESS
+            convolve(number)
+            assert machine.driver("cuStreamEndCapture", stream, out(8)).status == SUCCESS
+
+        capture(1)
+        for number in range(2, KEPT_PLANS + 1):
+            convolve(number)
+        capture(KEPT_PLANS + 1)
+        assert machine.synchronize() == SUCCESS
+        executed = of_plans(plans, "executed")
+        assert len(set(executed)) == KEPT_PLANS + 1
+        assert set(of_plans(plans, "ended")).isdisjoint(executed)
+        convolve(KEPT_PLANS + 2)
+        assert machine.synchronize() == SUCCESS
+        ended = set(of_plans(plans, "ended")) & set(executed)
+        assert ended == set(executed[1 : 1 + ENDED_AT_ONCE])
 
 
 @pytest.mark.parametrize(

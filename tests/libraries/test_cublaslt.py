@@ -4,89 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
+import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.libraries.cublas import NOT_SUPPORTED, SUCCESS, random
-from tests.libraries.machine import DATA_TYPES, Argument, Array, Machine, host, integer, out, pointer, wide
+from tests.libraries.cublas import INVALID_VALUE, NOT_SUPPORTED, SUCCESS, random
+from tests.libraries.cublaslt import (
+    ALPHA_STRIDE,
+    BATCH,
+    BIAS,
+    COMPUTE_16F,
+    COMPUTE_32F,
+    EPILOGUE,
+    LARGEST_D,
+    PLANE_OFFSET,
+    POINTER_MODE,
+    SCALE_D,
+    SINGLE,
+    STRIDE,
+    TRANSPOSE_A,
+    WITH_BIAS,
+    Product,
+    Shape,
+    product_of,
+    turned_shapes,
+)
+from tests.libraries.machine import Array, Machine, host, out, pointer
 
-LIBRARY: Final = "libcublasLt.so.13"
-SINGLE: Final = np.dtype(np.float32)
-COMPUTE_32F: Final = 68
-#: Attributes of a product, of cublasLtMatmulDescAttributes_t.
-POINTER_MODE, ALPHA_STRIDE = 2, 14
-#: Attributes of a layout, of cublasLtMatrixLayoutAttribute_t.
-BATCH, STRIDE, PLANE_OFFSET = 5, 6, 7
 #: cublasLtPointerMode_t.
 ALPHA_PER_ROW_BETA_ON_HOST: Final = 4
 M, N, K = 3, 4, 5
 SHAPES: Final = {"a": (M, K), "b": (K, N), "c": (M, N), "d": (M, N)}
-
-
-@dataclass(slots=True)
-class Product:
-    """D = alpha A B + beta C of a batch, as descriptors say it."""
-
-    machine: Machine
-    lt: Argument
-    product: Argument
-    layouts: dict[str, Argument] = field(default_factory=dict)
-
-    def set(self, attribute: int, value: Array) -> None:
-        """An attribute of the product."""
-        self._call("cublasLtMatmulDescSetAttribute", self.product, attribute, value)
-
-    def set_layout(self, name: str, attribute: int, value: Array) -> None:
-        self._call("cublasLtMatrixLayoutSetAttribute", self.layouts[name], attribute, value)
-
-    def _call(self, function: str, descriptor: Argument, attribute: int, value: Array) -> None:
-        passed = (descriptor, integer(attribute), host(value), wide(value.nbytes))
-        assert self.machine.call(LIBRARY, function, *passed).status == SUCCESS
-
-    def multiply(self, alpha: Argument, addresses: dict[str, int], beta: float = 0) -> int:
-        """The status of cublasLtMatmul."""
-        at = {name: (pointer(address), self.layouts[name]) for name, address in addresses.items()}
-        return self.machine.call(
-            LIBRARY, "cublasLtMatmul", self.lt, self.product, alpha, *at["a"], *at["b"],
-            host(np.full(1, beta, SINGLE)), *at["c"], *at["d"], pointer(0), pointer(0), wide(0), pointer(0),
-        ).status  # fmt: skip
-
-    def heuristic(self) -> int:
-        """The status of the question how to compute it."""
-        layouts = [self.layouts[name] for name in "abcd"]
-        return self.machine.call(
-            LIBRARY, "cublasLtMatmulAlgoGetHeuristic", self.lt, self.product, *layouts, pointer(0), integer(1), out(96),
-            out(4),
-        ).status  # fmt: skip
-
-
-def made(machine: Machine, function: str, *arguments: Argument) -> Argument:
-    answer = machine.call(LIBRARY, function, out(8), *arguments)
-    assert answer.status == SUCCESS
-    return pointer(answer.number())
+HALF: Final = np.dtype(np.float16)
+BFLOAT: Final = np.dtype(ml_dtypes.bfloat16)
+E4M3, E5M2 = np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2)
+ONE: Final = host(np.ones(1, SINGLE))
 
 
 @contextmanager
-def product(machine: Machine, batch: int, dtype: np.dtype[np.generic] = SINGLE) -> Iterator[Product]:
+def product(machine: Machine, batch: int, dtype: np.dtype[Any] = SINGLE) -> Iterator[Product]:
     """One without attributes but those of its batch."""
-    kind = DATA_TYPES[dtype]
-    lt = made(machine, "cublasLtCreate")
-    of = Product(machine, lt, made(machine, "cublasLtMatmulDescCreate", integer(COMPUTE_32F), integer(kind)))
-    try:
+    shapes = {name: Shape(dtype, rows, columns, rows) for name, (rows, columns) in SHAPES.items()}
+    with product_of(machine, shapes, scalar=dtype) as of:
         for name, (rows, columns) in SHAPES.items():
-            sizes = (integer(kind), wide(rows), wide(columns), wide(rows))
-            of.layouts[name] = made(machine, "cublasLtMatrixLayoutCreate", *sizes)
             of.set_layout(name, BATCH, np.array(batch, np.int32))
             of.set_layout(name, STRIDE, np.array(rows * columns, np.int64))
         yield of
-    finally:
-        for layout in of.layouts.values():
-            machine.call(LIBRARY, "cublasLtMatrixLayoutDestroy", layout)
-        machine.call(LIBRARY, "cublasLtMatmulDescDestroy", of.product)
-        machine.call(LIBRARY, "cublasLtDestroy", lt)
 
 
 def matrices(batch: int) -> dict[str, list[Array]]:
@@ -157,3 +122,116 @@ def test_matrices_of_planes_are_not_supported(machine: Machine, name: str) -> No
         assert run.heuristic() == NOT_SUPPORTED
         assert run.multiply(host(np.ones(1, np.complex64)), addresses) == NOT_SUPPORTED
     assert machine.synchronize() == 0
+
+
+def shapes_with(name: str, leading: int) -> dict[str, Shape]:
+    """Of single matrices, one of which has another distance of columns."""
+    shapes = {key: Shape(SINGLE, rows, columns, rows) for key, (rows, columns) in SHAPES.items()}
+    return shapes | {name: shapes[name]._replace(leading=leading)}
+
+
+def test_one_column_may_be_all_of_c(machine: Machine) -> None:
+    """PyTorch adds a bias so where it has a factor."""
+    of = matrices(1)
+    with product_of(machine, shapes_with("c", 0)) as run, placed(machine, of) as addresses:
+        assert run.heuristic() == SUCCESS
+        assert run.multiply(ONE, addresses, beta=0.5) == SUCCESS
+        (found,) = results(machine, addresses["d"], 1)
+    wanted = of["a"][0] @ of["b"][0] + 0.5 * of["c"][0][:, :1]
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["a", "b", "d"])
+def test_no_other_matrix_is_one_column(machine: Machine, name: str) -> None:
+    with product_of(machine, shapes_with(name, 0)) as run:
+        assert run.heuristic() == INVALID_VALUE
+        assert run.multiply(ONE, dict.fromkeys(SHAPES, 0)) == INVALID_VALUE
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+def test_a_bias_may_lie_at_any_of_its_elements(machine: Machine, offset: int) -> None:
+    """Beside a worker it is moved to where kernels read 16 bytes at once."""
+    of, bias = matrices(1), np.array([5, 1, -2, 4], SINGLE)
+    with (
+        product(machine, 1) as run,
+        placed(machine, of) as addresses,
+        machine.arrays(bias) as (at,),
+    ):
+        run.set(EPILOGUE, np.array(WITH_BIAS, np.uint32))
+        run.set(BIAS, np.array(at + 4 * offset, np.uint64))
+        assert run.multiply(ONE, addresses) == SUCCESS
+        (found,) = results(machine, addresses["d"], 1)
+    wanted = of["a"][0] @ of["b"][0] + bias[offset : offset + M, None]
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_the_largest_element_is_that_before_the_factor_of_d(machine: Machine) -> None:
+    m, n, k = 144, 160, 32  # more than one part
+    generator = np.random.default_rng(2)
+    a, b = (generator.integers(-8, 9, (rows, k)).astype(E4M3) for rows in (m, n))
+    d, largest, scale = np.zeros((n, m), E4M3), np.full(1, np.nan, SINGLE), np.full(1, 0.5, SINGLE)
+    with (
+        product_of(machine, turned_shapes(m, n, k, E4M3, E4M3, E4M3, BFLOAT)) as run,
+        machine.arrays(a, b, d, largest, scale) as (at_a, at_b, at_d, at_largest, at_scale),
+    ):
+        run.set(TRANSPOSE_A, np.array(1, np.int32))
+        run.set(SCALE_D, np.array(at_scale, np.uint64))
+        run.set(LARGEST_D, np.array(at_largest, np.uint64))
+        assert run.heuristic() == SUCCESS
+        for factor in (2, 1):  # the second time it becomes smaller
+            addresses = {"a": at_a, "b": at_b, "c": 0, "d": at_d}
+            assert run.multiply(host(np.full(1, factor, SINGLE)), addresses) == SUCCESS
+            exact = factor * (b.astype(np.float64) @ a.astype(np.float64).T)
+            assert machine.get(at_largest, largest)[0] == np.abs(exact).max()
+        found = machine.get(at_d, d)
+    # What is beyond the type's range becomes its largest number.
+    wanted = np.clip(exact / 2, -448, 448).astype(E4M3)
+    np.testing.assert_array_equal(found.astype(SINGLE), wanted.astype(SINGLE))
+
+
+def test_the_largest_element_of_a_wide_type_is_not_supported(machine: Machine) -> None:
+    with product(machine, 1) as run:
+        run.set(LARGEST_D, np.array(256, np.uint64))
+        assert run.heuristic() == NOT_SUPPORTED
+        assert run.multiply(ONE, dict.fromkeys(SHAPES, 0)) == NOT_SUPPORTED
+
+
+@pytest.mark.parametrize("scalar", [HALF, SINGLE])
+def test_sums_of_half_precision_have_factors_of_it(machine: Machine, scalar: np.dtype[Any]) -> None:
+    shapes = {name: Shape(HALF, rows, columns, rows) for name, (rows, columns) in SHAPES.items()}
+    with product_of(machine, shapes, COMPUTE_16F, scalar) as run:
+        assert run.heuristic() == (SUCCESS if scalar == HALF else NOT_SUPPORTED)
+
+
+def narrow(
+    machine: Machine, left: np.dtype[Any], right: np.dtype[Any], transpose_a: int = 1, leading: int = 32,
+    address: int = 0,
+) -> tuple[int, int]:  # fmt: skip
+    """The statuses of the question for a product of fp8 that nobody computes, and of the product."""
+    shapes = turned_shapes(0, 32, 32, left, right, SINGLE, SINGLE)
+    if transpose_a == 0:
+        shapes["a"] = Shape(left, 0, 32, 0)
+    shapes["b"] = shapes["b"]._replace(leading=leading)
+    with product_of(machine, shapes, COMPUTE_32F) as run:
+        run.set(TRANSPOSE_A, np.array(transpose_a, np.int32))
+        return run.heuristic(), run.multiply(ONE, {"a": 0, "b": address, "c": 0, "d": 0})
+
+
+def test_a_product_of_fp8_is_one_that_nvidias_library_has(machine: Machine) -> None:
+    """On the software GPU's usual compute capability: 12.0."""
+    assert narrow(machine, E4M3, E4M3) == (SUCCESS, SUCCESS)
+    assert narrow(machine, E5M2, E4M3) == (SUCCESS, SUCCESS)
+    assert narrow(machine, E5M2, E5M2) == (NOT_SUPPORTED, NOT_SUPPORTED)
+    assert narrow(machine, E4M3, E4M3, transpose_a=0) == (NOT_SUPPORTED, NOT_SUPPORTED)
+    assert narrow(machine, E4M3, E4M3, leading=40) == (NOT_SUPPORTED, NOT_SUPPORTED)
+    assert narrow(machine, E4M3, E4M3, address=8) == (SUCCESS, NOT_SUPPORTED)
+    assert narrow(machine, E4M3, HALF) == (NOT_SUPPORTED, NOT_SUPPORTED)
+
+
+@pytest.mark.parametrize(("major", "version"), [(12, 120_900), (13, 130_100)])
+def test_both_libraries_say_the_version_that_has_factors_of_blocks(
+    machine: Machine, major: int, version: int
+) -> None:
+    assert machine.call(f"libcublasLt.so.{major}", "cublasLtGetVersion").status == version
+    answer = machine.call(f"libcublas.so.{major}", "cublasGetVersion_v2", pointer(0), out(4))
+    assert (answer.status, answer.number()) == (SUCCESS, version)

@@ -110,6 +110,35 @@ def test_the_stream_of_a_plan_orders_its_transforms(machine: Machine) -> None:
     assert_close(result, source * 256, kind.tolerance, 256)
 
 
+def test_a_transform_is_captured_on_another_stream_than_it_was_prepared_on(machine: Machine) -> None:
+    """As PyTorch does it. The graph may be copied, and each copy be launched."""
+    kind, length, batch = KINDS["C2C"], 1 << 16, 2
+    source = random(np.random.default_rng(9), (batch, length), kind.before)
+    stream = pointer(machine.driver("cuStreamCreate", out(8), integer(1)).number())
+    with (
+        plan(machine, "cufftPlan1d", integer(length), integer(kind.number), integer(batch)) as handle,
+        machine.arrays(source, np.zeros_like(source)) as (at_source, at_target),
+    ):
+        assert execute(machine, handle, kind, at_source, at_target, FORWARD) == SUCCESS
+        assert machine.synchronize() == 0
+        assert call(machine, "cufftSetStream", handle, stream).status == SUCCESS
+        assert machine.driver("cuStreamBeginCapture_v2", stream, integer(0)).status == 0
+        assert execute(machine, handle, kind, at_source, at_target, INVERSE) == SUCCESS
+        captured = machine.driver("cuStreamEndCapture", stream, out(8))
+        assert captured.status == 0
+        graph = pointer(captured.number())
+        copied = machine.driver("cuGraphClone", out(8), graph)
+        assert copied.status == 0
+        for each in (graph, graph, pointer(copied.number())):
+            runnable = machine.driver("cuGraphInstantiateWithFlags", out(8), each, wide(0))
+            assert runnable.status == 0
+            assert machine.driver("cuGraphLaunch", pointer(runnable.number()), stream).status == 0
+        assert machine.driver("cuStreamSynchronize", stream).status == 0
+        result = machine.get(at_target, source)
+    machine.driver("cuStreamDestroy_v2", stream)
+    assert_close(result, expected(kind, source, (length,), INVERSE), kind.tolerance, length)
+
+
 def test_few_transforms_need_a_work_area(machine: Machine) -> None:
     """Only few long lines of complex numbers, and it is as large as they are."""
     for length, number, batch, size in (

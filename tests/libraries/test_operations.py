@@ -145,6 +145,25 @@ def test_the_next_program_on_a_share_begins_with_new_handles(tmp_path: Path) -> 
         np.testing.assert_array_equal(result.ravel() != 0, kept(3, 0, result.size, 0.5))
 
 
+def test_a_context_that_ends_while_another_is_current_takes_its_handles_along(doomed: Machine) -> None:
+    size, (a, b) = 16, matrices(16, 2)
+    first = pointer(doomed.driver("cuCtxGetCurrent", out(8)).number())
+
+    def multiply() -> None:
+        with handle(doomed) as cublas, doomed.arrays(a, b, a) as (at_a, at_b, at_c):
+            assert product(doomed, cublas, size, at_a, at_b, at_c) == SUCCESS
+            result = doomed.get(at_c, a)
+        np.testing.assert_allclose(result, a.astype(np.float64) @ b, rtol=1e-4, atol=0.01)
+
+    multiply()
+    made = doomed.driver("cuCtxCreate_v2", out(8), integer(0), integer(0))
+    assert made.status == 0
+    multiply()
+    assert doomed.driver("cuCtxSetCurrent", first).status == 0
+    assert doomed.driver("cuCtxDestroy_v2", pointer(made.number())).status == 0
+    multiply()
+
+
 def test_a_node_without_the_library_says_its_name(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """On a GPU of NVIDIA: an operation needs NVIDIA's library on the node."""
     size, (a,) = 8, matrices(8, 1)

@@ -87,7 +87,9 @@ int gemm(void* handle, const Call& call, Element a, Element b, Element c, const 
     operation.transpose_b = static_cast<Transpose>(call.transpose_b);
     operation.sum = sums->sum;
     operation.scalar = sums->scalar;
-    operation.compute = found->compute_of(sums->compute);
+    operation.compute = found->compute_of(sums->compute, a);
+    operation.reductions = found->reductions();
+    operation.multiprocessors = found->multiprocessors;
     operation.workspace = reinterpret_cast<std::uintptr_t>(found->workspace);
     operation.workspace_bytes = found->workspace_bytes;
     operation.scalars_on_device = found->pointer_mode == device;

@@ -32,10 +32,22 @@ struct Handle {
   CUdeviceptr result = 0;
   unsigned result_session = 0;
 
-  /// cublasComputeType_t where the math mode allows a faster one: single products by tf32.
-  [[nodiscard]] int compute_of(int compute) const {
-    constexpr int single = 68, by_tf32 = 77, tf32_math = 3;
-    return compute == single && (math_mode & 0xf) == tf32_math ? by_tf32 : compute;
+  /// cublasComputeType_t as the math mode has it: products of singles by tf32, or all of them pedantic.
+  [[nodiscard]] int compute_of(int compute, operations::Element multiplied) const {
+    constexpr int half = 64, single = 68, wide = 70, integer = 72, by_tf32 = 77;
+    constexpr int pedantic_math = 2, tf32_math = 3;
+    const int mode = math_mode & 0xf;
+    const bool singles = operations::real_of(multiplied) == operations::Element::f32;
+    if (mode == tf32_math && compute == single && singles) return by_tf32;
+    const bool has_pedantic = compute == half || compute == single || compute == wide || compute == integer;
+    return mode == pedantic_math && has_pedantic ? compute + 1 : compute;
+  }
+
+  /// How sums that were made in pieces may be added up.
+  [[nodiscard]] std::uint8_t reductions() const {
+    constexpr int disallow_reduced_precision_reduction = 16;
+    const bool whole = (math_mode & disallow_reduced_precision_reduction) != 0;
+    return whole ? operations::whole_reductions : operations::any_reduction;
   }
 };
 

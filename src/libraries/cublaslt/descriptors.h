@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <span>
 
+#include "libraries/operations/gemm.h"
+
 namespace gpupool::cublaslt {
 
 struct MatrixLayout {
@@ -38,7 +40,7 @@ struct MatmulDesc {
 static_assert(sizeof(MatmulDesc) <= 256);
 
 struct Preference {
-  std::uint32_t search_mode = 0, reduction_schemes = ~0U;
+  std::uint32_t search_mode = 0, reduction_schemes = operations::any_reduction;
   std::uint64_t workspace_bytes = 0, implementations = ~std::uint64_t{0};
   std::uint32_t alignment_a = 256, alignment_b = 256, alignment_c = 256, alignment_d = 256;
   float waves = 0;
@@ -46,10 +48,13 @@ struct Preference {
 static_assert(sizeof(Preference) <= 64);
 
 /// How a product is computed. There is one way; what a program sets here is kept, so that it reads what it
-/// has set.
+/// has set. With it the answer to a question for a way brings along how that question let sums be added up.
 struct Algorithm {
+  static constexpr std::uint32_t own_mark = 0x67706c74;
+
   std::uint32_t mark = 0;
   std::uint32_t configuration[9] = {};
+  std::uint32_t reductions = operations::any_reduction;
 };
 static_assert(sizeof(Algorithm) <= 64);
 

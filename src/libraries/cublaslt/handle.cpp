@@ -2,16 +2,10 @@
 #include <cstddef>
 
 #include "libraries/cublas/status.h"
+#include "libraries/cublas/version.h"
 #include "libraries/shared/launch.h"
-#include "libraries/shared/version.h"
 
 using namespace gpupool::cublas;
-
-namespace {
-
-constexpr gpupool::libraries::Version own_version{GPUPOOL_CUDA_MAJOR, 0, 0};
-
-}  // namespace
 
 GPUPOOL_LIBRARY_EXPORT int cublasLtCreate(void** handle) {
   return guarded([&]() -> int {
@@ -28,7 +22,7 @@ GPUPOOL_LIBRARY_EXPORT int cublasLtDestroy(void* handle) {
   return success;
 }
 GPUPOOL_LIBRARY_EXPORT std::size_t cublasLtGetVersion() {
-  return own_version.major * 10000;
+  return std::size_t{version_number};
 }
 GPUPOOL_LIBRARY_EXPORT std::size_t cublasLtGetCudartVersion() {
   return GPUPOOL_CUDA_MAJOR * 1000;

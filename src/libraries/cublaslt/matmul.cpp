@@ -1,11 +1,16 @@
-// cublasLtMatmul: one operation. Which products there are, and that they need no workspace, is known here.
+// cublasLtMatmul: one operation. Which products there are is known here.
+#include <algorithm>
 #include <cstring>
 #include <new>
+#include <optional>
+#include <utility>
 
 #include "libraries/cublas/gemm_types.h"
 #include "libraries/cublas/status.h"
 #include "libraries/cublaslt/descriptors.h"
+#include "libraries/cublaslt/narrow_types.h"
 #include "libraries/operations/gemm.h"
+#include "libraries/shared/driver.h"
 #include "libraries/shared/launch.h"
 
 using namespace gpupool::cublas;
@@ -13,14 +18,15 @@ using namespace gpupool::cublaslt;
 
 namespace {
 
+using gpupool::operations::any_reduction;
 using gpupool::operations::bytes_of;
 using gpupool::operations::Gemm;
 using gpupool::operations::is_complex;
+using gpupool::operations::is_f8;
 using gpupool::operations::Matrix;
 using gpupool::operations::Scalar;
+using gpupool::operations::Scaling;
 using gpupool::operations::Transpose;
-
-constexpr std::uint32_t algorithm_mark = 0x67706c74;
 
 /// cublasLtPointerMode_t.
 enum Scalars : int {
@@ -30,20 +36,24 @@ enum Scalars : int {
   alpha_per_row_beta_on_host = 4
 };
 
-bool is_f8(Element type) {
-  return type == Element::f8_e4m3 || type == Element::f8_e5m2;
+bool is_alpha_per_row(const MatmulDesc& product) {
+  return product.pointer_mode == alpha_per_row_beta_zero ||
+         product.pointer_mode == alpha_per_row_beta_on_host;
 }
 
 /// Whether there is a product with these types, as the tables of cublasLtMatmul list them.
 bool fits(Element a, Element b, Element c, Element d, const Sums& sums) {
   if (is_complex(a) || is_complex(b))
     return a == b && b == c && c == d && bytes_of(d) == 2 * bytes_of(sums.sum);
+  const bool sums_of_half = sums.compute == 64 || sums.compute == 65;
+  if (sums_of_half) return sums.scalar == Element::f16 && a == sums.scalar && b == a && c == a && d == a;
   if (sums.sum == Element::f64) return a == Element::f64 && b == a && c == a && d == a;
   if (sums.sum == Element::i32)
     return a == Element::i8 && b == a && c == d && (d == Element::i32 || d == Element::i8);
   if (is_f8(a) || is_f8(b)) {
+    const bool both_e5m2 = a == Element::f8_e5m2 && b == a;
     const bool wide = c == Element::f32 || c == Element::f16 || c == Element::bf16;
-    return is_f8(a) && is_f8(b) && wide && (d == c || is_f8(d));
+    return is_f8(a) && is_f8(b) && !both_e5m2 && wide && (d == c || is_f8(d));
   }
   if (a != b || c != d) return false;
   if (a == Element::f32) return d == a;
@@ -59,13 +69,15 @@ std::optional<Sums> sums_of(const MatmulDesc& product) {
   return sums ? std::optional<Sums>({sums->sum, scalar, product.compute}) : std::nullopt;
 }
 
-bool is_batch(const MatrixLayout& layout, std::int32_t batch) {
-  return layout.batch == batch;
+std::uint64_t rows_of(const MatrixLayout& layout, int transposed) {
+  return transposed != 0 ? layout.columns : layout.rows;
+}
+std::uint64_t columns_of(const MatrixLayout& layout, int transposed) {
+  return transposed != 0 ? layout.rows : layout.columns;
 }
 
-Matrix matrix(const MatrixLayout& layout, const void* address) {
+Matrix matrix(const MatrixLayout& layout) {
   Matrix made;
-  made.address = reinterpret_cast<std::uintptr_t>(address);
   made.leading = layout.leading;
   made.stride = layout.stride;
   made.type = static_cast<Element>(layout.type);
@@ -77,59 +89,85 @@ struct Layouts {
   const MatrixLayout &a, &b, &c, &d;
 };
 
-/// The operation without its addresses and factors. `success`, or why there is none.
-int describe(const MatmulDesc& product, const Layouts& of, Gemm& operation) {
-  for (const MatrixLayout* layout : {&of.a, &of.b, &of.c, &of.d}) {
-    const bool planar = layout->plane_offset != 0;  // real and imaginary parts lie apart
-    if (!known(layout->type) || layout->order < 0 || layout->order > 1 || layout->batch_mode != 0 || planar)
-      return not_supported;
-    const std::uint64_t least = layout->order == 1 ? layout->columns : layout->rows;
-    if (layout->leading < 0 || static_cast<std::uint64_t>(layout->leading) < least) return invalid_value;
-    if (!is_batch(*layout, of.d.batch) || layout->batch < 1) return invalid_value;
+/// `may_repeat`: the distance of columns may be 0, so that all are one.
+int check_layout(const MatrixLayout& layout, std::int32_t batch, bool may_repeat) {
+  const bool planar = layout.plane_offset != 0;  // real and imaginary parts lie apart
+  if (!known(layout.type) || layout.order < 0 || layout.order > 1 || layout.batch_mode != 0 || planar)
+    return not_supported;
+  const std::uint64_t least = layout.order == 1 ? layout.columns : layout.rows;
+  const bool repeats = may_repeat && layout.leading == 0;
+  if (layout.leading < 0 || (static_cast<std::uint64_t>(layout.leading) < least && !repeats))
+    return invalid_value;
+  return layout.batch == batch && layout.batch >= 1 ? success : invalid_value;
+}
+
+int check_layouts(const Layouts& of) {
+  const std::pair<const MatrixLayout*, bool> all[] = {
+      {&of.a, false}, {&of.b, false}, {&of.c, true}, {&of.d, false}};
+  for (const auto& [layout, may_repeat] : all) {
+    if (const int bad = check_layout(*layout, of.d.batch, may_repeat); bad != success) return bad;
   }
-  const auto sums = sums_of(product);
-  if (!sums) return not_supported;
-  const auto rows = [](const MatrixLayout& layout, int turned) {
-    return turned ? layout.columns : layout.rows;
-  };
-  const auto columns = [](const MatrixLayout& layout, int turned) {
-    return turned ? layout.rows : layout.columns;
-  };
-  if (rows(of.a, product.transpose_a) != of.d.rows || columns(of.b, product.transpose_b) != of.d.columns ||
-      columns(of.a, product.transpose_a) != rows(of.b, product.transpose_b) || of.c.rows != of.d.rows ||
+  return success;
+}
+
+int check_shapes(const MatmulDesc& product, const Layouts& of) {
+  if (rows_of(of.a, product.transpose_a) != of.d.rows ||
+      columns_of(of.b, product.transpose_b) != of.d.columns ||
+      columns_of(of.a, product.transpose_a) != rows_of(of.b, product.transpose_b) || of.c.rows != of.d.rows ||
       of.c.columns != of.d.columns) {
     return invalid_value;
   }
-  if (product.transpose_a < 0 || product.transpose_a > 2 || product.transpose_b < 0 ||
-      product.transpose_b > 2) {
-    return invalid_value;
+  for (const int transposed : {product.transpose_a, product.transpose_b}) {
+    if (transposed < 0 || transposed > 2) return invalid_value;
   }
+  return success;
+}
+
+/// Refuses the settings that no operation carries.
+int check_settings(const MatmulDesc& product, const Layouts& of) {
   constexpr std::uint32_t known_epilogues =
       gpupool::operations::epilogue_none | gpupool::operations::epilogue_relu |
       gpupool::operations::epilogue_bias | gpupool::operations::epilogue_gelu;
   if ((product.epilogue & ~known_epilogues) != 0 || product.epilogue == 0) return not_supported;
-  if (product.transpose_c != 0 || product.fill_mode != 2 || product.largest_d != 0) return not_supported;
-  for (const int mode : {product.scale_mode_a, product.scale_mode_b, product.scale_mode_c,
-                         product.scale_mode_d, product.out_scale_mode_d}) {
+  if (product.transpose_c != 0 || product.fill_mode != 2) return not_supported;
+  for (const int mode : {product.scale_mode_c, product.scale_mode_d, product.out_scale_mode_d}) {
     if (mode != 0) return not_supported;
   }
-  const bool scalars_known = product.pointer_mode == on_host || product.pointer_mode == on_device ||
-                             product.pointer_mode == alpha_per_row_beta_zero ||
-                             product.pointer_mode == alpha_per_row_beta_on_host;
-  if (!scalars_known) return not_supported;
-  const bool alpha_per_row =
-      product.pointer_mode == alpha_per_row_beta_zero || product.pointer_mode == alpha_per_row_beta_on_host;
+  for (const int mode : {product.scale_mode_a, product.scale_mode_b}) {
+    if (mode < 0 || mode > static_cast<int>(Scaling::block128)) return not_supported;
+  }
+  // NVIDIA's library looks for the largest element of fp8 alone.
+  if (product.largest_d != 0 && !is_f8(static_cast<Element>(of.d.type))) return not_supported;
+  if (product.bias_type >= 0 && !known(product.bias_type)) return not_supported;
+  const bool scalars_known = product.pointer_mode == on_host || product.pointer_mode == on_device;
+  if (!scalars_known && !is_alpha_per_row(product)) return not_supported;
   // The operation has one vector of factors for all batches.
-  if (alpha_per_row && of.d.batch > 1 && product.alpha_stride != 0) return not_supported;
-  operation.a = matrix(of.a, nullptr);
-  operation.b = matrix(of.b, nullptr);
-  operation.c = matrix(of.c, nullptr);
-  operation.d = matrix(of.d, nullptr);
+  if (is_alpha_per_row(product) && of.d.batch > 1 && product.alpha_stride != 0) return not_supported;
+  return success;
+}
+
+Element bias_type_of(const MatmulDesc& product, Element d) {
+  if (product.bias_type >= 0) return static_cast<Element>(product.bias_type);
+  if (is_f8(d)) return Element::bf16;
+  return d == Element::i8 ? Element::f32 : d;
+}
+
+/// The operation without its addresses and factors. `success`, or why there is none.
+int describe(const MatmulDesc& product, const Layouts& of, Gemm& operation) {
+  if (const int bad = check_layouts(of); bad != success) return bad;
+  const auto sums = sums_of(product);
+  if (!sums) return not_supported;
+  if (const int bad = check_shapes(product, of); bad != success) return bad;
+  if (const int bad = check_settings(product, of); bad != success) return bad;
+  operation.a = matrix(of.a);
+  operation.b = matrix(of.b);
+  operation.c = matrix(of.c);
+  operation.d = matrix(of.d);
   if (!fits(operation.a.type, operation.b.type, operation.c.type, operation.d.type, *sums))
     return not_supported;
   operation.m = static_cast<std::int64_t>(of.d.rows);
   operation.n = static_cast<std::int64_t>(of.d.columns);
-  operation.k = static_cast<std::int64_t>(columns(of.a, product.transpose_a));
+  operation.k = static_cast<std::int64_t>(columns_of(of.a, product.transpose_a));
   operation.batch = of.d.batch;
   operation.transpose_a = static_cast<Transpose>(product.transpose_a);
   operation.transpose_b = static_cast<Transpose>(product.transpose_b);
@@ -137,21 +175,20 @@ int describe(const MatmulDesc& product, const Layouts& of, Gemm& operation) {
   operation.scalar = sums->scalar;
   operation.compute = sums->compute;
   operation.scalars_on_device = product.pointer_mode == on_device;
-  operation.alpha_per_row = alpha_per_row;
+  operation.alpha_per_row = is_alpha_per_row(product);
+  operation.multiprocessors = product.multiprocessors;
+  operation.fast_sums = product.fast_sum != 0;
   operation.epilogue = product.epilogue;
   operation.bias = product.bias;
   operation.bias_stride = product.bias_stride;
-  operation.bias_type = operation.d.type;
-  if (is_f8(operation.d.type)) operation.bias_type = Element::bf16;
-  if (operation.d.type == Element::i8) operation.bias_type = Element::f32;
-  if (product.bias_type >= 0) {
-    if (!known(product.bias_type)) return not_supported;
-    operation.bias_type = static_cast<Element>(product.bias_type);
-  }
+  operation.bias_type = bias_type_of(product, operation.d.type);
+  operation.scaling_a = static_cast<Scaling>(product.scale_mode_a);
+  operation.scaling_b = static_cast<Scaling>(product.scale_mode_b);
   operation.scale_a = product.scale_a;
   operation.scale_b = product.scale_b;
   operation.scale_c = product.scale_c;
   operation.scale_d = product.scale_d;
+  operation.largest_d = product.largest_d;
   return success;
 }
 
@@ -167,6 +204,13 @@ int describe(const void* product, const void* a, const void* b, const void* c, c
                   operation);
 }
 
+/// `success`, or why no way computes it, wherever its matrices lie.
+int check(const void* product, const void* a, const void* b, const void* c, const void* d) {
+  Gemm operation;
+  if (const int bad = describe(product, a, b, c, d, operation); bad != success) return bad;
+  return check_narrow_types(operation);
+}
+
 Scalar scalar(const void* value, bool is_address, Element type) {
   Scalar made;
   if (is_address) {
@@ -175,6 +219,20 @@ Scalar scalar(const void* value, bool is_address, Element type) {
     std::memcpy(made.words, value, bytes_of(type));
   }
   return made;
+}
+
+/// How the question that an algorithm answers lets sums be added up. Without one every way is right.
+std::uint8_t reductions_of(const void* algorithm) {
+  const auto* const found = static_cast<const Algorithm*>(algorithm);
+  if (found == nullptr || found->mark != Algorithm::own_mark) return any_reduction;
+  return static_cast<std::uint8_t>(found->reductions & any_reduction);
+}
+
+/// Before a product looks for its largest element: parts of it only raise what is there.
+CUresult clear(std::uint64_t largest, CUstream stream) {
+  const gpupool::libraries::Driver* driver = nullptr;
+  if (const CUresult bad = gpupool::libraries::enter(driver); bad != CUDA_SUCCESS) return bad;
+  return driver->cuMemsetD32Async(largest, 0, 1, stream);
 }
 
 /// cublasLtMatmulHeuristicResult_t.
@@ -186,10 +244,20 @@ struct HeuristicResult {
   int reserved[4];
 };
 
-HeuristicResult only_result(int status) {
+/// What NVIDIA recommends for Hopper. The node's library chooses among the algorithms that do with as much;
+/// we don't know which it will be.
+constexpr std::uint64_t most_workspace = std::uint64_t{32} << 20;
+
+HeuristicResult only_result(const Preference* asked) {
   HeuristicResult result{};
-  new (result.algorithm) Algorithm{algorithm_mark, {}};
-  result.status = status;
+  auto* const algorithm = new (result.algorithm) Algorithm;
+  algorithm->mark = Algorithm::own_mark;
+  if (asked != nullptr) {
+    algorithm->reductions = asked->reduction_schemes;
+    // XLA gives as much as it is told here, and nothing where that is nothing.
+    result.workspace_bytes = static_cast<std::size_t>(std::min(asked->workspace_bytes, most_workspace));
+  }
+  result.status = success;
   result.waves = 1;
   return result;
 }
@@ -199,7 +267,7 @@ HeuristicResult only_result(int status) {
 GPUPOOL_LIBRARY_EXPORT int cublasLtMatmul(void* handle, const void* product, const void* alpha, const void* a,
                                           const void* layout_a, const void* b, const void* layout_b,
                                           const void* beta, const void* c, const void* layout_c, void* d,
-                                          const void* layout_d, const void*, void* workspace,
+                                          const void* layout_d, const void* algorithm, void* workspace,
                                           std::size_t workspace_bytes, CUstream stream) {
   return guarded([&]() -> int {
     if (handle == nullptr) return not_initialized;
@@ -218,22 +286,26 @@ GPUPOOL_LIBRARY_EXPORT int cublasLtMatmul(void* handle, const void* product, con
     operation.d.address = reinterpret_cast<std::uintptr_t>(d);
     operation.workspace = reinterpret_cast<std::uintptr_t>(workspace);
     operation.workspace_bytes = workspace_bytes;
+    operation.reductions = reductions_of(algorithm);
+    if (const int bad = check_narrow_types(operation); bad != success) return bad;
     if (operation.m == 0 || operation.n == 0) return success;
+    if (operation.largest_d != 0) {
+      if (const Status bad = status_of(clear(operation.largest_d, stream)); bad != success) return bad;
+    }
     return status_of(gpupool::libraries::launch(operation, stream));
   });
 }
 
 GPUPOOL_LIBRARY_EXPORT int cublasLtMatmulAlgoGetHeuristic(void* handle, const void* product, const void* a,
                                                           const void* b, const void* c, const void* d,
-                                                          const void*, int wanted, HeuristicResult* results,
-                                                          int* found) {
+                                                          const void* preference, int wanted,
+                                                          HeuristicResult* results, int* found) {
   return guarded([&]() -> int {
     if (handle == nullptr) return not_initialized;
     if (wanted < 1 || results == nullptr || found == nullptr) return invalid_value;
     *found = 0;
-    Gemm operation;
-    if (const int bad = describe(product, a, b, c, d, operation); bad != success) return bad;
-    results[0] = only_result(success);
+    if (const int bad = check(product, a, b, c, d); bad != success) return bad;
+    results[0] = only_result(static_cast<const Preference*>(preference));
     *found = 1;
     return success;
   });
@@ -245,9 +317,11 @@ GPUPOOL_LIBRARY_EXPORT int cublasLtMatmulAlgoCheck(void* handle, const void* pro
   return guarded([&]() -> int {
     if (handle == nullptr) return not_initialized;
     if (algorithm == nullptr || result == nullptr) return invalid_value;
-    Gemm operation;
-    if (const int bad = describe(product, a, b, c, d, operation); bad != success) return bad;
-    *result = only_result(success);
+    if (const int bad = check(product, a, b, c, d); bad != success) return bad;
+    // As documented, the algorithm in the result stays what it is: it may be the one that is asked about.
+    result->workspace_bytes = 0;
+    result->status = success;
+    result->waves = 1;
     return success;
   });
 }
@@ -257,7 +331,8 @@ GPUPOOL_LIBRARY_EXPORT int cublasLtMatmulAlgoInit(void* handle, int, int, int, i
   if (handle == nullptr) return not_initialized;
   if (id != 0 || algorithm == nullptr) return invalid_value;
   std::memset(static_cast<void*>(algorithm), 0, 64);
-  algorithm->mark = algorithm_mark;
+  new (algorithm) Algorithm;
+  algorithm->mark = Algorithm::own_mark;
   return success;
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 namespace gpupool::libraries {
 namespace {
@@ -57,6 +58,20 @@ CUresult enter(const Driver*& driver) {
   if (const CUresult bad = driver->cuDevicePrimaryCtxRetain(&context, device); bad != CUDA_SUCCESS)
     return bad;
   return driver->cuCtxSetCurrent(context);
+}
+
+CUresult compute_capability(int& capability) {
+  const Driver* driver = nullptr;
+  if (const CUresult bad = enter(driver); bad != CUDA_SUCCESS) return bad;
+  CUdevice device = 0;
+  if (const CUresult bad = driver->cuCtxGetDevice(&device); bad != CUDA_SUCCESS) return bad;
+  int major = 0, minor = 0;
+  for (const auto& [value, id] : {std::pair{&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR},
+                                  {&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR}}) {
+    if (const CUresult bad = driver->cuDeviceGetAttribute(value, id, device); bad != CUDA_SUCCESS) return bad;
+  }
+  capability = major * 10 + minor;
+  return CUDA_SUCCESS;
 }
 
 CUresult read_back(const Driver& driver, void* into, CUdeviceptr from, std::size_t bytes, CUstream stream) {

@@ -13,6 +13,7 @@ namespace gpupool::libraries {
   X(cuCtxGetDevice)               \
   X(cuCtxSetCurrent)              \
   X(cuDeviceGet)                  \
+  X(cuDeviceGetAttribute)         \
   X(cuDeviceGetCount)             \
   X(cuDevicePrimaryCtxRetain)     \
   X(cuLibraryLoadData)            \
@@ -23,6 +24,7 @@ namespace gpupool::libraries {
   X(cuMemcpyDtoHAsync_v2)         \
   X(cuMemcpyHtoDAsync_v2)         \
   X(cuMemcpy2DAsync_v2)           \
+  X(cuMemsetD32Async)             \
   X(cuStreamIsCapturing)          \
   X(cuStreamSynchronize)
 
@@ -38,6 +40,9 @@ struct Driver {
 /// Loaded and initialised, with a context current to this thread (the first device's primary one where there
 /// was none). CUDA_SUCCESS, or why there is no driver.
 CUresult enter(const Driver*& driver);
+
+/// The compute capability of the current context's device, as major · 10 + minor.
+CUresult compute_capability(int& capability);
 
 /// Copies bytes that a stream's work has left in device memory to the program's, and waits for them. A stream
 /// that is captured does not let it.

@@ -1,6 +1,7 @@
 // Whatever bytes a program launches an operation with, it computes inside its memory or ends with a fault.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <string>
@@ -120,6 +121,37 @@ TEST_CASE("a product with some words of any value stays inside the device's memo
     computed += end.fault == softgpu::Fault::none ? 1 : 0;
   }
   CHECK(computed > 5000);
+}
+
+TEST_CASE("the factor of each element is one of those that lie in memory") {
+  using gpupool::operations::ScaleLayout;
+  using gpupool::operations::Scaling;
+  for (const Scaling how : {Scaling::tensor, Scaling::vec16, Scaling::vec32, Scaling::outer, Scaling::vec128,
+                            Scaling::block128}) {
+    for (const std::int64_t outers : {1, 16, 128, 144}) {
+      for (const std::int64_t terms : {1, 128, 544, 640}) {
+        const ScaleLayout layout{how, outers, terms};
+        const auto count = static_cast<std::int64_t>(layout.count());
+        std::int64_t least = count, most = -1;
+        for (std::int64_t outer = 0; outer < outers; ++outer) {
+          for (std::int64_t term = 0; term < terms; ++term) {
+            least = std::min(least, layout.at(outer, term));
+            most = std::max(most, layout.at(outer, term));
+          }
+        }
+        CHECK(least == 0);
+        CHECK(most < count);
+      }
+    }
+  }
+}
+
+TEST_CASE("no operand is so large that its factors cannot be counted") {
+  using gpupool::operations::max_size;
+  using gpupool::operations::ScaleLayout;
+  using gpupool::operations::Scaling;
+  CHECK(ScaleLayout{Scaling::vec128, max_size, max_size}.count() == std::uint64_t{1} << 62);
+  CHECK(ScaleLayout{Scaling::vec32, max_size, max_size}.count() == std::uint64_t{1} << 62);
 }
 
 TEST_CASE("an operation of another version of the libraries is refused") {

@@ -133,6 +133,28 @@ class Right {
     op.pads = random_() % 2;
     op.backward = random_() % 2;
   }
+  /// Of fp8 with a factor for each row or block.
+  void make(Gemm& op) const {
+    op.m = op.n = 8;
+    op.k = 160;
+    op.transpose_a = Transpose::transpose;
+    op.a.type = Element::f8_e4m3;
+    op.b.type = Element::f8_e5m2;
+    op.d.type = random_() % 2 == 0 ? Element::f8_e4m3 : Element::f32;
+    op.a.leading = op.b.leading = op.k;
+    op.c.leading = op.d.leading = op.m;
+    // Each operand has its own kilobytes.
+    std::uint64_t next = address();
+    for (std::uint64_t* const placed :
+         {&op.a.address, &op.b.address, &op.c.address, &op.d.address, &op.scale_a, &op.scale_b}) {
+      *placed = next;
+      next += 8192;
+    }
+    op.scaling_a = static_cast<Scaling>(random_() % 6);
+    op.scaling_b = static_cast<Scaling>(random_() % 6);
+    op.alpha.words[0] = std::bit_cast<std::uint32_t>(1.0F);
+    op.largest_d = random_() % 2 == 0 ? next : 0;
+  }
   void make(CtcLoss& op) const {
     op.probabilities = op.gradient = tensor({5, 2, 4});
     op.labels = address() + 4096;
@@ -212,6 +234,10 @@ void try_changes(int times = 2000) {
 
 TEST_CASE("a decomposition with some bytes changed stays inside the device's memory") {
   try_changes<Decomposition>(20000);
+}
+
+TEST_CASE("a product of fp8 with some bytes changed stays inside the device's memory") {
+  try_changes<Gemm>(5000);
 }
 
 TEST_CASE("an operation of cuDNN with some bytes changed stays inside the device's memory") {

@@ -1,8 +1,11 @@
 // Matrix products. A part is a tile of D: it is computed in the type of the sum, then finished and stored.
 #include <algorithm>
+#include <atomic>
+#include <bit>
 #include <cmath>
 #include <complex>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -19,6 +22,8 @@ using gpupool::operations::Gemm;
 using gpupool::operations::is_complex;
 using gpupool::operations::Matrix;
 using gpupool::operations::Scalar;
+using gpupool::operations::ScaleLayout;
+using gpupool::operations::Scaling;
 using gpupool::operations::Transpose;
 
 /// A tile: rows [i, i + m) and columns [j, j + n) of D of one batch.
@@ -71,8 +76,9 @@ Trans trans_of(Transpose transpose, bool by_row) {
 }
 
 /// `rows` × `columns`: of op(matrix). Everything that the whole operation reads of it is checked.
+/// `may_repeat`: the distance of its columns may be 0, so that all are one.
 Stored stored(const Matrix& matrix, Transpose transpose, std::int64_t rows, std::int64_t columns,
-              std::int64_t batch, const Memory& memory, const char* what) {
+              std::int64_t batch, const Memory& memory, const char* what, bool may_repeat = false) {
   Stored result{matrix.address, matrix.leading, bytes_of(matrix.type), trans_of(transpose, matrix.by_row)};
   if (result.bytes == 0)
     throw Failure(softgpu::Fault::illegal_instruction, std::string(what) + ": unknown type");
@@ -85,7 +91,8 @@ Stored stored(const Matrix& matrix, Transpose transpose, std::int64_t rows, std:
         static_cast<std::uint64_t>(batch) * static_cast<std::uint64_t>(matrix.stride) * result.bytes;
   }
   if (result.turned()) std::swap(rows, columns);
-  if (matrix.leading < rows)
+  const bool repeats = may_repeat && matrix.leading == 0;
+  if (matrix.leading < rows && !repeats)
     throw Failure(softgpu::Fault::illegal_instruction, std::string(what) + ": rows overlap");
   memory.check_rows(result.address, rows, columns, matrix.leading, result.bytes, what);
   return result;
@@ -113,6 +120,47 @@ N scalar(const Gemm& op, const Scalar& value, bool on_device, const Memory& memo
 float factor(std::uint64_t address, const Memory& memory, const char* what) {
   return address == 0 ? 1.0F : *memory.at<float>(address, 1, what);
 }
+
+/// The factors of an operand of fp8 that has more than one.
+class BlockFactors {
+ public:
+  /// Where the operation reads no terms, it does not read their factors either.
+  BlockFactors(std::uint64_t address, const ScaleLayout& layout, Element type, const Memory& memory,
+               const char* what)
+      : address_(address), layout_(layout), one_(layout.how == Scaling::tensor) {
+    if (layout.how > Scaling::block128 || (!one_ && !gpupool::operations::is_f8(type)))
+      throw Failure(softgpu::Fault::illegal_instruction, std::string(what) + ": there are none of this kind");
+    if (!one_ && layout.terms != 0) memory.check(address, layout.count(), layout.bytes(), what);
+  }
+
+  /// Multiplies what was read of the rows or columns from `first` on: `outers` of them are `across` numbers
+  /// apart, and their terms `along`.
+  template <class N>
+  void multiply(N* numbers, std::int64_t first, std::int64_t outers, std::int64_t across,
+                std::int64_t along) const {
+    if (one_) return;
+    for (std::int64_t begin = 0; begin < layout_.terms; begin += layout_.width()) {
+      const std::int64_t end = std::min(begin + layout_.width(), layout_.terms);
+      for (std::int64_t outer = 0; outer < outers; ++outer) {
+        const N by(number(layout_.at(first + outer, begin)));
+        for (std::int64_t term = begin; term < end; ++term) numbers[outer * across + term * along] *= by;
+      }
+    }
+  }
+
+ private:
+  [[nodiscard]] float number(std::int64_t index) const {
+    if (!layout_.tiled()) return reinterpret_cast<const float*>(address_)[index];
+    const std::uint8_t bits = reinterpret_cast<const std::uint8_t*>(address_)[index];
+    // UE4M3 has no sign. UE8M0 is an exponent alone.
+    if (layout_.how == Scaling::vec16) return to_number<float>(E4m3{static_cast<std::uint8_t>(bits & 0x7fU)});
+    return bits == 255 ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0F, bits - 127);
+  }
+
+  std::uint64_t address_;
+  ScaleLayout layout_;
+  bool one_;
+};
 
 /// Rows and columns of op(matrix), as numbers to compute with: where they lie, or copied and converted.
 template <class N>
@@ -146,6 +194,16 @@ Panel<N> panel(const Stored& from, Element type, std::int64_t row, std::int64_t 
   return {room.data(), rows, from.trans};
 }
 
+/// Makes a size in device memory at least as large, whatever other parts do with it at the same time. Sizes
+/// of numbers have the order of their bits.
+void raise(std::uint32_t& known, float size) {
+  const std::atomic_ref<std::uint32_t> shared(known);
+  const auto bits = std::bit_cast<std::uint32_t>(size);
+  std::uint32_t before = shared.load();
+  while (before < bits && !shared.compare_exchange_weak(before, bits)) {
+  }
+}
+
 double gelu(double x) {  // the tanh form, which cuBLASLt documents
   return 0.5 * x * (1.0 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
 }
@@ -164,20 +222,28 @@ N activated(N value, std::uint32_t epilogue) {
 template <class N>
 class Product {
  public:
-  Product(const Gemm& op, const Memory& memory) : op_(op), memory_(memory) {
-    if (!op.alpha_per_row) alpha_ = scalar<N>(op, op.alpha, op.scalars_on_device, memory, "alpha");
-    beta_ = scalar<N>(op, op.beta, op.scalars_on_device, memory, "beta");
-    // As BLAS has it: op(A) and op(B) are not read where they count for nothing, whatever numbers they have.
-    terms_ = alpha_ == N(0) ? 0 : op.k;
+  Product(const Gemm& op, const Memory& memory)
+      : op_(op),
+        memory_(memory),
+        alpha_(op.alpha_per_row ? N(1) : scalar<N>(op, op.alpha, op.scalars_on_device, memory, "alpha")),
+        beta_(scalar<N>(op, op.beta, op.scalars_on_device, memory, "beta")),
+        // As BLAS has it: op(A) and op(B) are not read where they count for nothing, whatever they hold.
+        terms_(alpha_ == N(0) ? 0 : op.k),
+        factors_a_(op.scale_a, {op.scaling_a, op.m, terms_}, op.a.type, memory, "the factors of A"),
+        factors_b_(op.scale_b, {op.scaling_b, op.n, terms_}, op.b.type, memory, "the factors of B") {
     if (terms_ != 0) {
-      alpha_ *=
-          N(factor(op.scale_a, memory, "the scale of A")) * N(factor(op.scale_b, memory, "the scale of B"));
+      const auto whole = [](Scaling how, std::uint64_t address) {
+        return how == Scaling::tensor ? address : 0;
+      };
+      alpha_ *= N(factor(whole(op.scaling_a, op.scale_a), memory, "the scale of A")) *
+                N(factor(whole(op.scaling_b, op.scale_b), memory, "the scale of B"));
     }
     beta_ *= N(factor(op.scale_c, memory, "the scale of C"));
     scale_d_ = N(factor(op.scale_d, memory, "the scale of D"));
+    if (op.largest_d != 0) largest_ = memory.at<std::uint32_t>(op.largest_d, 1, "the largest of D");
     plain_ = op.epilogue == gpupool::operations::epilogue_none && !op.alpha_per_row && op.scale_d == 0 &&
-             op.d.type == op.c.type && bytes_of(op.d.type) == sizeof(N) && is_floating(op.d.type) &&
-             !op.d.by_row;
+             largest_ == nullptr && op.d.type == op.c.type && bytes_of(op.d.type) == sizeof(N) &&
+             is_floating(op.d.type) && !op.d.by_row;
   }
 
   void run(const Tile& tile) {
@@ -185,9 +251,12 @@ class Product {
     const Stored b = stored(op_.b, op_.transpose_b, terms_, op_.n, tile.batch, memory_, "B");
     const Stored d = stored(op_.d, Transpose::none, op_.m, op_.n, tile.batch, memory_, "D");
     const bool reads_c = beta_ != N(0);
-    const Stored c = reads_c ? stored(op_.c, Transpose::none, op_.m, op_.n, tile.batch, memory_, "C") : d;
+    const Stored c =
+        reads_c ? stored(op_.c, Transpose::none, op_.m, op_.n, tile.batch, memory_, "C", true) : d;
     const auto [left, lda, trans_a] = panel(a, op_.a.type, tile.i, 0, tile.m, terms_, room_a_);
     const auto [right, ldb, trans_b] = panel(b, op_.b.type, 0, tile.j, terms_, tile.n, room_b_);
+    factors_a_.multiply(room_a_.data(), tile.i, tile.m, a.turned() ? lda : 1, a.turned() ? 1 : lda);
+    factors_b_.multiply(room_b_.data(), tile.j, tile.n, b.turned() ? 1 : ldb, b.turned() ? ldb : 1);
     if (plain_ && (!reads_c || (c.address == d.address && c.leading == d.leading))) {
       gemm(trans_a, trans_b, tile.m, tile.n, terms_, alpha_, left, lda, right, ldb, beta_,
            reinterpret_cast<N*>(d.at(tile.i, tile.j)), d.leading);
@@ -226,11 +295,20 @@ class Product {
         });
       });
     }
+    const auto result = [&](std::int64_t i, const N& value) {
+      return activated(N(value + bias[static_cast<std::size_t>(i)]), op_.epilogue);
+    };
+    if (largest_ != nullptr) {
+      float largest = 0;
+      each([&](std::int64_t i, std::int64_t, const N& value) {
+        largest = std::max(largest, static_cast<float>(std::abs(result(i, value))));
+      });
+      raise(*largest_, largest);
+    }
     with_type(op_.d.type, [&](auto type) {
       using D = decltype(type);
-      each([&](std::int64_t i, std::int64_t j, N& value) {
-        *reinterpret_cast<D*>(d.at(tile.i + i, tile.j + j)) = to_element<D>(
-            N(activated(N(value + bias[static_cast<std::size_t>(i)]), op_.epilogue) * scale_d_));
+      each([&](std::int64_t i, std::int64_t j, const N& value) {
+        *reinterpret_cast<D*>(d.at(tile.i + i, tile.j + j)) = to_element<D>(N(result(i, value) * scale_d_));
       });
     });
   }
@@ -248,8 +326,11 @@ class Product {
 
   const Gemm& op_;
   const Memory& memory_;
-  N alpha_ = N(1), beta_ = N(0), scale_d_ = N(1);
-  std::int64_t terms_ = 0;
+  N alpha_, beta_;
+  std::int64_t terms_;
+  BlockFactors factors_a_, factors_b_;
+  N scale_d_ = N(1);
+  std::uint32_t* largest_ = nullptr;
   bool plain_;
   std::vector<N> room_a_, room_b_, sums_;
 };
