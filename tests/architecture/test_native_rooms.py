@@ -194,6 +194,12 @@ ROOMS: dict[str, list[str]] = {
     "worker/driver": ["worker/lease"],
     "worker/libraries/kernels": ["libraries/operations", "worker/driver"],
     "worker/libraries": ["libraries/operations", "worker/driver", "worker/libraries/kernels"],
+    "worker/libraries/cudnn": [
+        "libraries/operations",
+        "worker/driver",
+        "worker/libraries",
+        "worker/libraries/kernels",
+    ],
     "worker/residence": ["profile", "wire", "worker/driver", "worker/lease"],
     "worker/device_time": ["enforcer", "worker/driver", "worker/lease", "worker/residence"],
     "worker/objects": [

@@ -68,6 +68,8 @@ class Call {
   }
   /// A copy between the connection and device memory: use of the share that gives the device no work.
   void touches_memory() { work.touches_memory(); }
+  /// The same, by the copy engine and in the order of `stream` of the current context.
+  void copies(CUstream stream) { work.copies(stream); }
   /// Before a call that may wait for the device.
   void waits() { work.waits(); }
   /// Before an object of the driver is destroyed.

@@ -332,7 +332,11 @@ void Conversation::abandon_context(CUcontext context) {
   session_->in_use.wait_unused(context);
   completions.forget_context(context);
   if (copy_out_) copy_out_->forget(context);
-  if (equipment_.math_libraries) equipment_.math_libraries->forget(context);
+  if (equipment_.math_libraries) {
+    api_.cuCtxSetCurrent_(context);  // what the libraries hold ends in the context that it was made in
+    equipment_.math_libraries->forget(context);
+    api_.cuCtxSetCurrent_(session_->current());
+  }
   session_->abandon_context(context);
 }
 

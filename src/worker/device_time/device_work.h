@@ -47,6 +47,11 @@ class DeviceWork {
                                  std::string_view kernel);
   /// A copy between the connection and device memory: use of the share that gives the device no work.
   void touches_memory() { state_.usage.submitted(boottime_ns(), 0); }
+  /// The same, by the copy engine and in the order of `stream` of the current context.
+  void copies(CUstream stream) {
+    busy_.work(current_, stream);
+    touches_memory();
+  }
   /// Before a call that may wait for the device, and when nothing is left to execute.
   void waits();
   /// Whether somebody waits for a device while this session's client sends calls without work.

@@ -50,11 +50,19 @@ std::uint64_t key_of(CUfunction function, const messages::Launch& m) {
   return key;
 }
 
-/// An operation of a math library: NVIDIA's executes it, where the driver does not do that itself.
+/// An operation of a math library: NVIDIA's executes it, where the driver does not do that itself. The
+/// session has the turn.
 CUresult execute_operation(Call& x, const KernelInfo& kernel, std::span<const std::byte> parameters,
-                           CUstream stream) {
+                           CUstream stream, std::uint64_t key) {
   MathLibraries& libraries = *x.equipment.math_libraries;
-  const CUresult result = libraries.execute(kernel.name, parameters, x.current(), stream);
+  const OperationPlace place{x.current(), stream, x.session.captures(stream),
+                             !x.session.graphs.captures.empty()};
+  libraries.preparation.begins = [&x] { x.waits(); };
+  // A lease that ends meanwhile changes nothing: the call was admitted under it, as if the library had been
+  // there.
+  libraries.preparation.ends = [&] { static_cast<void>(x.submits(stream, 0, key, kernel.name)); };
+  const CUresult result = libraries.execute(kernel.name, parameters, place);
+  libraries.preparation.begins = libraries.preparation.ends = nullptr;
   if (result != CUDA_SUCCESS && !libraries.why().empty()) {
     x.equipment.driver_log->add(kernel.name + ": " + libraries.why());
   }
@@ -80,10 +88,10 @@ CUresult run_Launch(Call& x, const messages::Launch& m, replies::Launch&) {
   parameters.clear();
   for (const KernelParameter& p : info->parameters) parameters.push_back(block.data() + p.offset);
 
-  if (const CUresult bad = x.submits(stream, 1, key_of(function, m), info->name); bad != CUDA_SUCCESS)
-    return bad;
+  const std::uint64_t key = key_of(function, m);
+  if (const CUresult bad = x.submits(stream, 1, key, info->name); bad != CUDA_SUCCESS) return bad;
   if (x.equipment.math_libraries && MathLibraries::is_operation(info->name)) {
-    return execute_operation(x, *info, std::span(block).first(info->parameter_bytes()), stream);
+    return execute_operation(x, *info, std::span(block).first(info->parameter_bytes()), stream, key);
   }
   if (m.attributes.empty()) {
     return x.api.cuLaunchKernel_(function, m.grid_x, m.grid_y, m.grid_z, m.block_x, m.block_y, m.block_z,

@@ -28,7 +28,10 @@ CUresult result_of_cublas(int status) {
 
 Blas::Blas(const Execution& x, bool scalars_on_device) : x_(x) {
   Library& library = x.libraries.cublas;
-  if (x.state.cublas == nullptr) status_ = library.call("cublasCreate_v2", &x.state.cublas);
+  if (x.state.cublas == nullptr) {
+    const Preparation::Scope preparing(x.libraries.preparation);
+    status_ = library.call("cublasCreate_v2", &x.state.cublas);
+  }
   call("cublasSetStream_v2", x.stream);
   call("cublasSetPointerMode_v2", scalars_on_device ? 1 : 0);
 }

@@ -1,10 +1,16 @@
 // One operation on its way to a library, and what the libraries hold in a context.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <list>
 #include <map>
+#include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -24,16 +30,39 @@ struct RnnWeights {
   std::vector<Piece> pieces;
 };
 
-/// A plan of a graph of cuDNN that is kept with its descriptors, and what it needs.
-struct DnnPlan {
-  std::vector<void*> descriptors;  // in the order in which they were made
-  void* plan = nullptr;            // null: no engine does it, as the status says
-  int status = 0;
+/// What a library has made and is kept for more operations of one kind (`note_use`, `make_room`).
+struct KeptPlan {
+  std::uint64_t used = 0;  // when it was wanted last, by LibraryState::clock
+  bool pinned = false;     // a graph that was captured executes it
+};
+
+/// A plan of a graph of cuDNN with the configuration of its engine, and what it needs. The other descriptors
+/// that it was made of have ended.
+struct DnnPlan : KeptPlan {
+  void *plan = nullptr, *configuration = nullptr;
+  int status = 0;  // not 0: no engine does it, and this is what was said
   std::size_t workspace = 0;
   std::vector<std::int64_t> ids;  // of tensors in memory
 };
 
 void end_plan(Library& cudnn, const DnnPlan& plan);
+
+/// A plan of cuFFT. Each execution gives it a work area, so that it is for all streams.
+struct Transform : KeptPlan {
+  int plan = 0;
+  std::size_t work = 0;  // bytes
+};
+
+/// Memory that captured operations work in. Their graph has its address, and so has every copy of the graph:
+/// no other graph may use it until all of these have ended, because they may run at the same time.
+struct GraphMemory {
+  CUdeviceptr address = 0;
+  std::size_t bytes = 0;
+  std::uint64_t capture = 0;                 // its graph's, by the driver's number
+  CUstream stream = nullptr;                 // whose operations use it one after another
+  bool taken = false;                        // by an operation that is being captured
+  std::shared_ptr<std::atomic<bool>> ended;  // true: so have the graphs. Null: nobody will tell
+};
 
 /// Handles and plans in one context, made when they are needed.
 struct LibraryState {
@@ -49,8 +78,8 @@ struct LibraryState {
   std::map<std::string, DnnPlan> plans;
   /// By the shape of a network.
   std::map<std::string, RnnWeights> networks;
-  /// cufftHandle by stream and by what it was made for: a plan has one work area.
-  std::map<std::pair<CUstream, std::string>, int> transforms;
+  /// By the shape of a transform.
+  std::map<std::string, Transform> transforms;
   /// cuRAND's generator, and where it is in which sequence. Its state lies on the device, in the order of a
   /// stream.
   struct Generator {
@@ -58,19 +87,52 @@ struct LibraryState {
     bool placed = false;
     operations::Random next;  // what would go on with it
   };
-  std::map<CUstream, Generator> random;
+  /// By stream and kind. Captured operations (true) have others: a graph moves their state whenever it runs.
+  std::map<std::tuple<CUstream, operations::RandomGenerator, bool>, Generator> random;
   /// cuSOLVER's handle, and settings as it makes them.
   struct {
     void *handle = nullptr, *params = nullptr, *eigenvalues = nullptr, *singular_values = nullptr;
   } cusolver;
   OwnKernels kernels;
+  std::list<GraphMemory> of_graphs;
+  /// The driver's pool of the device, once it was told to keep memory.
+  CUmemoryPool pool = nullptr;
+  bool pool_asked = false;
+  std::uint64_t clock = 0;  // counts uses of all that is kept
 };
 
 struct Execution {
   MathLibraries& libraries;
   LibraryState& state;
   CUstream stream;
+  bool captured = false;   // the stream is being captured: nothing is executed yet
+  bool capturing = false;  // some stream of the session is: nobody may wait for the context
 };
+
+/// Before something that is kept is used.
+inline void note_use(const Execution& x, KeptPlan& kept) {
+  kept.used = ++x.state.clock;
+  kept.pinned = kept.pinned || x.captured;
+}
+
+/// Before one more is kept: of `most`, those go that were not wanted for the longest time. They may be at
+/// work, so the context is waited for; that would end a capture, and more are kept until it is over.
+template <class All, class End>
+void make_room(const Execution& x, All& all, std::size_t most, const End& end) {
+  constexpr std::size_t at_once = 64;
+  if (all.size() < most || x.capturing) return;
+  std::vector<typename All::iterator> old;
+  for (auto each = all.begin(); each != all.end(); ++each) {
+    if (!each->second.pinned) old.push_back(each);
+  }
+  if (old.empty() || x.libraries.api.cuCtxSynchronize_() != CUDA_SUCCESS) return;
+  std::sort(old.begin(), old.end(),
+            [](const auto& one, const auto& other) { return one->second.used < other->second.used; });
+  for (std::size_t i = 0; i < std::min(at_once, old.size()); ++i) {
+    end(old[i]->second);
+    all.erase(old[i]);
+  }
+}
 
 // By cuBLAS and cuBLASLt.
 CUresult run(const Execution& x, const operations::Gemm& operation);

@@ -1,7 +1,10 @@
 // Transforms by cuFFT: a plan for the lines of the first loop, executed once for each index of the others.
 #include "libraries/operations/fft.h"
 
+#include <string>
+
 #include "worker/libraries/execution.h"
+#include "worker/libraries/workspace.h"
 
 namespace gpupool::worker {
 namespace {
@@ -45,9 +48,6 @@ Numbers numbers_of(FftPrecision precision, bool real) {
   }
 }
 
-/// All plans go when there are so many.
-constexpr std::size_t most_plans = 256;
-
 /// Equal for transforms that one plan does.
 std::string shape_of(const Fft& of) {
   return key_of(of, [](Fft& operation) {
@@ -58,20 +58,8 @@ std::string shape_of(const Fft& of) {
   });
 }
 
-int plan_of(const Execution& x, const Fft& of, int& plan) {
-  auto& plans = x.state.transforms;
-  const std::pair key(x.stream, shape_of(of));
-  if (const auto known = plans.find(key); known != plans.end()) {
-    plan = known->second;
-    return 0;
-  }
-  Library& library = x.libraries.cufft;
-  if (plans.size() >= most_plans) {
-    // They may still be at work.
-    static_cast<void>(x.libraries.api.cuCtxSynchronize_());
-    for (const auto& [known, old] : plans) library.call("cufftDestroy", old);
-    plans.clear();
-  }
+/// The status is the library's.
+int make_transform(Library& library, const Fft& of, Transform& made) {
   const Numbers in = numbers_of(of.precision, of.kind == FftKind::real_to_complex),
                 out = numbers_of(of.precision, of.kind == FftKind::complex_to_real),
                 complex = numbers_of(of.precision, false);
@@ -80,19 +68,35 @@ int plan_of(const Execution& x, const Fft& of, int& plan) {
     return static_cast<long long>(of.loops[0].count == 1 && stride == 0 ? 1 : stride);
   };
   long long length = of.length;
-  std::size_t workspace = 0;
-  int status = library.call("cufftCreate", &plan);
+  int status = library.call("cufftCreate", &made.plan);
   if (status != 0) return status;
+  status = library.call("cufftSetAutoAllocation", made.plan, 0);
   // With one dimension, the sizes around the lines say only that there are strides.
-  status = library.call("cufftXtMakePlanMany", plan, 1, &length, &length,
-                        static_cast<long long>(of.input_stride), apart(of.loops[0].input_stride), in.type,
-                        &length, static_cast<long long>(of.output_stride), apart(of.loops[0].output_stride),
-                        out.type, static_cast<long long>(of.loops[0].count), &workspace, complex.type);
-  if (status != 0) {
-    library.call("cufftDestroy", plan);
-    return status;
+  if (status == 0)
+    status = library.call("cufftXtMakePlanMany", made.plan, 1, &length, &length,
+                          static_cast<long long>(of.input_stride), apart(of.loops[0].input_stride), in.type,
+                          &length, static_cast<long long>(of.output_stride), apart(of.loops[0].output_stride),
+                          out.type, static_cast<long long>(of.loops[0].count), &made.work, complex.type);
+  if (status != 0) library.call("cufftDestroy", made.plan);
+  return status;
+}
+
+/// Also of a transform on another stream: programs are captured on one, and have their plans from another.
+int plan_of(const Execution& x, const Fft& of, Transform& plan) {
+  constexpr std::size_t most = 1024;
+  auto& plans = x.state.transforms;
+  const std::string key = shape_of(of);
+  auto known = plans.find(key);
+  if (known == plans.end()) {
+    const Preparation::Scope preparing(x.libraries.preparation);
+    Library& library = x.libraries.cufft;
+    Transform made;
+    if (const int bad = make_transform(library, of, made); bad != 0) return bad;
+    make_room(x, plans, most, [&](const Transform& old) { library.call("cufftDestroy", old.plan); });
+    known = plans.emplace(key, made).first;
   }
-  plans.emplace(key, plan);
+  note_use(x, known->second);
+  plan = known->second;
   return 0;
 }
 
@@ -132,9 +136,14 @@ CUresult bring(const Execution& x, const Fft& rows) {
 }
 
 CUresult transform(const Execution& x, const Fft& of) {
-  int plan = 0;
-  int status = plan_of(x, of, plan);
-  if (status == 0) status = x.libraries.cufft.call("cufftSetStream", plan, x.stream);
+  Transform made;
+  if (const int bad = plan_of(x, of, made); bad != 0) return result_of_cufft(bad);
+  const int plan = made.plan;
+  const Workspace work(x, made.work);
+  if (!work.there()) return CUDA_ERROR_OUT_OF_MEMORY;
+  Library& library = x.libraries.cufft;
+  int status = library.call("cufftSetStream", plan, x.stream);
+  if (status == 0 && made.work != 0) status = library.call("cufftSetWorkArea", plan, work.address());
   const auto bytes = [&](FftKind real) {
     return static_cast<std::uint64_t>(numbers_of(of.precision, of.kind == real).bytes);
   };
@@ -151,8 +160,8 @@ CUresult transform(const Execution& x, const Fft& of) {
             times(i, second.input_stride) + times(j, third.input_stride) + times(k, fourth.input_stride);
         const std::uint64_t output =
             times(i, second.output_stride) + times(j, third.output_stride) + times(k, fourth.output_stride);
-        status = x.libraries.cufft.call("cufftXtExec", plan, pointer<void>(of.input + input * in),
-                                        pointer<void>(of.output + output * out), static_cast<int>(of.sign));
+        status = library.call("cufftXtExec", plan, pointer<void>(of.input + input * in),
+                              pointer<void>(of.output + output * out), static_cast<int>(of.sign));
       }
     }
   }

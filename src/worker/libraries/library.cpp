@@ -5,6 +5,7 @@
 namespace gpupool::worker {
 
 bool Library::open() {
+  const Preparation::Scope preparing(preparation_);
   std::vector<std::string> names;
   for (const std::string_view major : majors_) {
     const std::string name = file_ + ".so." + std::string(major);

@@ -40,13 +40,13 @@ Majors majors(const DriverApi& driver, std::string_view of_13, std::string_view 
 MathLibraries::MathLibraries(const DriverApi& driver, const std::string& folders)
     : folders_(folders_of(folders)),
       api(driver),
-      cublas(folders_, told_, "libcublas", majors(driver, "13", "12")),
-      cublaslt(folders_, told_, "libcublasLt", majors(driver, "13", "12")),
-      cudnn(folders_, told_, "libcudnn", {"9"}),
-      cufft(folders_, told_, "libcufft", majors(driver, "12", "11")),
-      curand(folders_, told_, "libcurand", {"10"}),
-      cusolver(folders_, told_, "libcusolver", majors(driver, "12", "11")),
-      cusparse(folders_, told_, "libcusparse", {"12"}) {}
+      cublas(folders_, told_, preparation, "libcublas", majors(driver, "13", "12")),
+      cublaslt(folders_, told_, preparation, "libcublasLt", majors(driver, "13", "12")),
+      cudnn(folders_, told_, preparation, "libcudnn", {"9"}),
+      cufft(folders_, told_, preparation, "libcufft", majors(driver, "12", "11")),
+      curand(folders_, told_, preparation, "libcurand", {"10"}),
+      cusolver(folders_, told_, preparation, "libcusolver", majors(driver, "12", "11")),
+      cusparse(folders_, told_, preparation, "libcusparse", {"12"}) {}
 
 MathLibraries::~MathLibraries() = default;
 
@@ -56,7 +56,7 @@ bool MathLibraries::is_operation(std::string_view kernel) {
 
 template <class O>
 bool MathLibraries::executed(std::string_view kernel, std::span<const std::byte> parameters,
-                             LibraryState& state, CUstream stream, CUresult& result) {
+                             LibraryState& state, const OperationPlace& place, CUresult& result) {
   if (kernel != O::name) return false;
   if (parameters.size() != sizeof(O)) {
     told_.why = "the client's math libraries are of another version";
@@ -72,7 +72,7 @@ bool MathLibraries::executed(std::string_view kernel, std::span<const std::byte>
       return true;
     }
   }
-  result = run(Execution{*this, state, stream}, operation);
+  result = run(Execution{*this, state, place.stream, place.captured, place.capturing}, operation);
   if (result != CUDA_SUCCESS && told_.why.empty()) {
     told_.why = result == CUDA_ERROR_NOT_SUPPORTED
                     ? "the library on this node, or this node, does not support the operation"
@@ -83,13 +83,13 @@ bool MathLibraries::executed(std::string_view kernel, std::span<const std::byte>
 }
 
 CUresult MathLibraries::execute(std::string_view kernel, std::span<const std::byte> parameters,
-                                CUcontext context, CUstream stream) {
+                                const OperationPlace& place) {
   told_ = {};
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-  auto& state = contexts_[context];
+  auto& state = contexts_[place.context];
   if (state == nullptr) state = std::make_unique<LibraryState>();
   const auto by_any = [&]<class... O>(All<O...>) {
-    return (executed<O>(kernel, parameters, *state, stream, result) || ...);
+    return (executed<O>(kernel, parameters, *state, place, result) || ...);
   };
   if (!by_any(operations::all_operations)) told_.why = "no operation is called " + std::string(kernel);
   return result;
@@ -99,13 +99,14 @@ void MathLibraries::forget(CUcontext context) {
   const auto found = contexts_.find(context);
   if (found == contexts_.end()) return;
   const LibraryState& state = *found->second;
+  static_cast<void>(api.cuCtxSynchronize_());  // what ends here may be at work
   if (state.cublas != nullptr) cublas.call("cublasDestroy_v2", state.cublas);
   if (state.cublaslt != nullptr) cublaslt.call("cublasLtDestroy", state.cublaslt);
   for (const auto& [key, plan] : state.plans) end_plan(cudnn, plan);
   if (state.cudnn != nullptr) cudnn.call("cudnnDestroy", state.cudnn);
   if (state.cusparse != nullptr) cusparse.call("cusparseDestroy", state.cusparse);
-  for (const auto& [key, plan] : state.transforms) cufft.call("cufftDestroy", plan);
-  for (const auto& [stream, generator] : state.random) {
+  for (const auto& [key, transform] : state.transforms) cufft.call("cufftDestroy", transform.plan);
+  for (const auto& [key, generator] : state.random) {
     if (generator.handle != nullptr) curand.call("curandDestroyGenerator", generator.handle);
   }
   for (const auto& [object, destroy] : {std::pair{state.cusolver.params, "cusolverDnDestroyParams"},
@@ -114,6 +115,8 @@ void MathLibraries::forget(CUcontext context) {
                                         {state.cusolver.handle, "cusolverDnDestroy"}}) {
     if (object != nullptr) cusolver.call(destroy, object);
   }
+  for (const GraphMemory& memory : state.of_graphs) static_cast<void>(api.cuMemFree_v2_(memory.address));
+  if (state.pool != nullptr) static_cast<void>(api.cuMemPoolTrimTo_(state.pool, 0));
   contexts_.erase(found);
 }
 

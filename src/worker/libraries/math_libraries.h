@@ -18,6 +18,14 @@ namespace gpupool::worker {
 
 struct LibraryState;
 
+/// Where an operation goes.
+struct OperationPlace {
+  CUcontext context;       ///< the current one
+  CUstream stream;         ///< of this context
+  bool captured = false;   ///< the stream is being captured: nothing is executed yet
+  bool capturing = false;  ///< some stream of the session is: nobody may wait for the context
+};
+
 /// Used by one thread at a time, like the session whose operations it executes.
 class MathLibraries {
  public:
@@ -30,11 +38,10 @@ class MathLibraries {
   /// Whether launches of a kernel of that name are operations.
   [[nodiscard]] static bool is_operation(std::string_view kernel);
 
-  /// Gives an operation to its library, on a stream of the current context. `parameters`: the kernel's, from
-  /// a client: any bytes. CUDA_ERROR_NOT_SUPPORTED: the library is not there, or does not support it; why()
-  /// says more.
-  CUresult execute(std::string_view kernel, std::span<const std::byte> parameters, CUcontext context,
-                   CUstream stream);
+  /// Gives an operation to its library. `parameters`: the kernel's, from a client: any bytes.
+  /// CUDA_ERROR_NOT_SUPPORTED: the library is not there, or does not support it; why() says more.
+  CUresult execute(std::string_view kernel, std::span<const std::byte> parameters,
+                   const OperationPlace& place);
 
   /// Why the last operation failed: one sentence.
   [[nodiscard]] const std::string& why() const { return told_.why; }
@@ -52,13 +59,14 @@ class MathLibraries {
   LibraryTold told_;
 
  public:
+  Preparation preparation;
   const DriverApi& api;
   Library cublas, cublaslt, cudnn, cufft, curand, cusolver, cusparse;
 
  private:
   template <class O>
   bool executed(std::string_view kernel, std::span<const std::byte> parameters, LibraryState& state,
-                CUstream stream, CUresult& result);
+                const OperationPlace& place, CUresult& result);
 
   std::map<CUcontext, std::unique_ptr<LibraryState>> contexts_;
 };

@@ -74,13 +74,10 @@ bool goes_on(const Random& last, const Random& next) {
 
 CUresult run(const Execution& x, const Random& of) {
   Library& library = x.libraries.curand;
-  auto& own = x.state.random[x.stream];
+  auto& own = x.state.random[{x.stream, of.generator, x.captured}];
   int status = 0;
-  if (own.handle != nullptr && own.next.generator != of.generator) {
-    status = library.call("curandDestroyGenerator", own.handle);
-    own = {};
-  }
-  if (status == 0 && own.handle == nullptr) {
+  if (own.handle == nullptr) {
+    const Preparation::Scope preparing(x.libraries.preparation);
     status = library.call("curandCreateGenerator", &own.handle, type_of(of.generator));
   }
   if (status == 0) status = library.call("curandSetStream", own.handle, x.stream);
@@ -92,7 +89,8 @@ CUresult run(const Execution& x, const Random& of) {
     if (status == 0) status = library.call("curandSetGeneratorOffset", own.handle, offset_of(of));
   }
   if (status == 0) status = generate(library, own.handle, of);
-  own.placed = status == 0;
+  // What is captured has only been written down: the generator is placed whenever the graph runs.
+  own.placed = status == 0 && !x.captured;
   own.next = of;
   operations::RandomCourse(of).advance(own.next);
   return result_of_curand(status);

@@ -103,8 +103,7 @@ void factor_narrow(Solver& solver, const Execution& execution, const SolverArgum
                    std::size_t element_bytes) {
   int elements = 0;
   solver.call(x.letter + "getrf_bufferSize", x.m, x.n, x.a, x.lda, &elements);
-  const Workspace work(execution.libraries.api, execution.stream,
-                       static_cast<std::size_t>(elements) * element_bytes);
+  const Workspace work(execution, static_cast<std::size_t>(elements) * element_bytes);
   solver.require(work);
   solver.call(x.letter + "getrf", x.m, x.n, x.a, x.lda, work.address(), x.pivots, x.info);
 }
@@ -228,7 +227,7 @@ void solve_at_once(Solver& solver, const Execution& execution, const SolverArgum
     }
   };
   call(name + "_bufferSize", static_cast<void*>(nullptr), &bytes);
-  const Workspace work(execution.libraries.api, execution.stream, bytes);
+  const Workspace work(execution, bytes);
   solver.require(work);
   call(name, work.address(), bytes, &iterations, x.info);
 }
@@ -237,8 +236,10 @@ void solve_at_once(Solver& solver, const Execution& execution, const SolverArgum
 
 Solver::Solver(const Execution& x, std::size_t element_bytes) : x_(x), element_bytes_(element_bytes) {
   Library& library = x.libraries.cusolver;
-  if (x.state.cusolver.handle == nullptr)
+  if (x.state.cusolver.handle == nullptr) {
+    const Preparation::Scope preparing(x.libraries.preparation);
     status_ = library.call("cusolverDnCreate", &x.state.cusolver.handle);
+  }
   call("SetStream", x.stream);
 }
 

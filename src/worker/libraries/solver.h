@@ -48,7 +48,7 @@ class Solver {
       bytes = static_cast<std::size_t>(elements) * element_bytes_;
     }
     if (status_ != 0) return;
-    const Workspace work(x_.libraries.api, x_.stream, bytes);
+    const Workspace work(x_, bytes);
     std::vector<std::byte> on_host(host_bytes);
     require(work);
     if constexpr (wide) {

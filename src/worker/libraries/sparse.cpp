@@ -47,7 +47,10 @@ bool has_blocks(const Sparse& of) {
 }  // namespace
 
 SparseLibrary::SparseLibrary(const Execution& x) : x_(x) {
-  if (x.state.cusparse == nullptr) describe("Create", &x.state.cusparse);
+  if (x.state.cusparse == nullptr) {
+    const Preparation::Scope preparing(x.libraries.preparation);
+    describe("Create", &x.state.cusparse);
+  }
   call("SetStream", x.stream);
 }
 

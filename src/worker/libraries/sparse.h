@@ -37,9 +37,7 @@ class SparseLibrary {
   void require(const Workspace& work) {
     if (!work.there()) fail(alloc_failed);
   }
-  [[nodiscard]] Workspace workspace(std::size_t bytes) const {
-    return {x_.libraries.api, x_.stream, good() ? bytes : 0};
-  }
+  [[nodiscard]] Workspace workspace(std::size_t bytes) const { return {x_, good() ? bytes : 0}; }
 
   /// "cusparse" + `name`; the handle comes before the arguments.
   template <class... A>

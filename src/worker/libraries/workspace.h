@@ -6,22 +6,23 @@
 #include <cstddef>
 
 #include "worker/driver/driver.h"
+#include "worker/libraries/execution.h"
 
 namespace gpupool::worker {
 
-/// Allocated and freed in the order of the stream; so it also serves an operation that is captured.
+/// Allocated and freed in the order of the stream. A captured operation has memory of its graph's instead: an
+/// allocation in the graph would be one that its program knows nothing of, and such a graph can neither be
+/// copied nor be instantiated twice.
 class Workspace {
  public:
   /// More is not given to an operation: a library then takes another way.
   static constexpr std::size_t most_bytes = std::size_t{64} << 20;
+  /// The same for a plan of cuDNN, where the fast engines want much. Without so much memory there is one that
+  /// does with less.
+  static constexpr std::size_t most_plan_bytes = std::size_t{256} << 20;
 
-  Workspace(const DriverApi& api, CUstream stream, std::size_t bytes)
-      : api_(api), stream_(stream), bytes_(bytes) {
-    if (bytes != 0 && api.cuMemAllocAsync_(&address_, bytes, stream) != CUDA_SUCCESS) address_ = 0;
-  }
-  ~Workspace() {
-    if (address_ != 0) static_cast<void>(api_.cuMemFreeAsync_(address_, stream_));
-  }
+  Workspace(const Execution& x, std::size_t bytes);
+  ~Workspace();
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
@@ -35,6 +36,7 @@ class Workspace {
   CUstream stream_;
   CUdeviceptr address_ = 0;
   std::size_t bytes_;
+  GraphMemory* of_graph_ = nullptr;  // of a captured operation
 };
 
 }  // namespace gpupool::worker

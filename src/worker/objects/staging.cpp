@@ -26,8 +26,8 @@ CUresult Staging::chunk(std::size_t n, std::byte*& out) {
 
 CUresult Staging::used(std::size_t n, CUcontext context, CUstream stream) {
   CUevent& event = events_[context][n];
-  if (event == nullptr && api_.cuEventCreate_(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
-    event = nullptr;
+  constexpr unsigned flags = CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC;
+  if (event == nullptr && api_.cuEventCreate_(&event, flags) != CUDA_SUCCESS) event = nullptr;
   if (event != nullptr && api_.cuEventRecord_(event, stream) == CUDA_SUCCESS) {
     pending_[n] = event;
     return CUDA_SUCCESS;

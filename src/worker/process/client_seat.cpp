@@ -1,5 +1,7 @@
 #include "worker/process/client_seat.h"
 
+#include <sys/prctl.h>
+
 #include <cstdio>
 
 namespace gpupool::worker {
@@ -26,6 +28,7 @@ bool ClientSeat::offer(std::unique_ptr<wire::Stream>& stream, std::vector<std::b
 }
 
 void ClientSeat::run(const Serve& serve) {
+  prctl(PR_SET_TIMERSLACK, 1000);  // its naps between two looks at the device are that short
   for (;;) {
     Client client;
     {

@@ -22,6 +22,8 @@ void Session::open(const std::vector<std::uint64_t>& bases) {
   for (std::size_t n = 0; n < equipment_.devices.size(); ++n) {
     const CUdevice device = equipment_.devices[n];
     CUcontext context = nullptr;
+    // A thread that waits for the device sleeps: there are more sessions on a node than processors.
+    static_cast<void>(api.cuDevicePrimaryCtxSetFlags_v2_(device, CU_CTX_SCHED_BLOCKING_SYNC));
     const CUresult result = api.cuDevicePrimaryCtxRetain_(&context, device);
     if (result != CUDA_SUCCESS) {
       throw std::runtime_error("cuDevicePrimaryCtxRetain failed with " + std::to_string(result));

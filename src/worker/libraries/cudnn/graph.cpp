@@ -1,6 +1,7 @@
-#include "worker/libraries/dnn_graph.h"
+#include "worker/libraries/cudnn/graph.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 
 namespace gpupool::worker {
@@ -18,18 +19,65 @@ constexpr int is_handle = 0, is_data_type = 1, is_boolean = 2, is_int64 = 3, is_
               is_descriptor = 15, is_reduction = 18, is_distribution = 29;
 
 /// What an address is a multiple of, as far as the library wants to know.
-std::int64_t alignment_of(std::uint64_t address) {
-  constexpr std::uint64_t most = 32;
+std::int64_t alignment_of(std::uint64_t address, std::int64_t most) {
   if (address == 0) return most;
-  return static_cast<std::int64_t>(std::min(address & ~(address - 1), most));
+  return static_cast<std::int64_t>(std::min(address & ~(address - 1), static_cast<std::uint64_t>(most)));
 }
 
+/// A descriptor that ends with this, unless it is taken. The first call that fails says what came of all.
+class BackendDescriptor {
+ public:
+  BackendDescriptor(Library& cudnn, int kind)
+      : cudnn_(cudnn), status_(cudnn.call("cudnnBackendCreateDescriptor", kind, &descriptor_)) {}
+  ~BackendDescriptor() {
+    if (descriptor_ != nullptr) cudnn_.call("cudnnBackendDestroyDescriptor", descriptor_);
+  }
+  BackendDescriptor(const BackendDescriptor&) = delete;
+  BackendDescriptor& operator=(const BackendDescriptor&) = delete;
+
+  [[nodiscard]] int status() const { return status_; }
+  [[nodiscard]] void* address() const { return descriptor_; }
+  [[nodiscard]] void* take() { return std::exchange(descriptor_, nullptr); }
+
+  void set(int name, int type, std::int64_t count, const void* elements) {
+    if (status_ == 0)
+      status_ = cudnn_.call("cudnnBackendSetAttribute", descriptor_, name, type, count, elements);
+  }
+  void finish() {
+    if (status_ == 0) status_ = cudnn_.call("cudnnBackendFinalize", descriptor_);
+  }
+  /// How many elements there are; the first `most` of them are told.
+  std::int64_t get(int name, int type, std::int64_t most, void* elements) {
+    std::int64_t count = 0;
+    if (status_ == 0)
+      status_ = cudnn_.call("cudnnBackendGetAttribute", descriptor_, name, type, most, &count, elements);
+    return status_ == 0 ? std::max<std::int64_t>(0, count) : 0;
+  }
+  /// The only element of a descriptor's attribute: what this is from now on.
+  void be_of(void* descriptor, int name) {
+    std::int64_t count = 0;
+    if (status_ == 0)
+      status_ = cudnn_.call("cudnnBackendGetAttribute", descriptor, name, is_descriptor, std::int64_t{1},
+                            &count, static_cast<void*>(&descriptor_));
+  }
+
+ private:
+  Library& cudnn_;
+  void* descriptor_ = nullptr;  // before what makes it
+  int status_;
+};
+
 }  // namespace
+
+DnnGraph::~DnnGraph() {
+  for (auto made = descriptors_.rbegin(); made != descriptors_.rend(); ++made)
+    x_.libraries.cudnn.call("cudnnBackendDestroyDescriptor", *made);
+}
 
 void* DnnGraph::create(int kind) {
   void* made = nullptr;
   dnn_.describe("cudnnBackendCreateDescriptor", kind, &made);
-  if (dnn_.good()) into_.descriptors.push_back(made);
+  if (dnn_.good()) descriptors_.push_back(made);
   return made;
 }
 
@@ -57,12 +105,11 @@ void* DnnGraph::described(std::int64_t id, std::span<const std::int64_t> sizes,
   return tensor;
 }
 DnnValue DnnGraph::made(std::int64_t id, const std::int64_t (&sizes)[4], const std::int64_t (&strides)[4],
-                        int type, Place place) {
-  constexpr std::int64_t aligned = 16;
+                        int type, Place place, std::int64_t alignment) {
   DnnValue value;
   std::copy(sizes, sizes + 4, value.sizes);
   std::copy(strides, strides + 4, value.strides);
-  value.descriptor = described(id, sizes, strides, type, aligned, place);
+  value.descriptor = described(id, sizes, strides, type, alignment, place);
   return value;
 }
 
@@ -80,7 +127,7 @@ DnnValue DnnGraph::tensor(std::int64_t id, const operations::Tensor& tensor, boo
   }
   const int type = data_type_of(tensor.type);
   if (type < 0) dnn_.fail(Dnn::not_supported);
-  return made(id, sizes, strides, type, Place::memory);
+  return made(id, sizes, strides, type, Place::memory, alignment_of(tensor.address, usual_alignment));
 }
 DnnValue DnnGraph::placed(std::int64_t id, const std::int64_t (&sizes)[4], int type) {
   const std::int64_t strides[4] = {sizes[1] * sizes[2] * sizes[3], sizes[2] * sizes[3], sizes[3], 1};
@@ -198,7 +245,8 @@ void* DnnGraph::operand(std::int64_t id, const operations::Tensor& tensor, int d
   }
   const int type = data_type_of(tensor.type);
   if (type < 0) dnn_.fail(Dnn::not_supported);
-  return described(id, sizes, strides, type, alignment_of(tensor.address), Place::memory);
+  constexpr std::int64_t most = 32;
+  return described(id, sizes, strides, type, alignment_of(tensor.address, most), Place::memory);
 }
 
 void DnnGraph::convolve(const DnnConvolution& how) {
@@ -240,34 +288,53 @@ void DnnGraph::convolve(const DnnConvolution& how) {
   node(made);
 }
 
-std::vector<void*> DnnGraph::configurations(void* graph, int mode) {
-  void* const heuristic = create(kind_heuristic);
-  set_descriptor(heuristic, 201, graph);
-  set_enum(heuristic, 200, is_heuristic, mode);
-  finish(heuristic);
-  constexpr std::int64_t most = 16;
-  std::vector<void*> found(most);
-  for (void*& configuration : found) configuration = create(kind_config);
+std::vector<void*> DnnGraph::configurations(void* graph, int mode, int& status) {
+  BackendDescriptor heuristic(x_.libraries.cudnn, kind_heuristic);
+  heuristic.set(201, is_descriptor, 1, &graph);
+  heuristic.set(200, is_heuristic, 1, &mode);
+  heuristic.finish();
+  constexpr std::int64_t most = 64;
+  const std::int64_t count = std::min(heuristic.get(202, is_descriptor, 0, nullptr), most);
+  std::vector<void*> found;
+  for (std::int64_t i = 0; i < count; ++i) found.push_back(create(kind_config));
   if (!dnn_.good()) return {};
-  // A heuristic that knows none says that it failed.
-  std::int64_t count = 0;
-  const int status = x_.libraries.cudnn.call("cudnnBackendGetAttribute", heuristic, 202, is_descriptor, most,
-                                             &count, static_cast<void*>(found.data()));
-  found.resize(status == 0 ? static_cast<std::size_t>(std::clamp<std::int64_t>(count, 0, most)) : 0);
+  if (count > 0) {
+    const std::int64_t told = heuristic.get(202, is_descriptor, count, found.data());
+    found.resize(static_cast<std::size_t>(std::min(told, count)));
+  }
+  if (heuristic.status() != 0) status = heuristic.status();
   return found;
 }
 
-std::vector<int> DnnGraph::notes_of(void* configuration) {
-  void* engine = create(kind_engine);
-  std::int64_t count = 0;
-  dnn_.describe("cudnnBackendGetAttribute", configuration, 300, is_descriptor, std::int64_t{1}, &count,
-                static_cast<void*>(&engine));
+std::optional<std::vector<int>> DnnGraph::notes_of(void* configuration) {
+  BackendDescriptor engine(x_.libraries.cudnn, kind_engine);
+  engine.be_of(configuration, 300);
   constexpr std::int64_t most = 10;  // CUDNN_NUMERICAL_NOTE_TYPE_COUNT
   std::vector<int> notes(most);
-  dnn_.describe("cudnnBackendGetAttribute", engine, 1303, is_note, most, &count,
-                static_cast<void*>(notes.data()));
-  notes.resize(dnn_.good() ? static_cast<std::size_t>(std::clamp<std::int64_t>(count, 0, most)) : 0);
+  const std::int64_t count = engine.get(1303, is_note, most, notes.data());
+  if (engine.status() != 0) return std::nullopt;
+  notes.resize(static_cast<std::size_t>(std::min(count, most)));
   return notes;
+}
+
+int DnnGraph::try_configuration(void* configuration) {
+  Library& cudnn = x_.libraries.cudnn;
+  void* const handle = x_.state.cudnn;
+  BackendDescriptor plan(cudnn, kind_plan);
+  plan.set(400, is_handle, 1, &handle);
+  plan.set(401, is_descriptor, 1, &configuration);
+  plan.finish();  // which engines can be had is known only now
+  std::int64_t bytes = 0;
+  plan.get(402, is_int64, 1, &bytes);
+  if (plan.status() != 0) return plan.status();
+  const auto workspace = static_cast<std::size_t>(std::max<std::int64_t>(0, bytes));
+  if (into_.plan != nullptr && workspace >= into_.workspace) return 0;
+  end_plan(cudnn, into_);
+  into_.plan = plan.take();
+  into_.configuration = configuration;
+  into_.workspace = workspace;
+  std::erase(descriptors_, configuration);
+  return 0;
 }
 
 void DnnGraph::plan(const DnnAccepts& accepts) {
@@ -277,91 +344,81 @@ void DnnGraph::plan(const DnnAccepts& accepts) {
   set(graph, 801, is_descriptor, static_cast<std::int64_t>(operations_.size()), operations_.data());
   finish(graph);
   constexpr int by_shape = 3, last_resort = 2;  // CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK
-  Library& cudnn = x_.libraries.cudnn;
-  int status = Dnn::not_supported;
+  // What is said when there is none. Anything that may pass is said rather than that it cannot be.
+  int said = Dnn::not_supported;
+  const auto note = [&](int status) {
+    if (status != 0 && Dnn::lasts(said)) said = status;
+  };
   for (const int mode : {by_shape, last_resort}) {
-    for (void* const configuration : configurations(graph, mode)) {
-      if (accepts && !accepts(notes_of(configuration))) continue;
-      void* const plan = create(kind_plan);
-      set(plan, 400, is_handle, 1, &handle);
-      set_descriptor(plan, 401, configuration);
-      if (!dnn_.good()) return;
-      // Which engines can be had is known only now.
-      std::int64_t bytes = 0, count = 0;
-      int bad = cudnn.call("cudnnBackendFinalize", plan);
-      if (bad == 0)
-        bad = cudnn.call("cudnnBackendGetAttribute", plan, 402, is_int64, std::int64_t{1}, &count,
-                         static_cast<void*>(&bytes));
-      if (bad != 0) {
-        if (into_.plan == nullptr) status = bad;
-        continue;
+    if (!dnn_.good() || has_plan()) return;
+    int status = 0;
+    for (void* const configuration : configurations(graph, mode, status)) {
+      if (accepts) {
+        const auto notes = notes_of(configuration);
+        if (!notes || !accepts(*notes)) continue;
       }
-      const auto workspace = static_cast<std::size_t>(std::max<std::int64_t>(0, bytes));
-      if (into_.plan != nullptr && workspace >= into_.workspace) continue;
-      into_.plan = plan;
-      into_.workspace = workspace;
-      if (workspace <= Workspace::most_bytes) return;
+      note(try_configuration(configuration));
+      if (has_plan()) return;
     }
-    if (into_.plan != nullptr || !dnn_.good()) return;
+    note(status);
   }
-  dnn_.fail(status);
+  if (into_.plan == nullptr) dnn_.fail(said);
 }
 
-const DnnPlan* kept_plan(const Execution& x, Dnn& dnn, const std::string& key,
-                         const std::function<void(DnnGraph&)>& build, const DnnAccepts& accepts) {
-  constexpr std::size_t most = 512;
+DnnPlan* kept_plan(const Execution& x, Dnn& dnn, const std::string& key,
+                   const std::function<void(DnnGraph&)>& build, const DnnAccepts& accepts,
+                   std::size_t most_workspace) {
+  constexpr std::size_t most = 4096;
+  if (!dnn.good()) return nullptr;
   auto& plans = x.state.plans;
-  const auto known = plans.find(key);
-  if (known != plans.end()) {
-    dnn.fail(known->second.status);
-    return known->second.plan == nullptr ? nullptr : &known->second;
+  auto known = plans.find(key);
+  if (known == plans.end()) {
+    const Preparation::Scope preparing(x.libraries.preparation);
+    const auto end = [&](const DnnPlan& plan) { end_plan(x.libraries.cudnn, plan); };
+    DnnPlan made;
+    DnnGraph graph(x, dnn, made, most_workspace);
+    build(graph);
+    if (dnn.good()) graph.plan(accepts);
+    if (!dnn.good()) {
+      end(made);
+      if (!Dnn::lasts(dnn.status())) return nullptr;
+      made = {};
+      made.status = dnn.status();
+    }
+    make_room(x, plans, most, end);
+    known = plans.emplace(key, std::move(made)).first;
   }
-  DnnPlan made;
-  DnnGraph graph(x, dnn, made);
-  build(graph);
-  if (dnn.good()) graph.plan(accepts);
-  if (!dnn.good()) {
-    end_plan(x.libraries.cudnn, made);
-    if (result_of_cudnn(dnn.status()) == CUDA_ERROR_OUT_OF_MEMORY) return nullptr;  // another time it may do
-    made = {};
-    made.status = dnn.status();
-  }
-  if (plans.size() >= most) {
-    // They may still be at work.
-    static_cast<void>(x.libraries.api.cuCtxSynchronize_());
-    for (const auto& [old_key, old] : plans) end_plan(x.libraries.cudnn, old);
-    plans.clear();
-  }
-  const DnnPlan& kept = plans.emplace(key, std::move(made)).first->second;
-  return kept.plan == nullptr ? nullptr : &kept;
+  DnnPlan& plan = known->second;
+  note_use(x, plan);
+  dnn.fail(plan.status);
+  return dnn.good() ? &plan : nullptr;
 }
 
-void execute_plan(const Execution& x, Dnn& dnn, const DnnPlan& plan,
+bool execute_plan(const Execution& x, Dnn& dnn, const DnnPlan& plan,
                   const std::map<std::int64_t, std::uint64_t>& addresses) {
-  const Workspace work(x.libraries.api, x.stream, plan.workspace);
-  if (!work.there()) return dnn.fail(Dnn::no_memory);
+  const Workspace work(x, plan.workspace);
+  if (!work.there()) return false;
   std::vector<std::uint64_t> pointers;
   for (const std::int64_t id : plan.ids) {
     const auto found = addresses.find(id);
     pointers.push_back(found == addresses.end() ? 0 : found->second);
   }
-  void *pack = nullptr, *place = work.address();
-  dnn.describe("cudnnBackendCreateDescriptor", kind_pack, &pack);
-  if (!dnn.good()) return;
-  const auto set = [&](int name, int type, std::size_t count, const void* elements) {
-    dnn.describe("cudnnBackendSetAttribute", pack, name, type, static_cast<std::int64_t>(count), elements);
-  };
-  set(1000, is_int64, plan.ids.size(), plan.ids.data());
-  set(1001, is_pointer, pointers.size(), pointers.data());
-  set(1003, is_pointer, 1, &place);
-  dnn.describe("cudnnBackendFinalize", pack);
-  dnn.call("cudnnBackendExecute", plan.plan, pack);
-  x.libraries.cudnn.call("cudnnBackendDestroyDescriptor", pack);
+  void* const place = work.address();
+  const auto count = static_cast<std::int64_t>(plan.ids.size());
+  BackendDescriptor pack(x.libraries.cudnn, kind_pack);
+  pack.set(1000, is_int64, count, plan.ids.data());
+  pack.set(1001, is_pointer, count, pointers.data());
+  pack.set(1003, is_pointer, 1, &place);
+  pack.finish();
+  dnn.fail(pack.status());
+  dnn.call("cudnnBackendExecute", plan.plan, pack.address());
+  return true;
 }
 
 void end_plan(Library& cudnn, const DnnPlan& plan) {
-  for (auto made = plan.descriptors.rbegin(); made != plan.descriptors.rend(); ++made)
-    cudnn.call("cudnnBackendDestroyDescriptor", *made);
+  for (void* const made : {plan.plan, plan.configuration}) {
+    if (made != nullptr) cudnn.call("cudnnBackendDestroyDescriptor", made);
+  }
 }
 
 }  // namespace gpupool::worker

@@ -8,7 +8,7 @@
 #include <deque>
 #include <limits>
 
-#include "worker/libraries/dnn_graph.h"
+#include "worker/libraries/cudnn/graph.h"
 
 namespace gpupool::worker {
 namespace {
@@ -77,20 +77,25 @@ class AttentionCall {
   CUresult run() {
     if (of_.rate > 0 && (of_.seed.on_device != of_.offset.on_device || of_.seed.wide != of_.offset.wide))
       return CUDA_ERROR_NOT_SUPPORTED;
-    const DnnPlan* const plan = found();
+    const DnnPlan* plan = found(Workspace::most_plan_bytes);
     if (plan == nullptr) return dnn_.result();
     // The gradients of Q are summed in single precision, beginning with zeros. Behind them is a number for
     // each row, which the library wants in memory.
     const bool sums = of_.backward != 0;
     const std::size_t of_balance = static_cast<std::size_t>(of_.statistics.elements()) * sizeof(float);
-    const Workspace sum(x_.libraries.api, x_.stream, sums ? bytes_of_sum() + of_balance : 0);
+    const Workspace sum(x_, sums ? bytes_of_sum() + of_balance : 0);
     if (!sum.there()) return result_of_cudnn(Dnn::no_memory);
     const auto sum_at = reinterpret_cast<std::uint64_t>(sum.address());
     if (sums) {
       const CUresult result = x_.libraries.api.cuMemsetD8Async_(sum_at, 0, bytes_of_sum(), x_.stream);
       if (result != CUDA_SUCCESS) return result;
     }
-    execute_plan(x_, dnn_, *plan, addresses(sum_at));
+    const auto places = addresses(sum_at);
+    if (execute_plan(x_, dnn_, *plan, places)) return dnn_.result();
+    // Without so much memory, one that does with less.
+    if (plan->workspace <= Workspace::most_bytes) return result_of_cudnn(Dnn::no_memory);
+    plan = found(Workspace::most_bytes);
+    if (plan != nullptr && !execute_plan(x_, dnn_, *plan, places)) dnn_.fail(Dnn::no_memory);
     return dnn_.result();
   }
 
@@ -102,16 +107,21 @@ class AttentionCall {
   /// Products take two matrices of one type: what is computed in between is rounded to that of Q.
   [[nodiscard]] int type() const { return data_type_of(of_.q.type); }
 
-  const DnnPlan* found() {
+  const DnnPlan* found(std::size_t most_workspace) {
     const std::string key = key_of(of_, [](Attention& of) {
-      for (const Role& role : roles) (of.*role.tensor).address = (of.*role.tensor).address != 0 ? 1 : 0;
+      // Whether it is there, and what it is a multiple of.
+      for (const Role& role : roles) {
+        std::uint64_t& address = (of.*role.tensor).address;
+        if (address != 0) address = (address & 15) | 16;
+      }
       for (auto* const lengths : {&of.q_lengths, &of.k_lengths})
         lengths->address = lengths->address != 0 ? 1 : 0;
       of.seed.value = of.offset.value = 0;
       of.scale.value = {};
     });
     const auto build = [this](DnnGraph& graph) { of_.backward != 0 ? backward(graph) : forward(graph); };
-    return kept_plan(x_, dnn_, Attention::name + key, build, {});
+    const bool small = most_workspace == Workspace::most_bytes;
+    return kept_plan(x_, dnn_, Attention::name + key + (small ? "small" : ""), build, {}, most_workspace);
   }
 
   /// scale · Q · Kᵀ with the bias, and nothing where a mask is.

@@ -5,9 +5,11 @@
 #include "libraries/operations/convolution.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <span>
+#include <string>
 
-#include "worker/libraries/dnn_graph.h"
+#include "worker/libraries/cudnn/graph.h"
 
 namespace gpupool::worker {
 namespace {
@@ -115,19 +117,36 @@ class ConvolutionCall {
   }
 
   void convolve(double beta) {
-    if (const DnnPlan* const plan = planned(beta); plan != nullptr) {
-      execute_plan(
-          x_, dnn_, *plan,
+    if (by_plan(beta)) return;
+    describe();
+    by_function(DnnScalar(of_.alpha, of_.input.type), DnnScalar(beta, of_.input.type));
+  }
+
+  /// False: no engine does it, or none with the memory that is there; nothing has been done yet.
+  bool by_plan(double beta) {
+    for (const std::size_t most : {Workspace::most_plan_bytes, Workspace::most_bytes}) {
+      Dnn trial(x_, dnn_);  // what it fails at is tried in another way
+      DnnPlan* const plan = planned(trial, beta, most);
+      if (plan == nullptr) return false;
+      const bool executed = execute_plan(
+          x_, trial, *plan,
           {{id_input, of_.input.address}, {id_filter, of_.filter.address}, {id_output, of_.output.address}});
-    } else {
-      describe();
-      by_function(DnnScalar(of_.alpha, of_.input.type), DnnScalar(beta, of_.input.type));
+      if (executed && Dnn::lasts(trial.status())) {
+        plan->status = trial.status();  // it is not tried again, and ends when nothing can be at work
+        return false;
+      }
+      if (executed) {
+        dnn_.fail(trial.status());
+        return true;
+      }
+      if (plan->workspace <= Workspace::most_bytes) return false;  // the next one would be the same
     }
+    return false;
   }
 
   /// Null: no engine does it. Clients tell programs that what they compute is deterministic, and with which
   /// precision.
-  const DnnPlan* planned(double beta) {
+  DnnPlan* planned(Dnn& trial, double beta, std::size_t most_workspace) {
     const std::string key = key_of(of_, [&](Convolution& of) {
       for (Tensor* const tensor : {&of.input, &of.filter, &of.output}) tensor->address &= 31;
       of.added = of.bias = {};
@@ -143,9 +162,9 @@ class ConvolutionCall {
       return !has(DnnGraph::nondeterministic) && !(exact && has(DnnGraph::tensor_core)) &&
              (of_.math == converted || !has(DnnGraph::converts_down));
     };
-    Dnn trial(x_);  // what fails here is tried in another way
+    const bool small = most_workspace == Workspace::most_bytes;
     return kept_plan(
-        x_, trial, Convolution::name + key,
+        x_, trial, Convolution::name + key + (small ? "small" : ""),
         [&](DnnGraph& graph) {
           const int left_out = 2 + Convolution::space - dims_;
           const auto space = [&](const std::int64_t (&of)[Convolution::space]) {
@@ -157,7 +176,7 @@ class ConvolutionCall {
                           space(of_.dilation), of_.flipped != 0, of_.input.type == Element::f64, of_.alpha,
                           beta});
         },
-        accepts);
+        accepts, most_workspace);
   }
 
   /// Whether channels lie next to each other, and nothing else does.
@@ -233,8 +252,11 @@ class ConvolutionCall {
     dnn_.call(how_.heuristic, described_[0], described_[1], convolution_, described_[2], asked, &count,
               static_cast<Performance*>(found));
     const Performance* best = nullptr;
+    bool varies = false;
     for (const Performance& each : std::span(found, static_cast<std::size_t>(std::clamp(count, 0, asked)))) {
-      if (each.status != 0 || each.determinism == 0) continue;
+      if (each.status != 0) continue;
+      varies = varies || each.determinism == 0;
+      if (each.determinism == 0) continue;
       if (best == nullptr || each.memory < best->memory) best = &each;
       if (each.memory <= Workspace::most_bytes) {
         best = &each;
@@ -242,6 +264,8 @@ class ConvolutionCall {
       }
     }
     if (!dnn_.good() || best == nullptr) {
+      if (varies)
+        x_.libraries.explain("this node's cuDNN knows only ways whose results differ from time to time");
       dnn_.fail(Dnn::not_supported);
       x_.state.convolutions.erase(known);
       return -1;
@@ -255,7 +279,7 @@ class ConvolutionCall {
     std::size_t bytes = 0;
     dnn_.call(how_.workspace, described_[0], described_[1], convolution_, described_[2], how, &bytes);
     if (!dnn_.good()) return;
-    const Workspace workspace(x_.libraries.api, x_.stream, bytes);
+    const Workspace workspace(x_, bytes);
     if (!workspace.there()) return dnn_.fail(Dnn::no_memory);
     dnn_.call(how_.execute, alpha.place(), described_[0], place_of(of_.*how_.first), described_[1],
               place_of(of_.*how_.second), convolution_, how, workspace.address(), workspace.bytes(),

@@ -1,6 +1,6 @@
 // Recurrent networks by cuDNN. Clients arrange weights in one way; the library may have another, which is
 // asked for: then they are brought there, matrix by matrix.
-#include "worker/libraries/dnn_rnn.h"
+#include "worker/libraries/cudnn/rnn.h"
 
 #include <algorithm>
 #include <bit>
@@ -52,8 +52,8 @@ class RnnCall {
     const RnnWeights& weights = placed();
     if (!dnn_.good()) return dnn_.result();
     // Also where each matrix has its place: the library may want more behind the last one.
-    const Workspace own(x_.libraries.api, x_.stream, weights.in_place ? 0 : weights.bytes);
-    const Workspace work(x_.libraries.api, x_.stream, work_bytes);
+    const Workspace own(x_, weights.in_place ? 0 : weights.bytes);
+    const Workspace work(x_, work_bytes);
     if (!own.there() || !work.there()) return result_of_cudnn(Dnn::no_memory);
     const bool gradient = of_.pass == RnnPass::backward_weights;
     const std::uint64_t given = gradient ? of_.weights_gradient : of_.weights;

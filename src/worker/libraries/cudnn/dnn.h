@@ -19,6 +19,8 @@ CUresult result_of_cudnn(int status);
 class Dnn {
  public:
   explicit Dnn(const Execution& x);
+  /// For calls that may fail without the operation. `ready` has prepared the handle, and does not hear of it.
+  Dnn(const Execution& x, const Dnn& ready) : x_(x), status_(ready.status_) {}
   ~Dnn();
   Dnn(const Dnn&) = delete;
   Dnn& operator=(const Dnn&) = delete;
@@ -30,6 +32,11 @@ class Dnn {
     if (status_ == 0) status_ = status;
   }
   static constexpr int not_supported = 3000, no_memory = 4004;
+  /// Whether the same call fails in the same way each time, and before it gives the device anything: what the
+  /// program did, and what the library does not do or does not have.
+  [[nodiscard]] static bool lasts(int status) {
+    return status / 1000 == 2 || status / 1000 == 3 || status == Library::missing;
+  }
 
   /// The handle comes before the arguments.
   template <class... A>

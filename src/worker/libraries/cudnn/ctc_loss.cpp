@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "worker/libraries/dnn.h"
+#include "worker/libraries/cudnn/dnn.h"
 
 namespace gpupool::worker {
 
@@ -47,7 +47,7 @@ CUresult run(const Execution& x, const CtcLoss& of) {
   std::size_t bytes = 0;
   dnn.call("cudnnGetCTCLossWorkspaceSize_v8", deterministic, loss, probabilities, gradient, &bytes);
   if (!dnn.good()) return dnn.result();
-  const Workspace workspace(x.libraries.api, x.stream, bytes);
+  const Workspace workspace(x, bytes);
   if (!workspace.there()) return result_of_cudnn(Dnn::no_memory);
   dnn.call("cudnnCTCLoss_v8", deterministic, loss, probabilities, place_of(of.probabilities),
            pointer<void>(of.labels), pointer<void>(of.label_lengths), pointer<void>(of.step_lengths),

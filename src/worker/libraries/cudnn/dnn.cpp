@@ -1,4 +1,4 @@
-#include "worker/libraries/dnn.h"
+#include "worker/libraries/cudnn/dnn.h"
 
 #include <algorithm>
 
@@ -41,7 +41,10 @@ int data_type_of(Element type) {
 }
 
 Dnn::Dnn(const Execution& x) : x_(x) {
-  if (x.state.cudnn == nullptr) describe("cudnnCreate", &x.state.cudnn);
+  if (x.state.cudnn == nullptr) {
+    const Preparation::Scope preparing(x.libraries.preparation);
+    describe("cudnnCreate", &x.state.cudnn);
+  }
   call("cudnnSetStream", x.stream);
 }
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "worker/libraries/dnn_rnn.h"
-#include "worker/libraries/dropout.h"
+#include "worker/libraries/cudnn/dropout.h"
+#include "worker/libraries/cudnn/rnn.h"
 
 namespace gpupool::worker {
 namespace {

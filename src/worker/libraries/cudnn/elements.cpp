@@ -1,7 +1,7 @@
 // What cuDNN does element by element, and its reductions.
 #include "libraries/operations/pointwise.h"
 #include "libraries/operations/reduction.h"
-#include "worker/libraries/dnn.h"
+#include "worker/libraries/cudnn/dnn.h"
 
 namespace gpupool::worker {
 namespace {
@@ -165,10 +165,10 @@ CUresult run(const Execution& x, const Reduction& of) {
   dnn.call("cudnnGetReductionIndicesSize", descriptor, from, to, &indices);
   dnn.call("cudnnGetReductionWorkspaceSize", descriptor, from, to, &bytes);
   if (!dnn.good()) return dnn.result();
-  const Workspace workspace(x.libraries.api, x.stream, bytes);
+  const Workspace workspace(x, bytes);
   // The library may ask for more room than the indices take.
   const std::size_t own = of.indices == 0 ? 0 : static_cast<std::size_t>(of.target.elements()) * 4;
-  const Workspace room(x.libraries.api, x.stream, indices > own ? indices : 0);
+  const Workspace room(x, indices > own ? indices : 0);
   if (!workspace.there() || !room.there()) return CUDA_ERROR_OUT_OF_MEMORY;
   void* const place = indices > own ? room.address() : pointer<void>(of.indices);
   const DnnScalar alpha(of.alpha, of.target.type), beta(of.beta, of.target.type);

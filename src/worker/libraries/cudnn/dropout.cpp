@@ -1,8 +1,8 @@
-#include "worker/libraries/dropout.h"
+#include "worker/libraries/cudnn/dropout.h"
 
 #include <vector>
 
-#include "worker/libraries/dnn.h"
+#include "worker/libraries/cudnn/dnn.h"
 #include "worker/libraries/kernels/dropout_kernel.h"
 
 namespace gpupool::worker {

@@ -5,11 +5,12 @@
 #include <functional>
 #include <initializer_list>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "worker/libraries/dnn.h"
+#include "worker/libraries/cudnn/dnn.h"
 
 namespace gpupool::worker {
 
@@ -55,7 +56,13 @@ class DnnGraph {
   enum Reduction { sum = 0, maximum = 3 };
   static constexpr int single = 0, whole = 4, whole_64 = 10, boolean = 11;
 
-  DnnGraph(const Execution& x, Dnn& dnn, DnnPlan& into) : x_(x), dnn_(dnn), into_(into) {}
+  /// `most_workspace`: what a plan should not want more of.
+  DnnGraph(const Execution& x, Dnn& dnn, DnnPlan& into, std::size_t most_workspace)
+      : x_(x), dnn_(dnn), into_(into), most_workspace_(most_workspace) {}
+  /// A plan needs none of the descriptors that it was made of but its configuration's.
+  ~DnnGraph();
+  DnnGraph(const DnnGraph&) = delete;
+  DnnGraph& operator=(const DnnGraph&) = delete;
 
   /// A tensor in device memory; `turned`: its last two dimensions are exchanged.
   DnnValue tensor(std::int64_t id, const operations::Tensor& tensor, bool turned = false);
@@ -87,8 +94,8 @@ class DnnGraph {
   void* operand(std::int64_t id, const operations::Tensor& tensor, int dims);
   void convolve(const DnnConvolution& how);
 
-  /// Looks for an engine for all of it: of those that are accepted the best that takes no more memory than is
-  /// given to an operation, or else the one that takes least.
+  /// Looks for an engine for all of it: of those that are accepted the best that takes no more memory than it
+  /// should, or else the one that takes least.
   void plan(const DnnAccepts& accepts);
 
  private:
@@ -104,28 +111,38 @@ class DnnGraph {
   enum class Place { memory, given, nowhere };
   void* described(std::int64_t id, std::span<const std::int64_t> sizes, std::span<const std::int64_t> strides,
                   int type, std::int64_t alignment, Place place);
-  /// Configurations of engines, the best first.
-  std::vector<void*> configurations(void* graph, int mode);
-  std::vector<int> notes_of(void* configuration);
+  /// Configurations of engines, the best first; none, and `status`, where the library failed to tell them.
+  std::vector<void*> configurations(void* graph, int mode, int& status);
+  /// Of its engine; none: the library does not tell them.
+  std::optional<std::vector<int>> notes_of(void* configuration);
+  /// Makes a plan of it, which is kept if it is the better one. The status is the library's.
+  int try_configuration(void* configuration);
+  [[nodiscard]] bool has_plan() const { return into_.plan != nullptr && into_.workspace <= most_workspace_; }
+  /// Tensors lie in memory as they are allocated, unless more is known.
+  static constexpr std::int64_t usual_alignment = 16;
   DnnValue made(std::int64_t id, const std::int64_t (&sizes)[4], const std::int64_t (&strides)[4], int type,
-                Place place);
+                Place place, std::int64_t alignment = usual_alignment);
   DnnValue between(const std::int64_t (&sizes)[4], int type = single);
   void node(void* operation);
 
   const Execution& x_;
   Dnn& dnn_;
   DnnPlan& into_;
+  const std::size_t most_workspace_;
+  std::vector<void*> descriptors_;  // in the order in which they were made
   std::vector<void*> operations_;
   std::int64_t next_ = 1000;  // of tensors that lie nowhere
 };
 
 /// The plan with this key, which `build` makes the graph of when it is asked for first. Null: there is none,
-/// and `dnn` has failed.
-const DnnPlan* kept_plan(const Execution& x, Dnn& dnn, const std::string& key,
-                         const std::function<void(DnnGraph&)>& build, const DnnAccepts& accepts);
+/// and `dnn` has failed. That is kept too, unless it may do another time.
+DnnPlan* kept_plan(const Execution& x, Dnn& dnn, const std::string& key,
+                   const std::function<void(DnnGraph&)>& build, const DnnAccepts& accepts,
+                   std::size_t most_workspace);
 
-/// Executes a plan: the address of each tensor by its number.
-void execute_plan(const Execution& x, Dnn& dnn, const DnnPlan& plan,
-                  const std::map<std::int64_t, std::uint64_t>& addresses);
+/// Executes a plan: the address of each tensor by its number. False: there was not as much memory as it works
+/// in, and nothing was done.
+[[nodiscard]] bool execute_plan(const Execution& x, Dnn& dnn, const DnnPlan& plan,
+                                const std::map<std::int64_t, std::uint64_t>& addresses);
 
 }  // namespace gpupool::worker

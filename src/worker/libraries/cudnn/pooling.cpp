@@ -5,7 +5,7 @@
 
 #include "libraries/operations/response_normalization.h"
 #include "libraries/operations/softmax.h"
-#include "worker/libraries/dnn.h"
+#include "worker/libraries/cudnn/dnn.h"
 
 namespace gpupool::worker {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "libraries/operations/rnn.h"
-#include "worker/libraries/dnn.h"
+#include "worker/libraries/cudnn/dnn.h"
 
 namespace gpupool::worker {
 

@@ -2,7 +2,7 @@
 // which only they can read: so here both are calls of their own.
 #include "libraries/operations/batch_normalization.h"
 
-#include "worker/libraries/dnn.h"
+#include "worker/libraries/cudnn/dnn.h"
 
 namespace gpupool::worker {
 namespace {
@@ -88,7 +88,7 @@ class NormalizationCall {
       last += (rectified.sizes[i] - 1) * rectified.strides[i];
     }
     const auto bytes = static_cast<std::size_t>(last + 1) * operations::bytes_of(rectified.type);
-    const Workspace between(x_.libraries.api, x_.stream, as_dz ? 0 : bytes);
+    const Workspace between(x_, as_dz ? 0 : bytes);
     if (!between.there()) return dnn_.fail(Dnn::no_memory);
     if (!as_dz) rectified.address = reinterpret_cast<std::uintptr_t>(between.address());
     void *const y = dnn_.tensor(of_.y, dims_), *const dy = dnn_.tensor(rectified, dims_);
