@@ -99,6 +99,35 @@ def test_a_host_function_has_memory_for_which_the_program_waits_meanwhile(share:
     )
 
 
+def test_host_functions_and_another_thread_use_memory_of_the_device_at_the_same_time(share: Share) -> None:
+    share.run(
+        """
+        stream = check(cu.cuStreamCreate(1))
+        length = ctypes.cast(ctypes.CDLL(None).strlen, ctypes.c_void_p).value
+        pointer = int(check(cu.cuMemAllocManaged(1 << 16, 1)))
+        check(cu.cuMemsetD8Async(pointer, 1, (1 << 16) - 1, stream))
+        enough, mine = threading.Event(), (ctypes.c_uint8 * (1 << 16))()
+        def read():
+            while not enough.is_set():
+                ctypes.memmove(mine, pointer, 1 << 16)  # without Python's lock
+                assert mine[0] in range(1, 100)
+        reader = threading.Thread(target=read)
+        reader.start()
+        for n in range(1, 100):
+            check(cu.cuLaunchHostFunc(stream, cu.CUhostFn(length), pointer))
+            check(cu.cuMemsetD8Async(pointer, n, (1 << 16) - 1, stream))
+            check(cu.cuLaunchHostFunc(stream, cu.CUhostFn(length), pointer))
+        check(cu.cuStreamSynchronize(stream))
+        enough.set()
+        reader.join()
+        ctypes.memmove(mine, pointer, 1 << 16)
+        assert mine[0] == mine[65534] == 99
+        print("ok")
+        """,
+        HOST,
+    )
+
+
 def test_a_host_function_that_calls_cuda_is_told_that_it_may_not(share: Share) -> None:
     share.run(
         """

@@ -32,7 +32,6 @@ void note_wait(const WorkerLink& worker, std::uint64_t place);
 /// Until those that were expected have run. The worker executes a process's messages in order, so one that
 /// makes it wait for the device must not stand before the answer that the device waits for.
 void wait_for_host_functions(const WorkerLink& worker);
-bool host_functions_are_expected(const WorkerLink& worker);
 /// Before work that does not make the worker wait: but a driver takes about a thousand pieces of it, and
 /// makes the caller wait then. So there are never that many behind a function that has not run.
 void limit_work_behind_host_functions(const WorkerLink& worker);

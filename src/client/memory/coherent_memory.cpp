@@ -10,7 +10,6 @@
 
 #include "base/mutex.h"
 #include "client/call/call.h"
-#include "client/call/routing.h"
 #include "client/link/payload_sinks.h"
 #include "client/memory/fault_handler.h"
 #include "client/process/log.h"
@@ -21,6 +20,8 @@ namespace {
 
 const std::uint64_t page_bytes = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 constexpr std::uint64_t message_bytes = std::uint64_t{64} << 20;  // of one transfer
+/// So often is waited without the lock where other threads give the device work all the time.
+constexpr int most_tries = 100;
 
 void* at(std::uint64_t address) {
   return reinterpret_cast<void*>(address);
@@ -109,7 +110,8 @@ void CoherentMemory::protect(Region& region, PageStates::Span span, int protecti
   if (mprotect(at(begin), span.count * page_bytes, protection) == 0) return;
   // Too many stretches of different protection for the kernel: this allocation becomes a single one, which
   // the host may write everywhere.
-  for (const auto& missing : region.states.spans(PageStates::State::device)) fetch(region, missing);
+  for (const auto& missing : region.states.spans(PageStates::State::device))
+    fetch(region, missing, By::program);
   region.states.set({0, region.pages}, PageStates::State::dirty);
   mprotect(at(region.about.base), region.pages * page_bytes, PROT_READ | PROT_WRITE);
 }
@@ -130,16 +132,17 @@ void CoherentMemory::send(Region& region, PageStates::Span span) {
 }
 
 template <class M>
-CUresult CoherentMemory::read(Region& region, std::uint64_t offset, std::uint64_t size) {
+CUresult CoherentMemory::read(const About& about, std::uint64_t offset, std::uint64_t size, std::byte* into) {
   M m;
-  m.device = region.about.device;
-  m.address = region.about.base + offset;
+  m.device = about.device;
+  m.address = about.base + offset;
   m.size = size;
   typename M::Reply reply;
   std::vector<std::byte> bytes;
-  IntoMemory sink(region.view + offset, size);
+  IntoMemory sink(into, size);
   CUresult own = CUDA_ERROR_DEVICE_UNAVAILABLE;
   static_cast<void>(ask(m, reply, any_context, bytes, {}, &sink, &own));
+  if (own == CUDA_SUCCESS) runtime().counters.received(size);
   return own;
 }
 
@@ -148,19 +151,20 @@ void CoherentMemory::fetch(Region& region, PageStates::Span span, By by) {
   const std::uint64_t end = offset + span.count * page_bytes;
   while (offset < end) {
     const std::uint64_t size = std::min(end - offset, message_bytes);
-    const CUresult result = by == By::program ? read<messages::ReadPages>(region, offset, size)
-                                              : read<messages::ReadPagesNow>(region, offset, size);
-    if (result != CUDA_SUCCESS) {
-      // The access cannot be given an error. Every CUDA call of the program will tell that the device failed.
-      const std::string text = "the device failed (error " + std::to_string(result) +
-                               "): memory shared with it shows the last content that this process has seen";
-      if (!std::exchange(told_, true)) std::fprintf(stderr, "gpupool: %s\n", text.c_str());
-      log_line(text);
-      return;
-    }
-    runtime().counters.received(size);
+    const auto read_them = by == By::program ? &CoherentMemory::read<messages::ReadPages>
+                                             : &CoherentMemory::read<messages::ReadPagesNow>;
+    const CUresult result = read_them(region.about, offset, size, region.view + offset);
+    if (result != CUDA_SUCCESS) return tell_failure(result);
     offset += size;
   }
+}
+
+/// The access cannot be given an error. Every CUDA call of the program will tell that the device failed.
+void CoherentMemory::tell_failure(CUresult result) {
+  const std::string text = "the device failed (error " + std::to_string(result) +
+                           "): memory shared with it shows the last content that this process has seen";
+  if (!std::exchange(told_, true)) std::fprintf(stderr, "gpupool: %s\n", text.c_str());
+  log_line(text);
 }
 
 void CoherentMemory::send_dirty(Region& region, PageStates::State then) {
@@ -193,69 +197,89 @@ void CoherentMemory::flush(const WorkerLink& worker) {
   }
 }
 
-/// Waits for the device without the lock, as it may wait for a host function that touches memory like this
-/// and needs the lock. What was waited for counts if nobody has given the device work meanwhile. Returns how
-/// the page is to be fetched then.
-CoherentMemory::By CoherentMemory::wait_without_lock(MutexLock& lock, std::uint64_t address) {
-  constexpr int tries = 100;
-  for (int n = 0; n < tries; ++n) {
-    const Region* const region = region_of(address);
-    if (region == nullptr) return By::program;
-    const std::uint64_t page = (address - region->about.base) / page_bytes;
-    const int device = region->about.device;
-    if (region->states.at(page) != PageStates::State::device ||
-        !host_functions_are_expected(worker_of_device(device)))
-      return By::program;
-    messages::ReadPages m;  // of one page: what counts is that it waits
-    m.device = device;
-    m.address = region->about.base + page * page_bytes;
-    m.size = page_bytes;
-    const std::uint64_t before = handed_over_;
-    lock.unlock();
-    std::vector<std::byte> content(page_bytes), bytes;
-    IntoMemory sink(content.data(), content.size());
-    replies::ReadPages reply;
-    const CUresult result = ask(m, reply, any_context, bytes, {}, &sink);
-    lock.lock();
-    if (result != CUDA_SUCCESS) return By::program;  // the fetch will tell
-    if (handed_over_ == before) return By::host_function;
+/// What the device has in these pages once it has done what it was given. The lock is not held while the
+/// device is waited for: it may wait for a host function that touches such memory. False: something has
+/// happened meanwhile, and all is to be looked at anew.
+bool CoherentMemory::fetch_without_lock(MutexLock& lock, const Region& region, PageStates::Span span) {
+  const About about = region.about;
+  const std::uint64_t offset = span.first * page_bytes, before = handed_over_;
+  std::vector<std::byte> content(span.count * page_bytes);
+  lock.unlock();
+  CUresult result = CUDA_SUCCESS;
+  for (std::uint64_t done = 0; done < content.size() && result == CUDA_SUCCESS;) {
+    const std::uint64_t size = std::min<std::uint64_t>(content.size() - done, message_bytes);
+    result = read<messages::ReadPages>(about, offset + done, size, content.data() + done);
+    done += size;
   }
-  return By::program;
+  lock.lock();
+  const auto now = regions_.find(about.base);
+  if (now == regions_.end() || handed_over_ != before) return false;
+  for (std::uint64_t page = span.first; page < span.first + span.count; ++page) {
+    if (now->second.states.at(page) != PageStates::State::device) return false;
+  }
+  if (result == CUDA_SUCCESS) {
+    std::memcpy(now->second.view + offset, content.data(), content.size());
+  } else {
+    tell_failure(result);
+  }
+  return true;
 }
 
 bool CoherentMemory::serve(std::uint64_t address, bool write, By by) {
   MutexLock lock(mutex_);
-  if (by == By::program) by = wait_without_lock(lock, address);
-  Region* const region = region_of(address);
-  if (region == nullptr) return false;
-  const auto step = region->states.touched((address - region->about.base) / page_bytes, write);
-  if (step.kind == PageStates::Step::Kind::nothing) return true;  // another thread was here first
-  if (step.kind == PageStates::Step::Kind::fetch) fetch(*region, step.span, by);
-  region->states.set(step.span, step.then);
-  protect(*region, step.span, step.then == PageStates::State::dirty ? PROT_READ | PROT_WRITE : PROT_READ);
-  return true;
+  for (int tried = 0;; ++tried) {
+    Region* const region = region_of(address);
+    if (region == nullptr) return false;
+    const auto step = region->states.touched((address - region->about.base) / page_bytes, write);
+    if (step.kind == PageStates::Step::Kind::nothing) return true;  // another thread was here first
+    if (step.kind == PageStates::Step::Kind::fetch) {
+      if (by == By::host_function || tried == most_tries) {
+        fetch(*region, step.span, by);
+      } else if (!fetch_without_lock(lock, *region, step.span)) {
+        continue;
+      }
+    }
+    region->states.set(step.span, step.then);
+    protect(*region, step.span, step.then == PageStates::State::dirty ? PROT_READ | PROT_WRITE : PROT_READ);
+    return true;
+  }
+}
+
+/// The first pages among these that the device may have written.
+std::optional<PageStates::Span> CoherentMemory::missing_in(const Region& region, std::uint64_t first,
+                                                           std::uint64_t last) {
+  for (const auto& missing : region.states.spans(PageStates::State::device)) {
+    const std::uint64_t begin = std::max(first, missing.first);
+    const std::uint64_t end = std::min(last, missing.first + missing.count);
+    if (begin < end) return PageStates::Span{begin, end - begin};
+  }
+  return std::nullopt;
 }
 
 void CoherentMemory::open_views(std::vector<iovec>& parts) {
   if (!any()) return;
-  const MutexLock lock(mutex_);
+  MutexLock lock(mutex_);
   for (iovec& part : parts) {
     const auto address = reinterpret_cast<std::uint64_t>(part.iov_base);
-    Region* const region = region_of(address);
-    if (region == nullptr) continue;
-    const std::uint64_t offset = address - region->about.base;
-    if (part.iov_len > region->pages * page_bytes - offset) continue;  // the kernel will refuse it
-    const std::uint64_t first = offset / page_bytes;
-    const std::uint64_t last = (offset + part.iov_len + page_bytes - 1) / page_bytes;
-    for (const auto& missing : region->states.spans(PageStates::State::device)) {
-      const std::uint64_t begin = std::max(first, missing.first);
-      const std::uint64_t end = std::min(last, missing.first + missing.count);
-      if (begin >= end) continue;
-      fetch(*region, {begin, end - begin});
-      region->states.set({begin, end - begin}, PageStates::State::shared);
-      protect(*region, {begin, end - begin}, PROT_READ);
+    for (int tried = 0;; ++tried) {
+      Region* const region = region_of(address);
+      if (region == nullptr) break;
+      const std::uint64_t offset = address - region->about.base;
+      if (part.iov_len > region->pages * page_bytes - offset) break;  // the kernel will refuse it
+      const auto missing =
+          missing_in(*region, offset / page_bytes, (offset + part.iov_len + page_bytes - 1) / page_bytes);
+      if (!missing) {
+        part.iov_base = region->view + offset;
+        break;
+      }
+      if (tried >= most_tries) {
+        fetch(*region, *missing, By::program);
+      } else if (!fetch_without_lock(lock, *region, *missing)) {
+        continue;
+      }
+      region->states.set(*missing, PageStates::State::shared);
+      protect(*region, *missing, PROT_READ);
     }
-    part.iov_base = region->view + offset;
   }
 }
 

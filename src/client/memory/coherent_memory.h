@@ -87,10 +87,13 @@ class CoherentMemory {
   Region* region_of(std::uint64_t address) REQUIRES(mutex_);
   void protect(Region& region, PageStates::Span span, int protection) REQUIRES(mutex_);
   void send(Region& region, PageStates::Span span) REQUIRES(mutex_);
-  void fetch(Region& region, PageStates::Span span, By by = By::program) REQUIRES(mutex_);
+  void fetch(Region& region, PageStates::Span span, By by) REQUIRES(mutex_);
   template <class M>
-  CUresult read(Region& region, std::uint64_t offset, std::uint64_t size) REQUIRES(mutex_);
-  By wait_without_lock(MutexLock& lock, std::uint64_t address) REQUIRES(mutex_);
+  static CUresult read(const About& about, std::uint64_t offset, std::uint64_t size, std::byte* into);
+  bool fetch_without_lock(MutexLock& lock, const Region& region, PageStates::Span span) REQUIRES(mutex_);
+  static std::optional<PageStates::Span> missing_in(const Region& region, std::uint64_t first,
+                                                    std::uint64_t last);
+  void tell_failure(CUresult result) REQUIRES(mutex_);
   void send_dirty(Region& region, PageStates::State then) REQUIRES(mutex_);
 
   Mutex mutex_;

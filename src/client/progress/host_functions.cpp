@@ -207,10 +207,6 @@ void expect_host_function(const WorkerLink& worker) {
   ++mine.expected;
 }
 
-bool host_functions_are_expected(const WorkerLink& worker) {
-  return host_functions().of(worker).expected.load() != 0;
-}
-
 void limit_work_behind_host_functions(const WorkerLink& worker) {
   constexpr int most = 256;
   OfWorker& mine = host_functions().of(worker);
