@@ -53,8 +53,8 @@ inline bool host_memory_is_shared() {
 /// stays so while `handed_over` is held, which must be until the work is posted.
 using HandedOver = std::unique_lock<Mutex>;
 CUresult hand_host_memory_over(WorkerLink& worker, HandedOver& handed_over);
-/// The same of coherent memory alone.
-void hand_coherent_memory_over(WorkerLink& worker, HandedOver& handed_over);
+/// When a host function has returned, before the worker hears of it.
+void hand_host_memory_back(const WorkerLink& worker, HandedOver& handed_over);
 /// Before memory of a worker's devices is read: they get what the host wrote.
 CUresult flush_host_memory(WorkerLink& worker);
 /// After one of a worker's devices has been waited for.

@@ -72,8 +72,8 @@ CUresult CoherentMemory::add(const About& about, bool fresh) {
     }
   }
   const MutexLock lock(mutex_);
-  regions_.insert_or_assign(about.base,
-                            Region{about, static_cast<std::byte*>(view), pages, PageStates(pages), {}});
+  regions_.insert_or_assign(
+      about.base, Region{about, static_cast<std::byte*>(view), pages, PageStates(pages), {}, false});
   coherent_regions.store(regions_.size(), std::memory_order_release);
   return CUDA_SUCCESS;
 }
@@ -181,13 +181,30 @@ HandedOver CoherentMemory::hand_over(const WorkerLink& worker) {
   mutex_.assert_held();
   ++handed_over_;
   for (auto& [base, region] : regions_) {
-    if (!region.states.any_on_host() || !worker.has_device(region.about.device)) continue;
-    keep_serving_faults();
-    mprotect(at(base), region.pages * page_bytes, PROT_NONE);
-    for (const auto& span : region.states.spans(PageStates::State::dirty)) send(region, span);
-    region.states.set({0, region.pages}, PageStates::State::device);
+    if (region.states.any_on_host() && worker.has_device(region.about.device)) close_to_host(region);
   }
   return lock;
+}
+
+HandedOver CoherentMemory::hand_back(const WorkerLink& worker) {
+  HandedOver lock(mutex_);
+  mutex_.assert_held();
+  for (auto& [base, region] : regions_) {
+    if (!worker.has_device(region.about.device)) continue;
+    if (!region.served_function && region.states.spans(PageStates::State::dirty).empty()) continue;
+    ++handed_over_;
+    close_to_host(region);
+  }
+  return lock;
+}
+
+/// The device has it from now on.
+void CoherentMemory::close_to_host(Region& region) {
+  keep_serving_faults();
+  mprotect(at(region.about.base), region.pages * page_bytes, PROT_NONE);
+  for (const auto& span : region.states.spans(PageStates::State::dirty)) send(region, span);
+  region.states.set({0, region.pages}, PageStates::State::device);
+  region.served_function = false;
 }
 
 void CoherentMemory::flush(const WorkerLink& worker) {
@@ -240,6 +257,7 @@ bool CoherentMemory::serve(std::uint64_t address, bool write, By by) {
       }
     }
     region->states.set(step.span, step.then);
+    region->served_function = region->served_function || by == By::host_function;
     protect(*region, step.span, step.then == PageStates::State::dirty ? PROT_READ | PROT_WRITE : PROT_READ);
     return true;
   }

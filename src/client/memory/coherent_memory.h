@@ -49,6 +49,9 @@ class CoherentMemory {
   /// Before work is given to a worker's devices: they get what the host wrote, the host's pages are closed.
   /// They stay closed as long as the lock is held, which must be until the work is posted.
   [[nodiscard]] HandedOver hand_over(const WorkerLink& worker);
+  /// When a host function has returned: the same of what it may have touched. The work behind it finds what
+  /// it wrote, and may write to what it has read.
+  [[nodiscard]] HandedOver hand_back(const WorkerLink& worker);
   /// Before memory of a worker's devices is read: they get what the host wrote.
   void flush(const WorkerLink& worker);
 
@@ -82,6 +85,7 @@ class CoherentMemory {
     std::uint64_t pages;
     PageStates states;
     RangeAdvice advice;
+    bool served_function;  ///< a host function has been let in since it was closed
   };
 
   Region* region_of(std::uint64_t address) REQUIRES(mutex_);
@@ -93,6 +97,7 @@ class CoherentMemory {
   bool fetch_without_lock(MutexLock& lock, const Region& region, PageStates::Span span) REQUIRES(mutex_);
   static std::optional<PageStates::Span> missing_in(const Region& region, std::uint64_t first,
                                                     std::uint64_t last);
+  void close_to_host(Region& region) REQUIRES(mutex_);
   void tell_failure(CUresult result) REQUIRES(mutex_);
   void send_dirty(Region& region, PageStates::State then) REQUIRES(mutex_);
 

@@ -11,13 +11,15 @@ CUresult hand_host_memory_over(WorkerLink& worker, HandedOver& handed_over) {
   if (host_mirrors().any()) {
     if (const CUresult gone = host_mirrors().send_changes(worker); gone != CUDA_SUCCESS) return gone;
   }
-  if (coherent_memory().any()) hand_coherent_memory_over(worker, handed_over);
+  if (coherent_memory().any()) {
+    const MainWait wait;  // for who fetches pages
+    handed_over = coherent_memory().hand_over(worker);
+  }
   return CUDA_SUCCESS;
 }
 
-void hand_coherent_memory_over(WorkerLink& worker, HandedOver& handed_over) {
-  const MainWait wait;  // for who fetches pages
-  handed_over = coherent_memory().hand_over(worker);
+void hand_host_memory_back(const WorkerLink& worker, HandedOver& handed_over) {
+  if (coherent_memory().any()) handed_over = coherent_memory().hand_back(worker);
 }
 
 CUresult flush_host_memory(WorkerLink& worker) {

@@ -73,7 +73,7 @@ void one_less(HostFunctions& all, const WorkerLink& worker) {
   all.fewer.notify_all();
 }
 
-void run_and_answer(HostFunctions& all, const Called& called, WorkerLink& worker) {
+void run_and_answer(HostFunctions& all, const Called& called, const WorkerLink& worker) {
   void* data = nullptr;
   const CUhostFn function = host_function_of(called.token, data);
   if (function != nullptr) {
@@ -89,9 +89,8 @@ void run_and_answer(HostFunctions& all, const Called& called, WorkerLink& worker
   m.run = called.run;
   // It names nothing that is of this worker: a context of it does.
   const std::uint64_t there = runtime().several() ? primary_context(worker.first_device) : any_context;
-  // The work behind the function finds what it wrote, and may write to what it has read.
   HandedOver handed_over;
-  if (host_memory_is_closed()) hand_coherent_memory_over(worker, handed_over);
+  if (host_memory_is_closed()) hand_host_memory_back(worker, handed_over);
   static_cast<void>(post(m, there));
   worker.connection.load()->flush();
   one_less(all, worker);
@@ -112,7 +111,7 @@ void wait_for_contexts_of(const WorkerLink& worker) {
   }
 }
 
-void watch(WorkerLink& worker) {
+void watch(const WorkerLink& worker) {
   never_wait_for_lease();
   HostFunctions& all = host_functions();
   OfWorker& mine = all.of(worker);
