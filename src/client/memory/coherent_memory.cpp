@@ -217,18 +217,19 @@ void CoherentMemory::flush(const WorkerLink& worker) {
 /// What the device has in these pages once it has done what it was given. The lock is not held while the
 /// device is waited for: it may wait for a host function that touches such memory. False: something has
 /// happened meanwhile, and all is to be looked at anew.
-bool CoherentMemory::fetch_without_lock(MutexLock& lock, const Region& region, PageStates::Span span) {
+bool CoherentMemory::fetch_without_lock(const Region& region, PageStates::Span span) {
   const About about = region.about;
   const std::uint64_t offset = span.first * page_bytes, before = handed_over_;
   std::vector<std::byte> content(span.count * page_bytes);
-  lock.unlock();
   CUresult result = CUDA_SUCCESS;
-  for (std::uint64_t done = 0; done < content.size() && result == CUDA_SUCCESS;) {
-    const std::uint64_t size = std::min<std::uint64_t>(content.size() - done, message_bytes);
-    result = read<messages::ReadPages>(about, offset + done, size, content.data() + done);
-    done += size;
+  {
+    const MutexUnlock unlocked(mutex_);
+    for (std::uint64_t done = 0; done < content.size() && result == CUDA_SUCCESS;) {
+      const std::uint64_t size = std::min<std::uint64_t>(content.size() - done, message_bytes);
+      result = read<messages::ReadPages>(about, offset + done, size, content.data() + done);
+      done += size;
+    }
   }
-  lock.lock();
   const auto now = regions_.find(about.base);
   if (now == regions_.end() || handed_over_ != before) return false;
   for (std::uint64_t page = span.first; page < span.first + span.count; ++page) {
@@ -243,7 +244,7 @@ bool CoherentMemory::fetch_without_lock(MutexLock& lock, const Region& region, P
 }
 
 bool CoherentMemory::serve(std::uint64_t address, bool write, By by) {
-  MutexLock lock(mutex_);
+  const MutexLock lock(mutex_);
   for (int tried = 0;; ++tried) {
     Region* const region = region_of(address);
     if (region == nullptr) return false;
@@ -252,7 +253,7 @@ bool CoherentMemory::serve(std::uint64_t address, bool write, By by) {
     if (step.kind == PageStates::Step::Kind::fetch) {
       if (by == By::host_function || tried == most_tries) {
         fetch(*region, step.span, by);
-      } else if (!fetch_without_lock(lock, *region, step.span)) {
+      } else if (!fetch_without_lock(*region, step.span)) {
         continue;
       }
     }
@@ -276,7 +277,7 @@ std::optional<PageStates::Span> CoherentMemory::missing_in(const Region& region,
 
 void CoherentMemory::open_views(std::vector<iovec>& parts) {
   if (!any()) return;
-  MutexLock lock(mutex_);
+  const MutexLock lock(mutex_);
   for (iovec& part : parts) {
     const auto address = reinterpret_cast<std::uint64_t>(part.iov_base);
     for (int tried = 0;; ++tried) {
@@ -292,7 +293,7 @@ void CoherentMemory::open_views(std::vector<iovec>& parts) {
       }
       if (tried >= most_tries) {
         fetch(*region, *missing, By::program);
-      } else if (!fetch_without_lock(lock, *region, *missing)) {
+      } else if (!fetch_without_lock(*region, *missing)) {
         continue;
       }
       region->states.set(*missing, PageStates::State::shared);

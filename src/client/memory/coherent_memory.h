@@ -94,7 +94,7 @@ class CoherentMemory {
   void fetch(Region& region, PageStates::Span span, By by) REQUIRES(mutex_);
   template <class M>
   static CUresult read(const About& about, std::uint64_t offset, std::uint64_t size, std::byte* into);
-  bool fetch_without_lock(MutexLock& lock, const Region& region, PageStates::Span span) REQUIRES(mutex_);
+  bool fetch_without_lock(const Region& region, PageStates::Span span) REQUIRES(mutex_);
   static std::optional<PageStates::Span> missing_in(const Region& region, std::uint64_t first,
                                                     std::uint64_t last);
   void close_to_host(Region& region) REQUIRES(mutex_);
