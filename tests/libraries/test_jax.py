@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +12,7 @@ from gpupool.client.child_environment import environment, software_gpu_environme
 from gpupool.client.native import native_directory
 
 from tests.libraries.conftest import WAYS, worker_variables
+from tests.libraries.framework_run import found_by, python_of
 from tests.support.runtime_share import share_of_a_worker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -49,36 +48,20 @@ class Ran:
     four_gibibytes: str
 
 
-def jax_python() -> str:
-    python = os.environ.get(PYTHON_VARIABLE)
-    if not python:
-        pytest.skip(f"{PYTHON_VARIABLE} names no interpreter with JAX")
-    return python
-
-
-def run(way: str, variables: dict[str, str]) -> Ran:
-    done = subprocess.run(
-        [jax_python(), str(PROGRAM)],
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        timeout=800,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-5000:]
-    found = json.loads(done.stdout.splitlines()[-1])
+def run(way: str, python: str, variables: dict[str, str]) -> Ran:
+    found, _ = found_by(python, PROGRAM, variables, 800)
     return Ran(way, found["errors"], found["four gibibytes"])
 
 
 @pytest.fixture(scope="module", params=WAYS)
 def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    jax_python()
+    python = python_of(PYTHON_VARIABLE, "JAX")
     way: str = request.param
     if way == "alone":
-        return run(way, software_gpu_environment(native_directory(), os.environ))
+        return run(way, python, software_gpu_environment(native_directory(), os.environ))
     folder = tmp_path_factory.mktemp("share")
     for share in share_of_a_worker(folder, share_mib=SHARE_MIB, **worker_variables(native_directory(), way)):
-        return run(way, environment(None, share.file, os.environ, software=True, preload=True))
+        return run(way, python, environment(None, share.file, os.environ, software=True, preload=True))
     raise AssertionError("unreachable")
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +11,7 @@ import pytest
 from gpupool.client.child_environment import environment, software_gpu_environment
 from gpupool.client.native import native_directory
 
+from tests.libraries.framework_run import found_by, python_of
 from tests.support.runtime_share import share_of_a_worker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -21,7 +20,7 @@ PROGRAM: Final = Path(__file__).with_name("tensorflow_program.py")
 #: An interpreter with TensorFlow.
 PYTHON_VARIABLE: Final = "GPUPOOL_TENSORFLOW_PYTHON"
 SHARE_MIB: Final = 768
-#: Not by a worker that gives operations to libraries: recurrent networks and sparse products are not carried there.
+#: With a worker that gives operations to libraries it has not been tried.
 WAYS: Final = ["alone", "pool"]
 #: Relative to the largest number, by a word of the check's name.
 TOLERANCES: Final = {"bfloat16": 1e-2, "float16": 2e-3, "float64": 1e-13, "fit": 1e-4}
@@ -53,35 +52,19 @@ class Ran:
     log: str
 
 
-def tensorflow_python() -> str:
-    python = os.environ.get(PYTHON_VARIABLE)
-    if not python:
-        pytest.skip(f"{PYTHON_VARIABLE} names no interpreter with TensorFlow")
-    return python
-
-
-def run(way: str, variables: dict[str, str]) -> Ran:
-    done = subprocess.run(
-        [tensorflow_python(), str(PROGRAM)],
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        timeout=1700,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-5000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    return Ran(way, found["errors"], found["gibibyte"], done.stderr)
+def run(way: str, python: str, variables: dict[str, str]) -> Ran:
+    found, log = found_by(python, PROGRAM, variables, 1700)
+    return Ran(way, found["errors"], found["gibibyte"], log)
 
 
 @pytest.fixture(scope="module", params=WAYS)
 def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    tensorflow_python()
+    python = python_of(PYTHON_VARIABLE, "TensorFlow")
     way: str = request.param
     if way == "alone":
-        return run(way, software_gpu_environment(native_directory(), os.environ))
+        return run(way, python, software_gpu_environment(native_directory(), os.environ))
     for share in share_of_a_worker(tmp_path_factory.mktemp("share"), share_mib=SHARE_MIB):
-        return run(way, environment(None, share.file, os.environ, software=True, preload=True))
+        return run(way, python, environment(None, share.file, os.environ, software=True, preload=True))
     raise AssertionError("unreachable")
 
 

@@ -159,8 +159,8 @@ Answer answer(CUpointer_attribute attribute, CUdeviceptr ptr) {
     return device_attribute(attribute, {opened->device, {opened->address, opened->size, opened->size, owner}},
                             ptr);
   }
-  if (const auto global =
-          global_at(ptr))  // XLA copies from its constants, and asks first which device has them
+  // XLA copies from its constants, and asks first which device has them.
+  if (const auto global = global_at(ptr))
     return device_attribute(attribute, {global->device, {global->address, global->size, global->size, 0}},
                             ptr);
   if (const auto found = virtual_memory().find(ptr)) return mapping_attribute(attribute, *found, ptr);

@@ -219,6 +219,7 @@ void CoherentMemory::flush(const WorkerLink& worker) {
 /// happened meanwhile, and all is to be looked at anew.
 bool CoherentMemory::fetch_without_lock(const Region& region, PageStates::Span span) {
   const About about = region.about;
+  const std::byte* const view = region.view;
   const std::uint64_t offset = span.first * page_bytes, before = handed_over_;
   std::vector<std::byte> content(span.count * page_bytes);
   CUresult result = CUDA_SUCCESS;
@@ -231,7 +232,8 @@ bool CoherentMemory::fetch_without_lock(const Region& region, PageStates::Span s
     }
   }
   const auto now = regions_.find(about.base);
-  if (now == regions_.end() || handed_over_ != before) return false;
+  // Another allocation may have its address by now.
+  if (now == regions_.end() || now->second.view != view || handed_over_ != before) return false;
   for (std::uint64_t page = span.first; page < span.first + span.count; ++page) {
     if (now->second.states.at(page) != PageStates::State::device) return false;
   }
