@@ -101,6 +101,9 @@ void make(Gemm& op) {
     matrix->leading = 8;
   }
   op.scale_a = op.scale_b = op.largest_d = place + 1024;
+  op.epilogue = epilogue_gelu_gradient | epilogue_auxiliary | epilogue_bias_gradient;
+  op.auxiliary.address = op.bias = place + 2048;
+  op.auxiliary.leading = 8;
 }
 void make(Product& op) {
   op.a = op.b = op.c = view(8);

@@ -156,6 +156,7 @@ ROOMS: dict[str, list[str]] = {
     "softgpu/libraries": ["libraries/operations", "softgpu/exec/handlers", "softgpu/exec/program"],
     "softgpu/libraries/attention": ["libraries/operations", "softgpu/libraries"],
     "softgpu/libraries/decompositions": ["libraries/operations", "softgpu/exec/program", "softgpu/libraries"],
+    "softgpu/libraries/products": ["libraries/operations", "softgpu/libraries"],
     "softgpu/libraries/recurrent": ["libraries/operations", "softgpu/libraries"],
     "softgpu/libraries/sparse": ["libraries/operations", "softgpu/exec/program", "softgpu/libraries"],
     "softgpu/driver/software": [

@@ -18,15 +18,21 @@ SINGLE: Final = np.dtype(np.float32)
 COMPUTE_16F, COMPUTE_32F, COMPUTE_32I = 64, 68, 72
 #: Attributes of a product, of cublasLtMatmulDescAttributes_t.
 POINTER_MODE, TRANSPOSE_A, TRANSPOSE_B, EPILOGUE, BIAS = 2, 3, 4, 7, 8
+BIAS_STRIDE, AUXILIARY, AUXILIARY_LEADING, AUXILIARY_STRIDE = 10, 11, 12, 13
 ALPHA_STRIDE, MULTIPROCESSORS, SCALE_A, SCALE_B, SCALE_D, LARGEST_D, FAST_SUMS = 14, 15, 17, 18, 20, 21, 25
+AUXILIARY_TYPE, AUXILIARY_SCALE, AUXILIARY_LARGEST, BIAS_TYPE = 22, 23, 24, 26
 SCALE_MODE_A, SCALE_MODE_B = 31, 32
 #: Attributes of a layout, of cublasLtMatrixLayoutAttribute_t.
-BATCH, STRIDE, PLANE_OFFSET = 5, 6, 7
+ORDER, LEADING, BATCH, STRIDE, PLANE_OFFSET = 1, 4, 5, 6, 7
 #: Attributes of a preference, of cublasLtMatmulPreferenceAttributes_t.
 REDUCTIONS: Final = 3
 WORKSPACE: Final = 1
 #: cublasLtEpilogue_t.
-RELU, WITH_BIAS = 2, 4
+RELU, WITH_BIAS, GELU = 2, 4, 32
+RELU_AUX, GELU_AUX, DRELU, DGELU = RELU | 128, GELU | 128, 8 | 128, 64 | 128
+#: Together with a gradient: that of the bias, too.
+BGRAD: Final = 16
+BGRADA, BGRADB = 256, 512
 #: How many bytes cublasLtMatmulHeuristicResult_t and the algorithm at its beginning have.
 RESULT_BYTES, ALGORITHM_BYTES = 96, 64
 

@@ -11,12 +11,16 @@ import numpy as np
 from tests.libraries.machine import Argument, Array, Machine, integer, out, pointer, wide
 
 LIBRARY: Final = "libcurand.so.10"
-DEFAULT, XORWOW, PHILOX = 100, 101, 161
+DEFAULT, XORWOW, MRG32K3A, PHILOX = 100, 101, 121, 161
+#: curandOrdering_t.
+BY_DEFAULT, SEEDED, LEGACY = 101, 102, 103
 SUCCESS, NOT_INITIALIZED, TYPE_ERROR, OUT_OF_RANGE, LENGTH_NOT_MULTIPLE = 0, 101, 103, 104, 105
 
 
 @contextmanager
-def generator(machine: Machine, seed: int = 0, offset: int = 0, kind: int = PHILOX) -> Iterator[Argument]:
+def generator(
+    machine: Machine, seed: int = 0, offset: int = 0, kind: int = PHILOX, ordering: int = BY_DEFAULT
+) -> Iterator[Argument]:
     """On the device."""
     made = machine.call(LIBRARY, "curandCreateGenerator", out(8), integer(kind))
     assert made.status == SUCCESS
@@ -27,6 +31,8 @@ def generator(machine: Machine, seed: int = 0, offset: int = 0, kind: int = PHIL
             ("curandSetGeneratorOffset", offset),
         ):
             assert machine.call(LIBRARY, function, argument, wide(signed(value))).status == SUCCESS
+        ordered = machine.call(LIBRARY, "curandSetGeneratorOrdering", argument, integer(ordering))
+        assert ordered.status == SUCCESS
         yield argument
     finally:
         assert machine.call(LIBRARY, "curandDestroyGenerator", argument).status == SUCCESS

@@ -17,14 +17,23 @@ from gpupool.client.child_environment import environment
 from tests.libraries.conftest import machine_of
 from tests.libraries.cublas import SUCCESS, call, handle
 from tests.libraries.cublaslt import (
+    AUXILIARY,
+    AUXILIARY_LARGEST,
+    AUXILIARY_LEADING,
+    AUXILIARY_SCALE,
+    AUXILIARY_STRIDE,
+    AUXILIARY_TYPE,
+    BGRADB,
     BIAS,
     COMPUTE_32F,
     COMPUTE_32I,
     EPILOGUE,
     FAST_SUMS,
+    GELU_AUX,
     MULTIPROCESSORS,
     REDUCTIONS,
     RELU,
+    RELU_AUX,
     SCALE_A,
     SCALE_B,
     SINGLE,
@@ -132,6 +141,64 @@ def test_a_bias_counts_where_d_is_written_and_lies_where_it_can_be_read(
     assert at % 16 == 0
     assert (at == address + offset) == (offset == 16)
     assert alignment == min(at & -at, 256)
+
+
+@pytest.mark.parametrize("offset", [16, 4])
+def test_the_gradient_of_a_bias_is_made_where_it_can_be_written(recorded: Recorded, offset: int) -> None:
+    memory = np.zeros(64, SINGLE)
+    with product(recorded.machine, SINGLE) as run, recorded.machine.arrays(memory) as (address,):
+        run.set(EPILOGUE, np.array(BGRADB, np.uint32))
+        run.set(BIAS, np.array(address + offset, np.uint64))
+        multiply(run)
+        told = recorded.told("product")
+    assert told[EPILOGUE] == BGRADB
+    assert told[BIAS] % 16 == 0
+    assert (told[BIAS] == address + offset) == (offset == 16)
+
+
+@pytest.mark.parametrize("epilogue", [RELU_AUX, GELU_AUX])
+def test_the_library_hears_of_an_auxiliary_matrix_wherever_it_lies(recorded: Recorded, epilogue: int) -> None:
+    auxiliary = np.zeros(128 * SIZE + 256, SINGLE)
+    wanted = [("question", 8), ("multiply", 1), ("multiply", 3)]
+    with product(recorded.machine, SINGLE) as run, recorded.machine.arrays(auxiliary) as (address,):
+        run.set(EPILOGUE, np.array(epilogue, np.uint32))
+        run.set(AUXILIARY_LEADING, np.array(128, np.int64))
+        run.set(AUXILIARY_STRIDE, np.array(128 * SIZE, np.int64))
+        # Elsewhere, the same algorithm computes it. One that takes fewer bytes at once is asked for.
+        for offset, asked in ((0, wanted), (256, wanted[2:]), (8, wanted)):
+            run.set(AUXILIARY, np.array(address + offset, np.uint64))
+            multiply(run)
+            lines = recorded.lines()
+            told = {attribute: value for what, attribute, value in lines if what == "product"}
+            assert told[AUXILIARY] == address + offset
+            assert (told[AUXILIARY_LEADING], told[AUXILIARY_STRIDE]) == (128, 128 * SIZE)
+            assert AUXILIARY_TYPE not in told
+            assert [(what, value) for what, _, value in lines if what in {"question", "multiply"}] == asked
+            alignment = {attribute: value for what, attribute, value in lines if what == "preference"}
+            assert alignment[ALIGNMENT_D] == (offset if offset == 8 else 256)
+
+
+@pytest.mark.parametrize(("dtype", "is_told"), [(HALF, True), (E4M3, False)])
+def test_a_type_of_arguments_that_is_not_that_of_d_is_passed_on(
+    recorded: Recorded, dtype: np.dtype[Any], is_told: bool
+) -> None:
+    """A scale and the largest one are those of arguments of fp8."""
+    machine, shapes = recorded.machine, turned_shapes(SIZE, SIZE, SIZE, E4M3, E4M3, E4M3, HALF)
+    with product_of(machine, shapes) as run, machine.arrays(np.zeros(1024, SINGLE)) as (address,):
+        places = {AUXILIARY: address}
+        if dtype == E4M3:
+            places |= {AUXILIARY_SCALE: address + 2048, AUXILIARY_LARGEST: address + 2052}
+        run.set(TRANSPOSE_A, np.array(1, np.int32))
+        run.set(EPILOGUE, np.array(GELU_AUX, np.uint32))
+        run.set(AUXILIARY_LEADING, np.array(SIZE, np.int64))
+        run.set(AUXILIARY_TYPE, np.array(DATA_TYPES[dtype], np.int32))
+        for attribute, place in places.items():
+            run.set(attribute, np.array(place, np.uint64))
+        multiply(run)
+        told = recorded.told("product")
+    assert {attribute: told[attribute] for attribute in places} == places
+    assert (told.get(AUXILIARY_TYPE) == DATA_TYPES[dtype]) == is_told
+    assert (AUXILIARY_SCALE in told) == (AUXILIARY_LARGEST in told) == (dtype == E4M3)
 
 
 def test_the_next_algorithm_computes_what_the_first_refuses_and_is_kept(recorded: Recorded) -> None:

@@ -8,6 +8,7 @@
 #include "libraries/cublas/gemm_types.h"
 #include "libraries/cublas/status.h"
 #include "libraries/cublaslt/descriptors.h"
+#include "libraries/cublaslt/epilogue.h"
 #include "libraries/cublaslt/narrow_types.h"
 #include "libraries/operations/gemm.h"
 #include "libraries/shared/driver.h"
@@ -125,10 +126,6 @@ int check_shapes(const MatmulDesc& product, const Layouts& of) {
 
 /// Refuses the settings that no operation carries.
 int check_settings(const MatmulDesc& product, const Layouts& of) {
-  constexpr std::uint32_t known_epilogues =
-      gpupool::operations::epilogue_none | gpupool::operations::epilogue_relu |
-      gpupool::operations::epilogue_bias | gpupool::operations::epilogue_gelu;
-  if ((product.epilogue & ~known_epilogues) != 0 || product.epilogue == 0) return not_supported;
   if (product.transpose_c != 0 || product.fill_mode != 2) return not_supported;
   for (const int mode : {product.scale_mode_c, product.scale_mode_d, product.out_scale_mode_d}) {
     if (mode != 0) return not_supported;
@@ -138,18 +135,11 @@ int check_settings(const MatmulDesc& product, const Layouts& of) {
   }
   // NVIDIA's library looks for the largest element of fp8 alone.
   if (product.largest_d != 0 && !is_f8(static_cast<Element>(of.d.type))) return not_supported;
-  if (product.bias_type >= 0 && !known(product.bias_type)) return not_supported;
   const bool scalars_known = product.pointer_mode == on_host || product.pointer_mode == on_device;
   if (!scalars_known && !is_alpha_per_row(product)) return not_supported;
   // The operation has one vector of factors for all batches.
   if (is_alpha_per_row(product) && of.d.batch > 1 && product.alpha_stride != 0) return not_supported;
   return success;
-}
-
-Element bias_type_of(const MatmulDesc& product, Element d) {
-  if (product.bias_type >= 0) return static_cast<Element>(product.bias_type);
-  if (is_f8(d)) return Element::bf16;
-  return d == Element::i8 ? Element::f32 : d;
 }
 
 /// The operation without its addresses and factors. `success`, or why there is none.
@@ -178,10 +168,6 @@ int describe(const MatmulDesc& product, const Layouts& of, Gemm& operation) {
   operation.alpha_per_row = is_alpha_per_row(product);
   operation.multiprocessors = product.multiprocessors;
   operation.fast_sums = product.fast_sum != 0;
-  operation.epilogue = product.epilogue;
-  operation.bias = product.bias;
-  operation.bias_stride = product.bias_stride;
-  operation.bias_type = bias_type_of(product, operation.d.type);
   operation.scaling_a = static_cast<Scaling>(product.scale_mode_a);
   operation.scaling_b = static_cast<Scaling>(product.scale_mode_b);
   operation.scale_a = product.scale_a;
@@ -189,7 +175,7 @@ int describe(const MatmulDesc& product, const Layouts& of, Gemm& operation) {
   operation.scale_c = product.scale_c;
   operation.scale_d = product.scale_d;
   operation.largest_d = product.largest_d;
-  return success;
+  return describe_epilogue(product, operation);
 }
 
 int describe(const void* product, const void* a, const void* b, const void* c, const void* d,
@@ -228,11 +214,15 @@ std::uint8_t reductions_of(const void* algorithm) {
   return static_cast<std::uint8_t>(found->reductions & any_reduction);
 }
 
-/// Before a product looks for its largest element: parts of it only raise what is there.
-CUresult clear(std::uint64_t largest, CUstream stream) {
-  const gpupool::libraries::Driver* driver = nullptr;
-  if (const CUresult bad = gpupool::libraries::enter(driver); bad != CUDA_SUCCESS) return bad;
-  return driver->cuMemsetD32Async(largest, 0, 1, stream);
+/// Before a product looks for its largest elements: parts of it only raise what is there.
+CUresult clear_largest(const Gemm& operation, CUstream stream) {
+  for (const std::uint64_t largest : {operation.largest_d, operation.largest_auxiliary}) {
+    if (largest == 0) continue;
+    const gpupool::libraries::Driver* driver = nullptr;
+    if (const CUresult bad = gpupool::libraries::enter(driver); bad != CUDA_SUCCESS) return bad;
+    if (const CUresult bad = driver->cuMemsetD32Async(largest, 0, 1, stream); bad != CUDA_SUCCESS) return bad;
+  }
+  return CUDA_SUCCESS;
 }
 
 /// cublasLtMatmulHeuristicResult_t.
@@ -289,9 +279,8 @@ GPUPOOL_LIBRARY_EXPORT int cublasLtMatmul(void* handle, const void* product, con
     operation.reductions = reductions_of(algorithm);
     if (const int bad = check_narrow_types(operation); bad != success) return bad;
     if (operation.m == 0 || operation.n == 0) return success;
-    if (operation.largest_d != 0) {
-      if (const Status bad = status_of(clear(operation.largest_d, stream)); bad != success) return bad;
-    }
+    if (const int bad = check_epilogue_places(operation); bad != success) return bad;
+    if (const Status bad = status_of(clear_largest(operation, stream)); bad != success) return bad;
     return status_of(gpupool::libraries::launch(operation, stream));
   });
 }

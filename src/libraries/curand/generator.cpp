@@ -25,17 +25,16 @@ struct Known {
 constexpr Known known[] = {
     {100, RandomGenerator::xorwow},  // the default one
     {101, RandomGenerator::xorwow},
+    {121, RandomGenerator::mrg32k3a},
     {161, RandomGenerator::philox},
 };
 struct Unknown {
   int type;
   const char *name, *reason;
 };
-constexpr const char* later = "it is not written yet";
 constexpr const char* table = "its direction numbers are a table that is not carried";
 constexpr Unknown unknown[] = {
-    {121, "MRG32k3a", later},
-    {141, "MTGP32", later},
+    {141, "MTGP32", "it is not written yet"},
     {142, "MT19937", "in which order its numbers lie is not documented"},
     {200, "the default quasi-random generator, SOBOL32,", table},
     {201, "SOBOL32", table},
@@ -50,7 +49,8 @@ int create(void** generator, int type, bool on_host) {
     for (const Unknown& other : unknown) {
       if (other.type != type) continue;
       const std::string text = std::string("is not carried: ") + other.reason +
-                               "; CURAND_RNG_PSEUDO_DEFAULT and CURAND_RNG_PSEUDO_PHILOX4_32_10 are carried";
+                               "; CURAND_RNG_PSEUDO_DEFAULT, CURAND_RNG_PSEUDO_MRG32K3A and "
+                               "CURAND_RNG_PSEUDO_PHILOX4_32_10 are carried";
       gpupool::libraries::say_once(other.name, text.c_str());
     }
     const auto* const carried = std::ranges::find(known, type, &Known::type);
@@ -107,14 +107,16 @@ GPUPOOL_LIBRARY_EXPORT int curandSetGeneratorOffset(void* generator, unsigned lo
     return success;
   });
 }
-/// The best order and the default one are those of NVIDIA's host generators: the order of old. Subsequences
-/// that are seeded one by one begin with states that are documented nowhere.
+/// The best order and the default one are those of NVIDIA's host generators: the order of old, but for
+/// MRG32k3a. Subsequences that are seeded one by one begin with states that are documented nowhere.
 GPUPOOL_LIBRARY_EXPORT int curandSetGeneratorOrdering(void* generator, int ordering) {
   return with_generator(generator, [&](Generator& found) {
     constexpr int best = 100, by_default = 101, legacy = 103, dynamic = 104;
     if (ordering != best && ordering != by_default && ordering != legacy &&
         (ordering != dynamic || found.on_host))
       return out_of_range;
+    if (is_mrg32k3a(found.kind))
+      found.kind = ordering == legacy ? RandomGenerator::mrg32k3a_legacy : RandomGenerator::mrg32k3a;
     found.restart();
     return success;
   });

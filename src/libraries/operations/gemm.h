@@ -13,8 +13,19 @@ namespace gpupool::operations {
 /// The numbers of cublasOperation_t.
 enum class Transpose : std::uint8_t { none = 0, transpose = 1, conjugate = 2 };
 
-/// The bits of cublasLtEpilogue_t that say what is done with a product before it is stored.
-enum Epilogue : std::uint32_t { epilogue_none = 1, epilogue_relu = 2, epilogue_bias = 4, epilogue_gelu = 32 };
+/// The bits of cublasLtEpilogue_t: what is done with a product before it is stored, and what else is stored.
+enum Epilogue : std::uint32_t {
+  epilogue_none = 1,
+  epilogue_relu = 2,
+  epilogue_bias = 4,
+  epilogue_relu_gradient = 8,   // by the mask that ReLU has left
+  epilogue_bias_gradient = 16,  // the sum of each row of D is stored where others have their bias
+  epilogue_gelu = 32,
+  epilogue_gelu_gradient = 64,  // by the arguments that GELU has left
+  epilogue_auxiliary = 128,     // there is such a mask, or there are such arguments
+  epilogue_sums_a = 256,        // like the gradient of the bias, of the rows of op(A)
+  epilogue_sums_b = 512,        // of the columns of op(B)
+};
 
 /// Masks of cublasLtReductionScheme_t: how sums that were made in pieces may be added up. In any way, or not
 /// in the type of the result, which may be narrower than that of the sums.
@@ -115,7 +126,7 @@ struct Gemm {
   std::int32_t compute = 0;
   std::int32_t multiprocessors = 0;
   std::uint64_t workspace = 0, workspace_bytes = 0;
-  std::uint64_t bias = 0;  // m elements
+  std::uint64_t bias = 0;  // `bias_length` elements
   std::int64_t bias_stride = 0;
   /// Addresses of factors of narrow types in device memory, of A and B as `scaling_a` and `scaling_b` say,
   /// else one f32; 0: none.
@@ -123,10 +134,27 @@ struct Gemm {
   /// Address of an f32 that becomes the largest size of an element of D before its factor, and is 0 before;
   /// 0: nobody asks.
   std::uint64_t largest_d = 0;
+  /// The arguments of GELU, or the mask of ReLU: a bit for each element of D, 1 where the argument was not
+  /// negative. A mask has no type, and its distances are in bits.
+  Matrix auxiliary;
+  /// Of arguments that are stored as fp8: addresses like `scale_d` and `largest_d`.
+  std::uint64_t scale_auxiliary = 0, largest_auxiliary = 0;
 
+  /// Whether the epilogue has any of these bits.
+  [[nodiscard]] bool has(std::uint32_t bits) const { return (epilogue & bits) != 0; }
+  [[nodiscard]] bool has_mask() const { return has(epilogue_relu | epilogue_relu_gradient); }
+  /// Whether sums are stored where others have their bias.
+  [[nodiscard]] bool stores_sums() const {
+    return has(epilogue_bias_gradient | epilogue_sums_a | epilogue_sums_b);
+  }
+  [[nodiscard]] std::int64_t bias_length() const { return has(epilogue_sums_b) ? n : m; }
+
+  /// Whether a part has all columns of its rows, so that each row of D is added up in one order.
+  [[nodiscard]] bool by_rows() const { return has(epilogue_bias_gradient); }
   [[nodiscard]] std::int64_t tile() const { return tile_of(m, n); }
-  [[nodiscard]] std::int64_t tiles_m() const { return (m + tile() - 1) / tile(); }
-  [[nodiscard]] std::int64_t tiles_n() const { return (n + tile() - 1) / tile(); }
+  [[nodiscard]] std::int64_t tile_rows() const { return by_rows() ? 128 : tile(); }
+  [[nodiscard]] std::int64_t tiles_m() const { return (m + tile_rows() - 1) / tile_rows(); }
+  [[nodiscard]] std::int64_t tiles_n() const { return by_rows() ? 1 : (n + tile() - 1) / tile(); }
   [[nodiscard]] bool sound() const { return are_sizes({m, n, k, batch}); }
   [[nodiscard]] std::uint64_t parts() const { return parts_of({tiles_m(), tiles_n(), batch}); }
 };

@@ -5,7 +5,17 @@
 
 namespace gpupool::operations {
 
-enum class RandomGenerator : std::uint8_t { philox = 0, xorwow = 1 };
+enum class RandomGenerator : std::uint8_t {
+  philox = 0,
+  xorwow = 1,
+  mrg32k3a = 2,
+  mrg32k3a_legacy = 3,  // the same in cuRAND's order of old, of fewer subsequences
+};
+/// In either order.
+constexpr bool is_mrg32k3a(RandomGenerator generator) {
+  return generator == RandomGenerator::mrg32k3a || generator == RandomGenerator::mrg32k3a_legacy;
+}
+
 enum class Distribution : std::uint8_t { bits = 0, uniform = 1, normal = 2, log_normal = 3 };
 
 struct Random {
@@ -25,9 +35,11 @@ struct Random {
   /// Normal numbers are made two at a time.
   [[nodiscard]] bool pairs() const { return distribution >= Distribution::normal; }
   [[nodiscard]] std::size_t bytes_of_number() const { return doubles != 0 ? 8 : 4; }
-  /// XORWOW has to find 4096 states for each part.
+  /// For each part the states of all subsequences have to be found: 4096, or 81920 of MRG32k3a. Philox has
+  /// no states.
   [[nodiscard]] std::uint64_t numbers_of_a_part() const {
-    return generator == RandomGenerator::xorwow ? 1 << 19 : 1 << 16;
+    if (generator == RandomGenerator::philox) return 1 << 16;
+    return generator == RandomGenerator::mrg32k3a ? 1 << 20 : 1 << 19;
   }
   [[nodiscard]] std::uint64_t parts() const {
     const std::uint64_t whole = numbers_of_a_part();

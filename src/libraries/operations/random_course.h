@@ -2,8 +2,8 @@
 // its words.
 //
 // Subsequences take turns. In a *cycle* each has its turn once (of Philox: four times, for the four words
-// of a block), and makes an *item*: a number, or two where XORWOW makes them in pairs. An item takes
-// `rows_of_item` of a subsequence's words (of Philox: of its blocks).
+// of a block), and makes an *item*: a number, or two where XORWOW or MRG32k3a makes them in pairs. An item
+// takes `rows_of_item` of a subsequence's words (of Philox: of its blocks).
 //
 // A position is `row` times the turns of a cycle + `turn`: subsequences from `turn` on are at `row`. Those
 // before have had their turn, and are ahead by `begun_rows` (0: by one). So NVIDIA's generators count
@@ -21,14 +21,30 @@ namespace gpupool::operations {
 
 /// Subsequences of each generator; a block of Philox has four words.
 inline constexpr std::uint64_t xorwow_subsequences = 4096, philox_subsequences = 65536, philox_words = 4;
+inline constexpr std::uint64_t mrg32k3a_subsequences = 81920, mrg32k3a_legacy_subsequences = 4096;
+
+/// In a cycle of a generator.
+inline std::uint64_t turns_of(RandomGenerator generator) {
+  switch (generator) {
+    case RandomGenerator::philox:
+      break;
+    case RandomGenerator::xorwow:
+      return xorwow_subsequences;
+    case RandomGenerator::mrg32k3a:
+      return mrg32k3a_subsequences;
+    case RandomGenerator::mrg32k3a_legacy:
+      return mrg32k3a_legacy_subsequences;
+  }
+  return philox_subsequences * philox_words;
+}
 
 class RandomCourse {
  public:
   explicit RandomCourse(const Random& random)
-      : turns_(random.generator == RandomGenerator::xorwow ? xorwow_subsequences
-                                                           : philox_subsequences * philox_words),
-        numbers_(random.generator == RandomGenerator::xorwow && random.pairs() ? 2 : 1),
-        rows_(numbers_ * (random.doubles != 0 ? 2 : 1)),
+      : turns_(turns_of(random.generator)),
+        numbers_(random.generator != RandomGenerator::philox && random.pairs() ? 2 : 1),
+        // MRG32k3a makes a double of one word.
+        rows_(numbers_ * (random.doubles != 0 && !is_mrg32k3a(random.generator) ? 2 : 1)),
         row_(random.position / turns_),
         turn_(random.position % turns_),
         first_rows_(std::max<std::uint64_t>({rows_, random.begun_rows, 1})) {}

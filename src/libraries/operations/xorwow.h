@@ -7,10 +7,8 @@
 #include <array>
 #include <bit>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
-#include "libraries/operations/random.h"
 #include "libraries/operations/random_course.h"
 #include "libraries/operations/random_values.h"
 
@@ -91,6 +89,15 @@ struct State {
     counter += counter_step;
     return bits[4] + counter;
   }
+  template <class T>
+  T uniform() {
+    const std::uint32_t low = next();
+    if constexpr (sizeof(T) == 4) {
+      return random_values::uniform(low);
+    } else {
+      return random_values::uniform(low, next());
+    }
+  }
 };
 
 /// Of subsequence 0, at its first word.
@@ -101,86 +108,18 @@ inline State seeded(std::uint64_t seed) {
           6615241U + high + low};
 }
 
-template <class T>
-T uniform(State& state) {
-  const std::uint32_t low = state.next();
-  if constexpr (sizeof(T) == 4) return random_values::uniform(low);
-  return random_values::uniform(low, state.next());
-}
-
-/// The next item of a subsequence.
-template <class T>
-void item(const Random& random, State& state, T* into) {
-  if (random.distribution == Distribution::bits) {
-    const std::uint32_t bits = state.next();
-    std::memcpy(into, &bits, sizeof bits);
-  } else if (!random.pairs()) {
-    *into = uniform<T>(state);
-  } else {
-    const T first = uniform<T>(state), second = uniform<T>(state);
-    random_values::normal(first, second, into);
-    for (int i = 0; i < 2; ++i) into[i] = random_values::shaped(random, into[i]);
-  }
-}
-
-/// The turns [first, end) of an operation.
-template <class T>
-class Range {
- public:
-  Range(const Random& random, std::uint64_t first, std::uint64_t end, T* output)
-      : random_(random), course_(random), first_(first), end_(end), output_(output) {}
-
-  void write() const {
-    if (first_ >= end_) return;
-    const std::uint64_t from = first_ % subsequences, to = (end_ - 1) % subsequences + 1;
-    if (end_ - first_ >= subsequences) {
-      some(0, subsequences);
-    } else if (from < to) {
-      some(from, to);
-    } else {
-      some(from, subsequences);
-      some(0, to);
-    }
-  }
-
- private:
-  /// The subsequences [first, end): each is a jump away from the one before.
-  void some(std::uint64_t first, std::uint64_t end) const {
+/// As `random_turns.h` wants them.
+struct Subsequences {
+  static State find(std::uint64_t seed, std::uint64_t number, std::uint64_t row) {
     const Jumps& jumps = Jumps::all();
-    const std::uint64_t cycle = first_ / subsequences, row = course_.row_in(cycle);
-    State state = seeded(random_.seed);
-    jumps.to_subsequence(state.bits, first);
+    State state = seeded(seed);
+    jumps.to_subsequence(state.bits, number);
     jumps.steps(state.bits, row);
     state.counter += static_cast<std::uint32_t>(row) * counter_step;
-    for (std::uint64_t number = first; number < end; ++number) {
-      one(number, state, cycle);
-      state.bits = jumps.next_subsequence()(state.bits);  // 2^67 steps: the counter is the same again
-    }
+    return state;
   }
-  /// A subsequence from `cycle` on, where it is in `state`.
-  void one(std::uint64_t number, State state, std::uint64_t cycle) const {
-    std::uint64_t row = course_.row_in(cycle);
-    for (std::uint64_t turn = cycle * subsequences + number; turn < end_; turn += subsequences, ++cycle) {
-      for (; row < course_.row_in(cycle); ++row) state.next();
-      if (turn < first_) continue;
-      item(random_, state, output_ + (turn - course_.first_turn()) * course_.numbers_of_item());
-      row += course_.rows_of_item();
-    }
-  }
-
-  const Random& random_;
-  RandomCourse course_;
-  std::uint64_t first_, end_;
-  T* output_;
+  /// By 2^67 steps: the counter is the same again.
+  static void to_next(State& state) { state.bits = Jumps::all().next_subsequence()(state.bits); }
 };
-
-/// The numbers [first, end) of an operation, both even where they come in pairs, to `output` + `first`.
-template <class T>
-void generate(const Random& random, std::uint64_t first, std::uint64_t end, T* output) {
-  const RandomCourse course(random);
-  const std::uint64_t numbers = course.numbers_of_item();
-  Range<T>(random, course.first_turn() + first / numbers, course.first_turn() + end / numbers, output)
-      .write();
-}
 
 }  // namespace gpupool::operations::xorwow

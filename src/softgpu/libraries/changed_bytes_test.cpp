@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 #include <initializer_list>
+#include <iterator>
 #include <random>
 #include <vector>
 
@@ -18,6 +19,15 @@ using namespace gpupool::operations;
 namespace {
 
 constexpr std::size_t arena_bytes = 1 << 16;
+constexpr std::uint32_t epilogues[] = {
+    epilogue_none,
+    epilogue_sums_a,
+    epilogue_sums_b,
+    epilogue_relu | epilogue_auxiliary,
+    epilogue_gelu | epilogue_auxiliary | epilogue_bias,
+    epilogue_relu_gradient | epilogue_auxiliary,
+    epilogue_gelu_gradient | epilogue_auxiliary | epilogue_bias_gradient,
+};
 
 class Right {
  public:
@@ -145,15 +155,18 @@ class Right {
     op.c.leading = op.d.leading = op.m;
     // Each operand has its own kilobytes.
     std::uint64_t next = address();
-    for (std::uint64_t* const placed :
-         {&op.a.address, &op.b.address, &op.c.address, &op.d.address, &op.scale_a, &op.scale_b}) {
+    for (std::uint64_t* const placed : {&op.a.address, &op.b.address, &op.c.address, &op.d.address,
+                                        &op.scale_a, &op.scale_b, &op.auxiliary.address}) {
       *placed = next;
       next += 8192;
     }
+    op.auxiliary.leading = 128;
+    op.bias = next;
+    op.epilogue = epilogues[random_() % std::size(epilogues)];
     op.scaling_a = static_cast<Scaling>(random_() % 6);
     op.scaling_b = static_cast<Scaling>(random_() % 6);
     op.alpha.words[0] = std::bit_cast<std::uint32_t>(1.0F);
-    op.largest_d = random_() % 2 == 0 ? next : 0;
+    op.largest_d = random_() % 2 == 0 ? next + 4096 : 0;
   }
   void make(CtcLoss& op) const {
     op.probabilities = op.gradient = tensor({5, 2, 4});

@@ -15,7 +15,7 @@ void run(const Random& op, const Parts& parts, const Memory& memory) {
   if (op.distribution > Distribution::log_normal ||
       (op.doubles != 0 && op.distribution == Distribution::bits))
     throw Failure(softgpu::Fault::illegal_instruction, "no such distribution");
-  if (op.generator > RandomGenerator::xorwow)
+  if (op.generator > RandomGenerator::mrg32k3a_legacy)
     throw Failure(softgpu::Fault::illegal_instruction, "no such generator");
   if (op.pairs() && op.count % 2 != 0)
     throw Failure(softgpu::Fault::illegal_instruction, "normal numbers come in pairs");

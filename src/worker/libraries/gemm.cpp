@@ -17,6 +17,11 @@ using operations::Gemm;
 using operations::Matrix;
 using operations::Scalar;
 
+/// Whether there is a bias, or sums in its place.
+bool has_vector(const Gemm& of) {
+  return of.has(operations::epilogue_bias) || of.stores_sums();
+}
+
 const void* factor(const Scalar& scalar, bool on_device) {
   return on_device ? pointer<const void>(scalar.words[0]) : scalar.words;
 }
@@ -59,11 +64,12 @@ class Descriptors {
     set(3, static_cast<int>(operation.transpose_a));
     set(4, static_cast<int>(operation.transpose_b));
     set(7, operation.epilogue);
-    if (has_bias(operation)) {
+    if (has_vector(operation)) {
       set(8, operation.bias);
       set(10, operation.bias_stride);
       set(26, static_cast<int>(operation.bias_type));
     }
+    if (operation.has(operations::epilogue_auxiliary)) describe_auxiliary(operation);
     if (operation.multiprocessors != 0) set(15, operation.multiprocessors);
     if (operation.scale_a != 0) set(17, operation.scale_a);
     if (operation.scale_b != 0) set(18, operation.scale_b);
@@ -73,6 +79,18 @@ class Descriptors {
     if (operation.fast_sums) set(25, std::int8_t{1});
     set_scaling(31, operation.scaling_a);
     set_scaling(32, operation.scaling_b);
+  }
+
+  void describe_auxiliary(const Gemm& operation) {
+    const Matrix& auxiliary = operation.auxiliary;
+    set(11, auxiliary.address);
+    set(12, auxiliary.leading);
+    set(13, auxiliary.stride);
+    // A mask has no type, and D's is taken unless there is another.
+    if (!operation.has_mask() && auxiliary.type != operation.d.type)
+      set(22, static_cast<int>(auxiliary.type));
+    if (operation.scale_auxiliary != 0) set(23, operation.scale_auxiliary);
+    if (operation.largest_auxiliary != 0) set(24, operation.largest_auxiliary);
   }
 
   void describe_layouts(const Gemm& operation) {
@@ -98,13 +116,13 @@ class Descriptors {
     prefer(5, alignment(operation.a.address));
     prefer(6, alignment(operation.b.address));
     prefer(7, alignment(operation.c.address));
-    // There is none for the bias, which is read when D is written.
-    prefer(8, alignment(operation.d.address | (has_bias(operation) ? operation.bias : 0)));
+    // There is none for what is read or written beside D.
+    const std::uint64_t vector = has_vector(operation) ? operation.bias : 0;
+    const std::uint64_t auxiliary =
+        operation.has(operations::epilogue_auxiliary) ? operation.auxiliary.address : 0;
+    prefer(8, alignment(operation.d.address | vector | auxiliary));
   }
 
-  static bool has_bias(const Gemm& operation) {
-    return (operation.epilogue & operations::epilogue_bias) != 0;
-  }
   /// Of an address: the power of two, up to 256, of which it is a multiple.
   static std::uint32_t alignment(std::uint64_t address) {
     const auto low = static_cast<std::uint32_t>(address & 255U) | 256U;
@@ -162,8 +180,10 @@ std::string shape_of(const Gemm& of) {
     for (Matrix* const matrix : {&operation.a, &operation.b, &operation.c, &operation.d}) {
       matrix->address &= 255;
     }
-    for (std::uint64_t* const address : {&operation.bias, &operation.scale_a, &operation.scale_b,
-                                         &operation.scale_c, &operation.scale_d, &operation.largest_d}) {
+    for (std::uint64_t* const address :
+         {&operation.bias, &operation.auxiliary.address, &operation.scale_a, &operation.scale_b,
+          &operation.scale_c, &operation.scale_d, &operation.largest_d, &operation.scale_auxiliary,
+          &operation.largest_auxiliary}) {
       if (*address != 0) *address = 256 | (*address & 255);
     }
     operation.alpha = operation.beta = {};
@@ -298,13 +318,12 @@ class LtProduct {
   Descriptors descriptors_;
 };
 
-/// Bytes of a bias that lies where kernels do not read it, as they take 16 bytes at once. 0: it may stay
-/// where it is, or every batch has its own, so that the library has to find what reads them.
+/// Bytes of a bias, or of sums, that lie where kernels do not take them, as they take 16 bytes at once. 0:
+/// they may stay where they are, or every batch has its own, so that the library has to find what takes them.
 std::size_t misplaced_bias(const Gemm& of) {
-  const bool has_bias = (of.epilogue & operations::epilogue_bias) != 0;
   const bool several = of.batch != 1 && of.bias_stride != 0;
-  if (!has_bias || several || of.bias % 16 == 0) return 0;
-  return static_cast<std::size_t>(of.m) * operations::bytes_of(of.bias_type);
+  if (!has_vector(of) || several || of.bias % 16 == 0) return 0;
+  return static_cast<std::size_t>(of.bias_length()) * operations::bytes_of(of.bias_type);
 }
 
 CUresult by_cublaslt(const Execution& x, const Gemm& operation) {
@@ -314,8 +333,14 @@ CUresult by_cublaslt(const Execution& x, const Gemm& operation) {
   if (!bias.there()) return CUDA_ERROR_OUT_OF_MEMORY;
   Gemm moved = operation;
   moved.bias = reinterpret_cast<std::uintptr_t>(bias.address());
-  const CUresult copied =
-      x.libraries.api.cuMemcpyDtoDAsync_v2_(moved.bias, operation.bias, bias_bytes, x.stream);
+  const auto copy = [&](CUdeviceptr into, CUdeviceptr from) {
+    return x.libraries.api.cuMemcpyDtoDAsync_v2_(into, from, bias_bytes, x.stream);
+  };
+  if (operation.stores_sums()) {
+    const CUresult result = LtProduct(x, moved).run();
+    return result == CUDA_SUCCESS ? copy(operation.bias, moved.bias) : result;
+  }
+  const CUresult copied = copy(moved.bias, operation.bias);
   return copied == CUDA_SUCCESS ? LtProduct(x, moved).run() : copied;
 }
 

@@ -56,7 +56,16 @@ int generate(Library& library, void* generator, const Random& of) {
 
 /// curandRngType_t.
 int type_of(RandomGenerator kind) {
-  return kind == RandomGenerator::xorwow ? 101 : 161;
+  switch (kind) {
+    case RandomGenerator::philox:
+      break;
+    case RandomGenerator::xorwow:
+      return 101;
+    case RandomGenerator::mrg32k3a:
+    case RandomGenerator::mrg32k3a_legacy:
+      return 121;
+  }
+  return 161;
 }
 
 /// In cuRAND's count all subsequences that had their turn are ahead by one row. If they are by more, the
@@ -64,6 +73,19 @@ int type_of(RandomGenerator kind) {
 unsigned long long offset_of(const Random& of) {
   const std::uint64_t more = of.begun_rows > 1 ? of.begun_rows - 1 : 0;
   return of.position + more * operations::RandomCourse(of).turns_of_cycle();
+}
+
+/// Sets a generator to where the operation's numbers begin.
+int place(Library& library, void* generator, const Random& of) {
+  constexpr int legacy = 103;  // CURAND_ORDERING_PSEUDO_LEGACY. The other generators have one order.
+  int status = 0;
+  if (of.generator == RandomGenerator::mrg32k3a_legacy)
+    status = library.call("curandSetGeneratorOrdering", generator, legacy);
+  if (status == 0)
+    status = library.call("curandSetPseudoRandomGeneratorSeed", generator,
+                          static_cast<unsigned long long>(of.seed));
+  if (status == 0) status = library.call("curandSetGeneratorOffset", generator, offset_of(of));
+  return status;
 }
 
 bool goes_on(const Random& last, const Random& next) {
@@ -84,9 +106,7 @@ CUresult run(const Execution& x, const Random& of) {
   // Numbers that follow the last ones need nothing: setting makes the library prepare its generator anew.
   if (status == 0 && !(own.placed && goes_on(own.next, of))) {
     own.placed = false;
-    status = library.call("curandSetPseudoRandomGeneratorSeed", own.handle,
-                          static_cast<unsigned long long>(of.seed));
-    if (status == 0) status = library.call("curandSetGeneratorOffset", own.handle, offset_of(of));
+    status = place(library, own.handle, of);
   }
   if (status == 0) status = generate(library, own.handle, of);
   // What is captured has only been written down: the generator is placed whenever the graph runs.

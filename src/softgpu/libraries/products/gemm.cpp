@@ -1,7 +1,5 @@
-// Matrix products. A part is a tile of D: it is computed in the type of the sum, then finished and stored.
+// Matrix products. A part is a tile of D: it is computed in the type of the sum, then its epilogue stores it.
 #include <algorithm>
-#include <atomic>
-#include <bit>
 #include <cmath>
 #include <complex>
 #include <cstring>
@@ -13,6 +11,8 @@
 #include "softgpu/libraries/blas.h"
 #include "softgpu/libraries/elements.h"
 #include "softgpu/libraries/operations.h"
+#include "softgpu/libraries/products/epilogue.h"
+#include "softgpu/libraries/products/matrices.h"
 
 namespace softgpu::libraries {
 namespace {
@@ -20,83 +20,10 @@ namespace {
 using gpupool::operations::bytes_of;
 using gpupool::operations::Gemm;
 using gpupool::operations::is_complex;
-using gpupool::operations::Matrix;
 using gpupool::operations::Scalar;
 using gpupool::operations::ScaleLayout;
 using gpupool::operations::Scaling;
 using gpupool::operations::Transpose;
-
-/// A tile: rows [i, i + m) and columns [j, j + n) of D of one batch.
-struct Tile {
-  std::int64_t i, j, m, n, batch;
-};
-
-Tile tile_of(const Gemm& op, std::uint64_t part) {
-  const auto tiles_m = static_cast<std::uint64_t>(op.tiles_m()),
-             tiles_n = static_cast<std::uint64_t>(op.tiles_n());
-  Tile tile{};
-  tile.i = static_cast<std::int64_t>(part % tiles_m) * op.tile();
-  tile.j = static_cast<std::int64_t>(part / tiles_m % tiles_n) * op.tile();
-  tile.batch = static_cast<std::int64_t>(part / (tiles_m * tiles_n));
-  tile.m = std::min(op.tile(), op.m - tile.i);
-  tile.n = std::min(op.tile(), op.n - tile.j);
-  return tile;
-}
-
-/// One batch's matrix as it lies in memory: `rows` × `columns` in column order, and how it is read.
-struct Stored {
-  std::uint64_t address;
-  std::int64_t leading;
-  std::size_t bytes;  // of an element
-  Trans trans;
-
-  [[nodiscard]] bool turned() const {
-    return trans == Trans::transpose || trans == Trans::conjugate_transpose;
-  }
-  /// Where element (row, column) of op(matrix) lies.
-  [[nodiscard]] std::uint64_t at(std::int64_t row, std::int64_t column) const {
-    if (turned()) std::swap(row, column);
-    // Nothing is there where the matrix is empty: then `leading` may be any number.
-    return address + (static_cast<std::uint64_t>(row) +
-                      static_cast<std::uint64_t>(column) * static_cast<std::uint64_t>(leading)) *
-                         bytes;
-  }
-};
-
-Trans trans_of(Transpose transpose, bool by_row) {
-  switch (transpose) {
-    case Transpose::none:
-      return by_row ? Trans::transpose : Trans::none;
-    case Transpose::transpose:
-      return by_row ? Trans::none : Trans::transpose;
-    case Transpose::conjugate:
-      return by_row ? Trans::conjugate : Trans::conjugate_transpose;
-  }
-  throw Failure(softgpu::Fault::illegal_instruction, "no such kind of transposition");
-}
-
-/// `rows` × `columns`: of op(matrix). Everything that the whole operation reads of it is checked.
-/// `may_repeat`: the distance of its columns may be 0, so that all are one.
-Stored stored(const Matrix& matrix, Transpose transpose, std::int64_t rows, std::int64_t columns,
-              std::int64_t batch, const Memory& memory, const char* what, bool may_repeat = false) {
-  Stored result{matrix.address, matrix.leading, bytes_of(matrix.type), trans_of(transpose, matrix.by_row)};
-  if (result.bytes == 0)
-    throw Failure(softgpu::Fault::illegal_instruction, std::string(what) + ": unknown type");
-  if (rows <= 0 || columns <= 0) return result;  // nothing is read, an array of addresses neither
-  if (matrix.pointers) {
-    result.address =
-        *memory.at<std::uint64_t>(matrix.address + static_cast<std::uint64_t>(batch) * 8, 1, what);
-  } else {
-    result.address +=
-        static_cast<std::uint64_t>(batch) * static_cast<std::uint64_t>(matrix.stride) * result.bytes;
-  }
-  if (result.turned()) std::swap(rows, columns);
-  const bool repeats = may_repeat && matrix.leading == 0;
-  if (matrix.leading < rows && !repeats)
-    throw Failure(softgpu::Fault::illegal_instruction, std::string(what) + ": rows overlap");
-  memory.check_rows(result.address, rows, columns, matrix.leading, result.bytes, what);
-  return result;
-}
 
 /// The number at an operand's place: in the operation itself or in device memory.
 template <class N>
@@ -115,10 +42,6 @@ N scalar(const Gemm& op, const Scalar& value, bool on_device, const Memory& memo
   });
   if (!known) throw Failure(softgpu::Fault::illegal_instruction, std::string(what) + ": unknown type");
   return number;
-}
-
-float factor(std::uint64_t address, const Memory& memory, const char* what) {
-  return address == 0 ? 1.0F : *memory.at<float>(address, 1, what);
 }
 
 /// The factors of an operand of fp8 that has more than one.
@@ -194,31 +117,6 @@ Panel<N> panel(const Stored& from, Element type, std::int64_t row, std::int64_t 
   return {room.data(), rows, from.trans};
 }
 
-/// Makes a size in device memory at least as large, whatever other parts do with it at the same time. Sizes
-/// of numbers have the order of their bits.
-void raise(std::uint32_t& known, float size) {
-  const std::atomic_ref<std::uint32_t> shared(known);
-  const auto bits = std::bit_cast<std::uint32_t>(size);
-  std::uint32_t before = shared.load();
-  while (before < bits && !shared.compare_exchange_weak(before, bits)) {
-  }
-}
-
-double gelu(double x) {  // the tanh form, which cuBLASLt documents
-  return 0.5 * x * (1.0 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
-}
-
-template <class N>
-N activated(N value, std::uint32_t epilogue) {
-  if constexpr (std::is_arithmetic_v<N>) {
-    if ((epilogue & gpupool::operations::epilogue_relu) != 0)
-      return value > N(0) ? value : std::isnan(value) ? value : N(0);
-    if ((epilogue & gpupool::operations::epilogue_gelu) != 0)
-      return static_cast<N>(gelu(static_cast<double>(value)));
-  }
-  return value;
-}
-
 template <class N>
 class Product {
  public:
@@ -230,23 +128,39 @@ class Product {
         // As BLAS has it: op(A) and op(B) are not read where they count for nothing, whatever they hold.
         terms_(alpha_ == N(0) ? 0 : op.k),
         factors_a_(op.scale_a, {op.scaling_a, op.m, terms_}, op.a.type, memory, "the factors of A"),
-        factors_b_(op.scale_b, {op.scaling_b, op.n, terms_}, op.b.type, memory, "the factors of B") {
+        factors_b_(op.scale_b, {op.scaling_b, op.n, terms_}, op.b.type, memory, "the factors of B"),
+        epilogue_(op, memory) {
     if (terms_ != 0) {
       const auto whole = [](Scaling how, std::uint64_t address) {
         return how == Scaling::tensor ? address : 0;
       };
-      alpha_ *= N(factor(whole(op.scaling_a, op.scale_a), memory, "the scale of A")) *
-                N(factor(whole(op.scaling_b, op.scale_b), memory, "the scale of B"));
+      alpha_ *= N(scale_at(whole(op.scaling_a, op.scale_a), memory, "the scale of A")) *
+                N(scale_at(whole(op.scaling_b, op.scale_b), memory, "the scale of B"));
     }
-    beta_ *= N(factor(op.scale_c, memory, "the scale of C"));
-    scale_d_ = N(factor(op.scale_d, memory, "the scale of D"));
-    if (op.largest_d != 0) largest_ = memory.at<std::uint32_t>(op.largest_d, 1, "the largest of D");
-    plain_ = op.epilogue == gpupool::operations::epilogue_none && !op.alpha_per_row && op.scale_d == 0 &&
-             largest_ == nullptr && op.d.type == op.c.type && bytes_of(op.d.type) == sizeof(N) &&
-             is_floating(op.d.type) && !op.d.by_row;
+    beta_ *= N(scale_at(op.scale_c, memory, "the scale of C"));
+    plain_ = epilogue_.is_none() && !op.alpha_per_row && op.d.type == op.c.type &&
+             bytes_of(op.d.type) == sizeof(N) && is_floating(op.d.type) && !op.d.by_row;
   }
 
-  void run(const Tile& tile) {
+  /// A part: one tile, or all tiles of its rows.
+  void run(std::uint64_t part) {
+    Tile tile = tile_of(op_, part);
+    epilogue_.begin(tile);
+    compute(tile);
+    while (op_.by_rows() && tile.j + tile.n < op_.n) {
+      tile.j += tile.n;
+      tile.n = std::min(op_.tile(), op_.n - tile.j);
+      compute(tile);
+    }
+    epilogue_.end(tile);
+  }
+
+ private:
+  static bool is_floating(Element type) {
+    return type == Element::f32 || type == Element::f64 || is_complex(type);
+  }
+
+  void compute(const Tile& tile) {
     const Stored a = stored(op_.a, op_.transpose_a, op_.m, terms_, tile.batch, memory_, "A");
     const Stored b = stored(op_.b, op_.transpose_b, terms_, op_.n, tile.batch, memory_, "B");
     const Stored d = stored(op_.d, Transpose::none, op_.m, op_.n, tile.batch, memory_, "D");
@@ -264,63 +178,26 @@ class Product {
     }
     sums_.resize(static_cast<std::size_t>(tile.m * tile.n));
     gemm(trans_a, trans_b, tile.m, tile.n, terms_, N(1), left, lda, right, ldb, N(0), sums_.data(), tile.m);
-    finish(tile, c, d, reads_c);
+    add_factors(tile, c, reads_c);
+    epilogue_.apply(tile, d, sums_);
   }
 
- private:
-  static bool is_floating(Element type) {
-    return type == Element::f32 || type == Element::f64 || is_complex(type);
-  }
-
-  void finish(const Tile& tile, const Stored& c, const Stored& d, bool reads_c) {
-    std::vector<N> bias(static_cast<std::size_t>(tile.m), N(0)),
-        alpha(static_cast<std::size_t>(tile.m), alpha_);
-    if ((op_.epilogue & gpupool::operations::epilogue_bias) != 0) read_bias(tile, bias);
+  /// The sums get alpha, and beta · C.
+  void add_factors(const Tile& tile, const Stored& c, bool reads_c) {
+    std::vector<N> alpha(static_cast<std::size_t>(tile.m), alpha_);
     if (op_.alpha_per_row) {
       for (std::int64_t i = 0; i < tile.m; ++i)
         alpha[static_cast<std::size_t>(i)] =
             alpha_ * scalar<N>(op_, op_.alpha, true, memory_, "alpha", tile.i + i);
     }
-    const auto each = [&](auto f) {
-      for (std::int64_t j = 0; j < tile.n; ++j) {
-        for (std::int64_t i = 0; i < tile.m; ++i) f(i, j, sums_[static_cast<std::size_t>(j * tile.m + i)]);
-      }
-    };
-    each([&](std::int64_t i, std::int64_t, N& value) { value *= alpha[static_cast<std::size_t>(i)]; });
-    if (reads_c) {
-      with_type(op_.c.type, [&](auto type) {
-        using C = decltype(type);
-        each([&](std::int64_t i, std::int64_t j, N& value) {
-          value += beta_ * to_number<N>(*reinterpret_cast<const C*>(c.at(tile.i + i, tile.j + j)));
-        });
+    tile.each(sums_,
+              [&](std::int64_t i, std::int64_t, N& value) { value *= alpha[static_cast<std::size_t>(i)]; });
+    if (!reads_c) return;
+    with_type(op_.c.type, [&](auto type) {
+      using C = decltype(type);
+      tile.each(sums_, [&](std::int64_t i, std::int64_t j, N& value) {
+        value += beta_ * to_number<N>(*reinterpret_cast<const C*>(c.at(tile.i + i, tile.j + j)));
       });
-    }
-    const auto result = [&](std::int64_t i, const N& value) {
-      return activated(N(value + bias[static_cast<std::size_t>(i)]), op_.epilogue);
-    };
-    if (largest_ != nullptr) {
-      float largest = 0;
-      each([&](std::int64_t i, std::int64_t, const N& value) {
-        largest = std::max(largest, static_cast<float>(std::abs(result(i, value))));
-      });
-      raise(*largest_, largest);
-    }
-    with_type(op_.d.type, [&](auto type) {
-      using D = decltype(type);
-      each([&](std::int64_t i, std::int64_t j, const N& value) {
-        *reinterpret_cast<D*>(d.at(tile.i + i, tile.j + j)) = to_element<D>(N(result(i, value) * scale_d_));
-      });
-    });
-  }
-
-  void read_bias(const Tile& tile, std::vector<N>& bias) {
-    with_type(op_.bias_type, [&](auto type) {
-      using T = decltype(type);
-      const std::uint64_t at = op_.bias + static_cast<std::uint64_t>(tile.batch) *
-                                              static_cast<std::uint64_t>(op_.bias_stride) * sizeof(T);
-      const T* const values = memory_.at<T>(at, static_cast<std::uint64_t>(op_.m), "the bias");
-      for (std::int64_t i = 0; i < tile.m; ++i)
-        bias[static_cast<std::size_t>(i)] = to_number<N>(values[tile.i + i]);
     });
   }
 
@@ -329,8 +206,7 @@ class Product {
   N alpha_, beta_;
   std::int64_t terms_;
   BlockFactors factors_a_, factors_b_;
-  N scale_d_ = N(1);
-  std::uint32_t* largest_ = nullptr;
+  GemmEpilogue<N> epilogue_;
   bool plain_;
   std::vector<N> room_a_, room_b_, sums_;
 };
@@ -338,7 +214,7 @@ class Product {
 template <class N>
 void run_in(const Gemm& op, const Parts& parts, const Memory& memory) {
   Product<N> product(op, memory);
-  parts.each(op.parts(), [&](std::uint64_t part) { product.run(tile_of(op, part)); });
+  parts.each(op.parts(), [&](std::uint64_t part) { product.run(part); });
 }
 
 }  // namespace
