@@ -27,6 +27,8 @@ OUTAGE_SECONDS = int(os.environ.get("GPUPOOL_OUTAGE_SECONDS", "2"))
 #: A connection that never holds for half a second is tried again after a second, and given up after a minute. A busy
 #: machine would need longer than that for the whole program.
 CUTTING_SECONDS = 10.0
+#: How long nobody may listen where a worker was (`dead_after` of the client's reconnect_policy.h).
+DEAD_AFTER = 3
 
 # Each of these programs is connected when it says that it is ready: a connection that breaks while it is made is the
 # call's error, and only one that stood is mended.
@@ -231,6 +233,23 @@ def test_a_network_that_is_gone_for_a_while_in_the_middle_of_training(client: Cl
         out, errors = finished(process)
         assert out == expected
         assert "connected again by" in errors
+
+
+def test_a_tunnel_that_ended_and_is_made_again_loses_nothing(client: Client) -> None:
+    """As through SSH: nobody listens on this machine's port for longer than a worker that is dead would be waited for."""
+    expected = uncut(client, 60)
+    with NetworkProxy(f"127.0.0.1:{client.worker.port}") as tunnel:
+        local, tls = "/elsewhere/sessions/one/data.sock", client.worker.fingerprint
+        address = str(WorkerAddress("127.0.0.1", tunnel.port, local=local, tls=tls))
+        process = client.start(TRAINING, address, STEPS="60")
+        assert first_line(process) == "ready"
+        time.sleep(0.3)
+    time.sleep(DEAD_AFTER + 2)
+    assert process.poll() is None, "it ended while there was no tunnel"
+    with NetworkProxy(f"127.0.0.1:{client.worker.port}", listen=f"127.0.0.1:{tunnel.port}"):
+        out, errors = finished(process)
+    assert out == expected
+    assert "connected again by" in errors
 
 
 def test_large_copies_are_cut_in_the_middle_and_arrive(client: Client) -> None:

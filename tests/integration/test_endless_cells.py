@@ -153,7 +153,7 @@ def test_two_interrupts_of_a_call_end_the_session(stack: Stack, kernel: Kernel) 
 
 
 WORKER_GONE = "is gone with what was in its memory"
-CONNECTION_LOST = "is lost, and with it what was on the device"
+CONNECTION_LOST = "is lost, and with it what was in GPU memory"
 
 
 def test_a_worker_that_dies_under_a_cell_is_said_once(stack: Stack, kernel: Kernel) -> None:

@@ -37,6 +37,7 @@ RECORDS = st.builds(
     software=st.booleans(),
     profile=st.just("/home/ann/a folder/profile"),
     share=st.sampled_from(["", "0:200:1638", "0:1000:143771,1:500:4096"]),
+    told=st.booleans(),
 )  # fmt: skip
 FURTHER = st.builds(
     WorkerRecord,

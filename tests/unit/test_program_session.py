@@ -15,7 +15,9 @@ from gpupool.client.program.view import session_view
 from gpupool.client.program.words import COMMAND_WORDS
 from gpupool.client.session.shell import AttachRefusedError
 from gpupool.client.session.state import State
+from gpupool.client.session.words import PROGRAM_WORDS
 from gpupool.client.types import LeaseRequest, Notice
+from gpupool.sentences.reasons import REASONS
 from gpupool.shares import Share
 
 from tests.support.memory_pool import MemoryPool
@@ -152,6 +154,52 @@ async def test_a_command_that_does_not_wait_again_is_closed_with_the_reason(tmp_
         assert (record.state, record.message) == ("closed", COMMAND_WORDS.ended("preempt"))
         assert program.said == [COMMAND_WORDS.taken_back("preempt")]
         assert session.latest is lease
+
+
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("reason", REASONS)
+async def test_a_command_is_told_once_why_its_share_has_ended(
+    tmp_path: Path, reason: str, lost: bool
+) -> None:
+    program = Program(tmp_path, return_seconds=0, asks_later=False, words=COMMAND_WORDS)
+    async with program.session as session:
+        await program.attach(200)
+        lease = session.record.lease
+        assert lease is not None
+        assert not session.files.session.read().told
+        program.pool.end(lease.lease_id, reason, lost=lost)
+        await session.settle()
+        record = session.files.session.read()
+        assert (record.state, record.told) == ("closed", True), "a refused call does not say it again"
+    assert len(program.said) == 1
+
+
+async def test_a_command_that_gives_up_waiting_has_said_that_as_well(tmp_path: Path) -> None:
+    program = Program(tmp_path, return_seconds=0.2, asks_later=False, words=COMMAND_WORDS)
+    async with program.session as session:
+        await program.attach(200)
+        lease = session.record.lease
+        assert lease is not None
+        program.pool.capacity_milli = 100
+        program.pool.end(lease.lease_id, "reclaim")
+        await program.until(lambda: program.file == "waiting")
+        assert not session.files.session.read().told
+        await program.until(lambda: program.file == "closed")
+        assert session.files.session.read().told
+    assert "does not wait for another" in program.said[-1]
+
+
+async def test_who_may_ask_again_is_told_by_a_refused_call_how_to(program: Program) -> None:
+    async with program.session as session:
+        await program.attach(200)
+        lease = session.record.lease
+        assert lease is not None
+        program.pool.end(lease.lease_id, "release")
+        await program.until(lambda: session.record.lease is None)
+        record = session.files.session.read()
+        assert (record.state, record.told) == ("parked", False)
+        assert record.message.endswith(PROGRAM_WORDS.way_out)
+    assert len(program.said) == 1
 
 
 async def test_a_session_that_the_pool_has_lost_is_followed_by_another_and_that_is_said(

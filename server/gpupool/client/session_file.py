@@ -73,7 +73,7 @@ class SessionRecord:
     one again: calls wait for it. ``resumes`` says of an attached session that its holder will do so.
     ``answered`` is the number of the latest wish for a lease that has its answer (:mod:`gpupool.client.wishes`).
     ``workers`` are those beside the first one; ``devices`` says how many devices each has, the first one included
-    (empty: all are the first one's).
+    (empty: all are the first one's). ``told``: the holder has said ``message`` to the user itself.
     """
 
     state: str = "none"
@@ -92,6 +92,7 @@ class SessionRecord:
     resumes: bool = False
     answered: int = 0
     reason: str = ""
+    told: bool = False
 
     def encode(self) -> bytes:
         """The file's bytes. Raises SessionFileError for values that the format cannot hold."""
@@ -113,8 +114,7 @@ class SessionRecord:
                 for key in ("session", "epoch", "address", "token")
                 if (value := getattr(worker, key))
             ]
-        if self.resumes:
-            lines.append("resumes 1")
+        lines += [f"{key} 1" for key in ("resumes", "told") if getattr(self, key)]
         if self.answered:
             lines.append(f"answered {self.answered}")
         lines.append(f"software {int(self.software)}")
@@ -155,6 +155,7 @@ class SessionRecord:
             resumes=values.get("resumes", "0") == "1",
             answered=_unsigned(values, "answered"),
             reason=values.get("reason", ""),
+            told=values.get("told", "0") == "1",
         )
         _check(record)
         return record
@@ -197,6 +198,7 @@ class SessionFile:
         devices: tuple[int, ...] = (),
         resumes: bool = False,
         reason: str = "",
+        told: bool = False,
     ) -> SessionRecord:
         """Replaces the file atomically and returns what it says; the generation grows by one."""
         try:
@@ -220,6 +222,7 @@ class SessionFile:
             resumes=resumes,
             answered=self.answered,
             reason=reason,
+            told=told,
         )
         write_private(self.path, record.encode())
         return record

@@ -157,6 +157,8 @@ std::optional<SessionFile> parse_session_file(std::string_view text, std::string
       file.software = value == "1";
     } else if (key == "resumes") {
       file.resumes = value == "1";
+    } else if (key == "told") {
+      file.told = value == "1";
     } else if (key == "answered") {
       good = parse_number(value, file.answered);
     } else if (key == "profile") {

@@ -36,6 +36,7 @@ struct SessionFile {
   std::string message;
   bool software = false;
   bool resumes = false;        ///< when the lease is taken back for another, its holder asks again by itself
+  bool told = false;           ///< the user has been told already, by the holder, what `message` says
   std::uint64_t answered = 0;  ///< number of the latest wish that has its answer (attach_again.h)
   std::string profile;
   std::string log;

@@ -156,4 +156,8 @@ TEST_CASE("a holder says that it asks again, and that it has") {
   const auto waiting = parse("version 1\nstate waiting\ngeneration 4\nmessage place 1\n");
   REQUIRE(waiting);
   CHECK(waiting->state == FileState::waiting);
+  CHECK_FALSE(waiting->told);
+  const auto told = parse("version 1\nstate closed\ngeneration 5\nmessage it was released\ntold 1\n");
+  REQUIRE(told);
+  CHECK(told->told);
 }

@@ -6,13 +6,11 @@ namespace {
 constexpr const char* no_gpu =
     "No GPU is attached: put %%gpu 0.2 above the cell, or press Attach in the GPU sidebar.";
 constexpr const char* gone =
-    "The connection to the GPU worker is lost, and with it what was on the device. Attach a GPU again to "
-    "start "
-    "afresh: the program's own variables stay.";
+    "The connection to the GPU worker is lost, and with it what was in GPU memory. Reset the GPU session to "
+    "go on: %gpu reset, gpupool.reset(), or Reset in the GPU sidebar. The program's own variables stay.";
 constexpr const char* ended_by_user =
     "The GPU session was ended: what was in GPU memory is lost, the program's own variables stay. The next "
-    "time a "
-    "GPU is attached, a new session begins.";
+    "time a GPU is attached, a new session begins.";
 
 }  // namespace
 
@@ -44,8 +42,9 @@ bool SessionState::names_refused(const SessionFile& file) const {
 SessionState::Step SessionState::refuse(const std::optional<SessionFile>& file, std::string message) {
   const std::uint64_t generation = file ? file->generation : 0;
   const bool first = logged_generation_ != generation;
+  const bool told = file && file->told && message == file->message;
   logged_generation_ = generation;
-  return {Step::Kind::refuse, std::move(message), first};
+  return {Step::Kind::refuse, std::move(message), first, told};
 }
 
 SessionState::Step SessionState::needs_worker(const std::optional<SessionFile>& file,

@@ -33,7 +33,8 @@ class SessionState {
       refuse,   ///< the call fails with CUDA_ERROR_DEVICE_UNAVAILABLE and `message`
     } kind;
     std::string message;
-    bool log = false;  ///< log the message: at most once per generation
+    bool log = false;   ///< log the message: at most once per generation
+    bool told = false;  ///< the session's holder has told the user the same
   };
 
   [[nodiscard]] Step needs_worker(const std::optional<SessionFile>& file, const std::string& file_error);

@@ -46,6 +46,25 @@ TEST_CASE("without an attached share a call is refused, and says so once per gen
   CHECK(s.needs_worker(std::nullopt, {}).message.find("%%gpu") != std::string::npos);
 }
 
+TEST_CASE("what the holder has told the user is known, and what this process finds out itself is not it") {
+  SessionState s;
+  auto closed = parked(1);
+  closed.state = FileState::closed;
+  closed.told = true;
+  CHECK(s.needs_worker(closed, {}).told);
+  closed.told = false;
+  CHECK_FALSE(s.needs_worker(closed, {}).told);
+  s.connected(attached(7));
+  s.lost();
+  auto file = attached(7);
+  file.told = true;
+  CHECK_FALSE(s.needs_worker(file, {}).told);
+  closed.told = true;
+  CHECK(s.needs_worker(closed, {}).told);
+  closed.message.clear();
+  CHECK_FALSE(s.needs_worker(closed, {}).told);
+}
+
 TEST_CASE("attach, detach, attach again: one connection, a lease each time") {
   SessionState s;
   REQUIRE(s.needs_worker(attached(7), {}).kind == Kind::connect);

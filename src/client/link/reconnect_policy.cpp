@@ -9,7 +9,11 @@ ReconnectPolicy::Step ReconnectPolicy::next(const std::optional<SessionFile>& fi
                                             Clock::time_point now) {
   const auto give_up = [](std::string why) { return Step{Step::Kind::give_up, {}, {}, std::move(why)}; };
   if (last == Result::unknown) return give_up("the GPU worker does not know this process's session any more");
-  if (file && file->state == FileState::closed) return give_up("the GPU session was closed");
+  if (file && file->state == FileState::closed) {
+    Step closed = give_up("the GPU session was closed");
+    closed.told = file->told;
+    return closed;
+  }
   if (file && file->state == FileState::attached && file->session != session_) {
     return give_up("the GPU session was replaced by another one");
   }

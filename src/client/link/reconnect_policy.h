@@ -35,11 +35,12 @@ class ReconnectPolicy {
     std::string address;
     Duration time{};
     std::string message;
+    bool told = false;  ///< the user knows already that it is over, and why
   };
 
   static constexpr Duration default_limit{60'000};
-  /// How long nobody may listen where the worker is. With a lease it is dead then; without one it may be, or
-  /// its session lies on disk, or is on its way to another worker.
+  /// How long nobody may listen where the worker is (a port that is forwarded does not count). With a lease
+  /// it is dead then; without one it may be, or its session lies on disk, or is on its way to another worker.
   static constexpr Duration dead_after{3'000};
 
   ReconnectPolicy(const std::array<std::uint8_t, 16>& session, std::string address, Duration limit,

@@ -150,6 +150,9 @@ TEST_CASE("what is closed, replaced or unknown to the worker is lost at once") {
   Break closed;
   closed.says = file(FileState::closed);
   CHECK(closed.next(Result::none).kind == Kind::give_up);
+  CHECK_FALSE(closed.next(Result::none).told);
+  closed.says->told = true;
+  CHECK(closed.next(Result::none).told);
   Break replaced;
   replaced.says->session = {9};
   CHECK(replaced.next(Result::none).kind == Kind::give_up);

@@ -5,6 +5,8 @@
 #include <csignal>
 #include <cstring>
 #include <exception>
+#include <filesystem>
+#include <system_error>
 
 #include "base/mutex.h"
 #include "base/quiet_thread.h"
@@ -27,6 +29,18 @@ constexpr auto look_while_resting = std::chrono::milliseconds(2000);
 
 bool was_refused(const std::string& error) {
   return error.find(std::strerror(ECONNREFUSED)) != std::string::npos;
+}
+
+/// Whether the worker is on another machine behind a port of this one, as through SSH. Then that nobody
+/// listens says that the tunnel has ended, and nothing of the worker.
+bool is_forwarded(const wire::WorkerAddress& worker) {
+  const bool port_of_this_machine = worker.tcp.starts_with("127.") || worker.tcp.starts_with("localhost:") ||
+                                    worker.tcp.starts_with("[::1]:");
+  if (!port_of_this_machine || worker.local.empty()) return false;
+  // The folder of the session goes with its worker; that of all sessions of a node stays.
+  const auto folder = std::filesystem::path(worker.local).parent_path().parent_path();
+  std::error_code unknown;
+  return std::filesystem::status(folder, unknown).type() == std::filesystem::file_type::not_found;
 }
 
 }  // namespace
@@ -117,10 +131,17 @@ bool Connection::reconnect() {
     if (last == Result::broke) last = Result::none;
     wanted = false;
     switch (step.kind) {
-      case Kind::give_up:
-        log_line("The connection to the GPU worker broke and could not be made again: " + step.message +
-                 (error.empty() ? "." : " (" + error + ")."));
+      case Kind::give_up: {
+        const std::string text =
+            "The connection to the GPU worker broke and could not be made again: " + step.message +
+            (error.empty() ? "." : " (" + error + ").");
+        if (step.told) {
+          log_debug(text);
+        } else {
+          log_line(text);
+        }
         return false;
+      }
       case Kind::wait:
       case Kind::rest: {
         if (!told && Clock::now() - start > quiet && step.kind == Kind::wait) {
@@ -196,7 +217,7 @@ ReconnectPolicy::Result Connection::greet_again(const ReconnectPolicy::Step& ste
   for (const wire::Transport way : ways) {
     stream = wire::dial(worker, way, at_most(again_connect_ms), error);
     if (stream == nullptr) {
-      last = was_refused(error) ? Result::refused : Result::failed;
+      last = was_refused(error) && !is_forwarded(worker) ? Result::refused : Result::failed;
       continue;
     }
     last = say_hello(*stream, at_most(again_hello_ms), answer, error);

@@ -42,7 +42,7 @@ OwnRefusals& own_refusals() {
 /// is another one.
 bool tells_refusals_itself() {
   const char* const by = std::getenv("GPUPOOL_REFUSALS_TOLD_BY");
-  return by != nullptr && std::atol(by) == static_cast<long>(getpid()) && gettid() == getpid();
+  return by != nullptr && std::atol(by) == static_cast<long>(getpid());
 }
 
 }  // namespace
@@ -79,11 +79,13 @@ CallerTellsRefusals::~CallerTellsRefusals() {
   caller_tells_refusals = false;
 }
 
-void tell_refusal(std::string_view text) {
+void tell_refusal(std::string_view text, bool told) {
   if (caller_tells_refusals) return;
-  if (tells_refusals_itself()) {
+  const bool itself = tells_refusals_itself();
+  if (itself && gettid() == getpid()) {
     own_refusals().kept = text;
-  } else {
+  } else if (itself || !told) {
+    // A notebook shows what its own process writes, and not what a command around it has said.
     log_line(text);
   }
 }

@@ -16,8 +16,9 @@ void log_debug(std::string_view text);
 void log_to(const std::string& path);
 
 /// Why a call was refused: one line. Where this process says by GPUPOOL_REFUSALS_TOLD_BY that it tells its
-/// user itself, the main thread's last one is kept for it instead.
-void tell_refusal(std::string_view text);
+/// user itself, the main thread's last one is kept for it instead. `told`: the user has read it already, from
+/// the command that runs this process, so that a process that says nothing itself says nothing here either.
+void tell_refusal(std::string_view text, bool told = false);
 /// While one lives, refusals of this thread's calls are told by the caller alone, who reads
 /// gpupool_last_message().
 class CallerTellsRefusals {

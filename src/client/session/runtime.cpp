@@ -95,7 +95,7 @@ std::optional<SessionFile> Runtime::read_file(std::string& error) {
 
 CUresult Runtime::unavailable(const SessionState::Step& step) {
   remember(step.message);
-  if (step.log) tell_refusal(step.message);
+  if (step.log) tell_refusal(step.message, step.told);
   return CUDA_ERROR_DEVICE_UNAVAILABLE;
 }
 

@@ -83,6 +83,7 @@ class ProgramSession(HolderSession):
         )
         self._say = say
         self._say_place = say_place
+        self._asks_later = asks_later
         self._ends = False
         self._devices = pool.devices
         #: What the pool said at the last renewal of the lease that is held; None: nothing yet.
@@ -179,8 +180,12 @@ class ProgramSession(HolderSession):
                 self.usage = None
         if isinstance(event, events.Queued) and after.returning:
             self._say_place(event.place)
-        if (sentence := told(before, after, event)) is not None:
+        sentence = told(before, after, event)
+        if sentence is not None:
             self._say(sentence)
+        # Whoever may ask again is told by a refused call how to, which the sentence doesn't say.
+        if after != before and not self._asks_later:
+            self.files.end_is_told = sentence is not None
 
     def not_given_back(self, error: GpupoolError) -> None:
         self._say(f"the share was not given back now; it ends by itself in half a minute ({error})")

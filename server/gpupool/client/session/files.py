@@ -33,6 +33,8 @@ class SessionFiles:
         #: Why the latest wish of a call was not granted; empty: it was, or there was none.
         self._refusal = ""
         self._wishes: Wishes | None = None
+        #: Whether the holder has told its user of the end that is written: calls that it refuses need not say it again.
+        self.end_is_told = False
 
     def hear(
         self,
@@ -97,6 +99,7 @@ class SessionFiles:
                 software=self._software,
                 profile=profile,
                 reason=(record.reason or "") if state == "closed" else "",
+                told=state == "closed" and self.end_is_told,
             )
         except (OSError, SessionFileError) as error:
             logger.error("the session file %s cannot be written: %s", self.session.path, error)
