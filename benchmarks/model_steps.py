@@ -18,12 +18,13 @@ from torch import nn
 from torch.nn import functional  # type: ignore[import-not-found]
 
 runtime = ctypes.CDLL("libcuda.so.1")
+_COUNTED_STEPS = 5
 
 
 def counters() -> dict[str, Any]:
     """The client runtime's; without one, as directly on a driver, zeros."""
     if not hasattr(runtime, "gpupool_counters"):
-        return {"asks": 0, "posts": 0, "asks_by_name": {}}
+        return {"asks": 0, "posts": 0, "ask_seconds": 0.0, "asks_by_name": {}}
     text = ctypes.create_string_buffer(1 << 16)
     runtime.gpupool_counters(text, len(text), 0)
     found: dict[str, Any] = json.loads(text.value)
@@ -130,13 +131,21 @@ def measure(name: str, steps: int) -> dict[str, Any]:
 
     for _ in range(2):
         step()
-    seconds, blocking, messages, waited = [], [], [], {}
+    # One right after the other, as programs train. To ask for counters between them would wait for the worker, on a share
+    # alone.
+    seconds = []
+    of_thread, of_process = time.thread_time(), time.process_time()
     for _ in range(steps):
-        earlier = counters()
         started = time.perf_counter()
         step()
         seconds.append(time.perf_counter() - started)
+    of_thread, of_process = time.thread_time() - of_thread, time.process_time() - of_process
+    blocking, messages, waited, ask_seconds = [], [], {}, []
+    for _ in range(_COUNTED_STEPS):
+        earlier = counters()
+        step()
         later = counters()
+        ask_seconds.append(later["ask_seconds"] - earlier["ask_seconds"])
         blocking.append(later["asks"] - earlier["asks"])
         messages.append(later["posts"] - earlier["posts"] + blocking[-1])
         before = earlier["asks_by_name"]
@@ -150,6 +159,9 @@ def measure(name: str, steps: int) -> dict[str, Any]:
         "seconds": statistics.median(seconds),
         "blocking": max(blocking),
         "messages": statistics.median(messages),
+        "waited_seconds": statistics.median(ask_seconds),
+        "thread_cpu_seconds": of_thread / steps,
+        "process_cpu_seconds": of_process / steps,
         "waited": waited,
     }
 

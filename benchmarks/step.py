@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json as json_text
 import os
+import statistics
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -32,18 +33,27 @@ MOST_BLOCKING: Final = 1
 MOST_RATIO: Final = {0: 1.10, 50: 1.10, 500: 1.15}
 _LIMIT_SECONDS: Final = 300.0
 _SHARE_MIB: Final = 8192
+_MEDIANS: Final = (
+    "messages", "seconds", "waited_seconds", "thread_cpu_seconds", "process_cpu_seconds", "ratio",
+)  # fmt: skip
 _PROGRAM: Final = Path(__file__).with_name("model_steps.py")
 
 
 def measure(
-    models: Sequence[str] = MODELS, delays_us: Sequence[int] = DELAYS_US, steps: int = 20
+    models: Sequence[str] = MODELS, delays_us: Sequence[int] = DELAYS_US, steps: int = 20, rounds: int = 3
 ) -> dict[str, Any]:
     """Runs the measurement.
 
+    Args:
+        models: which of :data:`MODELS`.
+        delays_us: what is added to the round trip.
+        steps: of each run that count, behind two that do not.
+        rounds: runs of each model at each delay; the figures are their medians.
+
     Returns:
-        For each model, for each delay (as text): ``blocking`` round trips and ``messages`` of a step, ``seconds``, and the
-        ``ratio`` of the step's time to ``direct_seconds``; or ``error``, where a model does not run. Beside them ``torch``
-        and ``machine``.
+        For each model, for each delay (as text): ``blocking`` round trips and ``messages`` of a step, its ``seconds`` and
+        those that it waited for answers, what its thread and its process computed, and the ``ratio`` of the step's time to
+        ``direct_seconds``; or ``error``, where a model does not run. Beside them ``torch`` and ``machine``.
 
     Raises:
         NoPyTorchError: there is nothing to measure with.
@@ -53,28 +63,36 @@ def measure(
     figures: dict[str, Any] = {}
     for model in models:
         try:
-            figures[model] = _measure_model(python, model, delays_us, steps)
+            figures[model] = _measure_model(python, model, delays_us, steps, rounds)
         except WorkerError as error:
             figures[model] = {"error": str(error).strip().splitlines()[-1]}
     return {**figures, "machine": machine()}
 
 
-def _measure_model(python: str, model: str, delays_us: Sequence[int], steps: int) -> dict[str, Any]:
-    # The direct runs stand on both sides, so that a machine that becomes slower meanwhile shows in them.
+def _measure_model(
+    python: str, model: str, delays_us: Sequence[int], steps: int, rounds: int
+) -> dict[str, Any]:
+    # Between two runs of a process the machine may become twice as fast or slow. So each run through the pool has a direct
+    # one on either side, and the ratio is the median of several rounds.
     directly = [_run(python, model, steps, _direct())]
-    runs = {delay: _through_the_pool(python, model, steps, delay) for delay in delays_us}
-    directly.append(_run(python, model, steps, _direct()))
-    direct = sum(run["seconds"] for run in directly) / len(directly)
+    runs: dict[int, list[dict[str, Any]]] = {delay: [] for delay in delays_us}
+    for _ in range(rounds):
+        for delay in delays_us:
+            run = _through_the_pool(python, model, steps, delay)
+            directly.append(_run(python, model, steps, _direct()))
+            around = statistics.mean(one["seconds"] for one in directly[-2:])
+            runs[delay].append(run | {"ratio": run["seconds"] / around})
+    direct_seconds = statistics.median(one["seconds"] for one in directly)
+    direct_cpu_seconds = statistics.median(one["thread_cpu_seconds"] for one in directly)
     return {
         str(delay): {
-            "blocking": run["blocking"],
-            "messages": run["messages"],
-            "waited": run["waited"],
-            "seconds": run["seconds"],
-            "direct_seconds": direct,
-            "ratio": run["seconds"] / direct,
+            "blocking": max(run["blocking"] for run in of_delay),
+            "waited": of_delay[-1]["waited"],
+            **{name: statistics.median(run[name] for run in of_delay) for name in _MEDIANS},
+            "direct_seconds": direct_seconds,
+            "direct_cpu_seconds": direct_cpu_seconds,
         }
-        for delay, run in runs.items()
+        for delay, of_delay in runs.items()
     }
 
 

@@ -203,7 +203,7 @@ bool in_host_function() {
 void expect_host_function(const WorkerLink& worker) {
   OfWorker& mine = host_functions().of(worker);
   ++mine.ever_expected;  // first: one that wait_for_host_functions() sees is among these
-  ++mine.expected;
+  if (mine.expected++ == 0) mine.work_behind = 0;
 }
 
 void limit_work_behind_host_functions(const WorkerLink& worker) {

@@ -250,7 +250,7 @@ void Completions::look_at(bool copies, const Residence::Visit& visit, std::vecto
   });
 }
 
-void Completions::send_copies(std::vector<Item>& done) {
+void Completions::send_copies(std::vector<Item>& done, bool reply_follows) {
   for (Item& item : done) {
     if (item.kind != Item::Kind::copy) continue;
     const auto release = [this, slot = item.slot, size = item.size] {
@@ -264,7 +264,8 @@ void Completions::send_copies(std::vector<Item>& done) {
     if (item.name != 0) {
       const bool good = item.result == CUDA_SUCCESS;
       const wire::Buffer fields = wire::packed(wire::Copied{item.name, item.result});
-      outlet_.push(wire::Control::copied, fields.bytes(), {item.slot, good ? item.size : 0}, release);
+      outlet_.push(wire::Control::copied, fields.bytes(), {item.slot, good ? item.size : 0}, release,
+                   reply_follows);
     } else {
       release();
     }
@@ -322,7 +323,7 @@ Completions::Left Completions::look() {
     look_at(true, visit, done);
     if (!items_.empty()) left = visit ? Left::something : Left::until_memory_is_back;
   }
-  send_copies(done);
+  send_copies(done, false);
   send_watches(done);
   send_announcements(announcements);
   return left;
@@ -335,7 +336,7 @@ bool Completions::idle() {
   return std::none_of(items_.begin(), items_.end(), [](const Item& item) { return item.name != 0; });
 }
 
-void Completions::deliver() {
+void Completions::deliver(bool reply_follows) {
   if (undelivered_.load() == 0) return;
   const std::lock_guard delivering(delivering_);
   std::vector<Item> done;
@@ -346,7 +347,7 @@ void Completions::deliver() {
     if (visit) relaxed.emplace(api_);
     look_at(true, visit, done);
   }
-  send_copies(done);
+  send_copies(done, reply_follows);
 }
 
 /// Asks often at first, then less and less: what takes long may be told a little late.

@@ -77,8 +77,8 @@ class Completions {
   void reset();
 
   /// Sends the bytes of the copies that are complete. Any thread, before it sends a reply: then there is
-  /// somebody who reads.
-  void deliver();
+  /// somebody who reads. `reply_follows`: as of Outlet::push().
+  void deliver(bool reply_follows);
   /// Tells of a function of the client's that a stream has come to, behind the bytes of the copies that were
   /// complete by then. Called by the driver, where it must not be asked anything. `untold`: there is no
   /// conversation.
@@ -117,8 +117,8 @@ class Completions {
   Left look();
   /// While memory is away only what is known already is done. Precondition: items_mutex_ held
   void look_at(bool copies, const Residence::Visit& visit, std::vector<Item>& done);
-  void send_copies(std::vector<Item>& done);         // precondition: delivering_ held
-  void send_watches(const std::vector<Item>& done);  // precondition: delivering_ held
+  void send_copies(std::vector<Item>& done, bool reply_follows);  // precondition: delivering_ held
+  void send_watches(const std::vector<Item>& done);               // precondition: delivering_ held
   void send_announcements(const std::vector<Announcement>& announcements);
   CUevent take_event(CUcontext context);  // precondition: items_mutex_ held
 

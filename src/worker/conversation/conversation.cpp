@@ -353,7 +353,7 @@ std::optional<LinkState> Conversation::link_state() {
     state.deferred_error = deferred_.error;
     state.deferred_message = deferred_.message;
   }
-  completions.deliver();  // what is complete is said, that is kept
+  completions.deliver(false);  // what is complete is said, that is kept
   // What no push has told yet comes along as pushes. Here it stays, in case that the session does.
   const std::lock_guard printing(printing_);
   prints_left_ = false;

@@ -213,8 +213,8 @@ void Conversation::reply(const wire::FrameHeader& header, CUresult result, wire:
                          Answer& answer, const ReplyKeeping& keeping) {
   // The lease and the counters are asked for with a time limit: then nobody may be reading any more.
   if (!wire::answered_alone(static_cast<wire::Control>(header.message))) {
-    completions.deliver();
     send_driver_log();
+    completions.deliver(true);
   }
   charges_.tell(state_.memory, outlet_);
   shares_.tell(state_.memory, outlet_);

@@ -31,21 +31,21 @@ std::vector<std::byte> frame_of(wire::Control message, std::uint64_t number,
 
 }  // namespace
 
-bool Outlet::send_locked(std::span<const std::byte> frame, const Payload& payload) {
-  if (payload.size == 0) return stream_->send(frame);
+bool Outlet::send_locked(std::span<const std::byte> frame, const Payload& payload, bool more_follows) {
+  if (payload.size == 0) return stream_->send(frame, more_follows);
   if (payload.memory != nullptr) {  // one system call, and for a small payload one packet
     iovec parts[2] = {{const_cast<std::byte*>(frame.data()), frame.size()},
                       {const_cast<std::byte*>(payload.memory), payload.size}};
-    return stream_->send_parts(parts, 2);
+    return stream_->send_parts(parts, 2, more_follows);
   }
   return stream_->send(frame, true) && payload.send(*stream_);
 }
 
-void Outlet::send(std::span<const std::byte> frame, const Payload& payload) {
+void Outlet::send(std::span<const std::byte> frame, const Payload& payload, bool more_follows) {
   if (stream_ == nullptr) return;
   bool sent = false;
   try {
-    sent = send_locked(frame, payload);
+    sent = send_locked(frame, payload, more_follows);
   } catch (const std::exception&) {  // part of the payload is missing
   }
   if (!sent) stream_->shut_down();
@@ -142,15 +142,16 @@ Outlet::Repeated Outlet::repeat(std::uint32_t lane, std::uint64_t sequence, Link
 }
 
 bool Outlet::push(wire::Control message, std::span<const std::byte> fields, std::span<const std::byte> memory,
-                  std::function<void()> release) {
-  return keep_and_send(message, fields, {0, {}, {}, memory, std::move(release)});
+                  std::function<void()> release, bool reply_follows) {
+  return keep_and_send(message, fields, {0, {}, {}, memory, std::move(release)}, reply_follows);
 }
 
 bool Outlet::push_text(wire::Control message, std::string text, std::span<const std::byte> fields) {
   return keep_and_send(message, fields, {0, {}, std::move(text), {}, {}});
 }
 
-bool Outlet::keep_and_send(wire::Control message, std::span<const std::byte> fields, KeptPush push) {
+bool Outlet::keep_and_send(wire::Control message, std::span<const std::byte> fields, KeptPush push,
+                           bool reply_follows) {
   std::vector<KeptPush> gone;
   bool conversing = false;
   {
@@ -174,7 +175,7 @@ bool Outlet::keep_and_send(wire::Control message, std::span<const std::byte> fie
     if (kept != nullptr) {
       // Nobody removes it before it has been sent, whatever the client says: see taken().
       const auto payload = kept->payload();
-      send(kept->frame, {payload.size(), payload.data(), {}});
+      send(kept->frame, {payload.size(), payload.data(), {}}, reply_follows);
       const std::lock_guard keeping(keeping_);
       being_sent_ = 0;
       remove_through(heard_, gone);

@@ -57,9 +57,10 @@ class Outlet {
 
   /// A frame that answers nothing: completions, copied bytes, text that kernels printed. `fields` is its
   /// body. `memory` follows as payload and stays as it is until `release` is called: when the client has it,
-  /// or nobody wants it any more. False: there is no conversation.
+  /// or nobody wants it any more. `reply_follows`: at once and on this thread, so that a client that waits
+  /// for both is woken once. False: there is no conversation.
   bool push(wire::Control message, std::span<const std::byte> fields, std::span<const std::byte> memory = {},
-            std::function<void()> release = {});
+            std::function<void()> release = {}, bool reply_follows = false);
   /// The same with bytes of its own.
   bool push_text(wire::Control message, std::string text, std::span<const std::byte> fields);
   /// Whether more text may be kept.
@@ -112,12 +113,13 @@ class Outlet {
   };
 
   // Precondition of these: sending_ held.
-  bool send_locked(std::span<const std::byte> frame, const Payload& payload);
-  void send(std::span<const std::byte> frame, const Payload& payload);
+  bool send_locked(std::span<const std::byte> frame, const Payload& payload, bool more_follows);
+  void send(std::span<const std::byte> frame, const Payload& payload, bool more_follows = false);
   void send_progress(std::uint64_t received);
   void evict_reply();
 
-  bool keep_and_send(wire::Control message, std::span<const std::byte> fields, KeptPush push);
+  bool keep_and_send(wire::Control message, std::span<const std::byte> fields, KeptPush push,
+                     bool reply_follows = false);
   void let_go(std::vector<KeptPush>& gone);
   void remove_through(std::uint64_t number, std::vector<KeptPush>& gone);  // precondition: keeping_ held
 
