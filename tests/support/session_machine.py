@@ -383,8 +383,9 @@ class SessionMachine(RuleBasedStateMachine):
         began = time.monotonic()
         try:
             self.world.settle()
-            for session in self.world.attached:
-                session.check_all()
+            for session in list(self.world.attached):
+                # A worker may fence itself after the machine has settled, when its agent is slow to come back.
+                self.work_of(session, session.check_all)
             self.world.close_all()
             self.world.check_shares()
         except BaseException as error:

@@ -26,6 +26,8 @@ from gpupool.node.control import (
 
 #: How long the end of a worker waits for its last figures, seconds.
 FIGURES_SECONDS: Final = 0.2
+#: How long what it had still said is waited for. Its connection ends with it, so this is only for a busy machine.
+_REST_SECONDS: Final = 2.0
 
 logger = structlog.get_logger(__name__)
 
@@ -147,7 +149,7 @@ class WorkerLink:
     async def rest_of_figures(self) -> None:
         """Takes what a worker that has ended had still said."""
         if self._channel is not None:
-            await asyncio.wait([self._channel.closed], timeout=FIGURES_SECONDS)
+            await asyncio.wait([self._channel.closed], timeout=_REST_SECONDS)
 
     async def ask_to_stop(self) -> None:
         await (await self._connected()).stop()
