@@ -9,6 +9,8 @@ from stack import LabStack
 
 #: A kernel start on a loaded machine, ms.
 KERNEL_MS = 60_000
+#: What the page loads of this extension: scripts, and the schema and values of its settings.
+OUR_FILES = re.compile(r"/lab/(?:extensions|api/settings)/jupyter-gpupool\b")
 
 
 class LabPage:
@@ -23,9 +25,11 @@ class LabPage:
         self.page.on("pageerror", lambda error: self._on_error(f"{error}\n{error.stack}"))
 
     def _on_console(self, message: ConsoleMessage) -> None:
-        # A refused request is an answer; the browser logs each as a failed resource.
-        if message.type == "error" and "Failed to load resource" not in message.text:
-            self._on_error(f"{message.text}\n{message.location.get('url')}")
+        url = str(message.location.get("url"))
+        # A refused request is an answer; the browser logs each as a failed resource. That a file of ours is missing is none.
+        missing = "status of 404" in message.text and OUR_FILES.search(url)
+        if message.type == "error" and (missing or "Failed to load resource" not in message.text):
+            self._on_error(f"{message.text}\n{url}")
 
     def _on_error(self, text: str) -> None:
         # JupyterLab and Notebook have errors of their own; ours name our files or plugins.

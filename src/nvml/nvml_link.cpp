@@ -1,6 +1,6 @@
 // NVML: the link between a device and its machine. A software GPU has none; programs that estimate what a
-// copy costs (TensorFlow does when it registers a device) are told of an ordinary one. A real card's link is
-// its node's.
+// copy costs (TensorFlow and JAX do when they register a device) are told of an ordinary one. A real card's
+// link is its node's, and its present generation follows the load: nothing that was read once would be true.
 #include "nvml/device_query.h"
 
 using namespace gpupool::nvml;

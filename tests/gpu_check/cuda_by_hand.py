@@ -5,22 +5,23 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Final
 
-#: `spin` runs for so long. `work` computes so many rounds in each thread; its store keeps a compiler from leaving them out.
+#: `endless`, by which name lists show it, runs for so long. `work` computes so many rounds in each thread; its store keeps a
+#: compiler from leaving them out.
 PTX: Final = b"""
 .version 6.3
 .target sm_75
 .address_size 64
-.visible .entry spin(.param .u64 nanoseconds)
+.visible .entry endless(.param .u64 nanoseconds)
 {
   .reg .u64 %begin, %now, %most;
   .reg .pred %less;
   ld.param.u64 %most, [nanoseconds];
   mov.u64 %begin, %globaltimer;
-spin_again:
+endless_again:
   mov.u64 %now, %globaltimer;
   sub.u64 %now, %now, %begin;
   setp.lt.u64 %less, %now, %most;
-  @%less bra spin_again;
+  @%less bra endless_again;
   ret;
 }
 .visible .entry work(.param .u64 place, .param .u32 rounds)
@@ -72,7 +73,7 @@ class Cuda:
         self.do("cuCtxSetCurrent", context)
         self.do("cuModuleLoadData", ctypes.byref(module), PTX)
         self._spin, self._work = ctypes.c_void_p(), ctypes.c_void_p()
-        self.do("cuModuleGetFunction", ctypes.byref(self._spin), module, b"spin")
+        self.do("cuModuleGetFunction", ctypes.byref(self._spin), module, b"endless")
         self.do("cuModuleGetFunction", ctypes.byref(self._work), module, b"work")
         self._place = self.allocated(4)
 

@@ -169,6 +169,23 @@ out = [error_of(n.nvmlDeviceGetTemperature, h, 0), error_of(n.nvmlDeviceGetPower
     assert out == [3] * 8
 
 
+def test_a_software_gpu_has_an_ordinary_link_and_that_of_a_card_is_its_nodes(run: Run) -> None:
+    out = run(
+        ERROR_OF
+        + """
+h = [n.nvmlDeviceGetHandleByIndex(i) for i in (0, 1)]
+link = [n.nvmlDeviceGetMaxPcieLinkGeneration, n.nvmlDeviceGetGpuMaxPcieLinkGeneration, n.nvmlDeviceGetCurrPcieLinkGeneration,
+        n.nvmlDeviceGetMaxPcieLinkWidth, n.nvmlDeviceGetCurrPcieLinkWidth, n.nvmlDeviceGetPcieLinkMaxSpeed,
+        n.nvmlDeviceGetPcieSpeed]
+ways = (n.NVML_PCIE_UTIL_TX_BYTES, n.NVML_PCIE_UTIL_RX_BYTES)
+out = [[call(h[0]) for call in link], [error_of(call, h[1]) for call in link],
+       [error_of(n.nvmlDeviceGetPcieThroughput, x, way) for x in h for way in ways],
+       [error_of(n.nvmlDeviceGetPcieReplayCounter, x) for x in h]]
+"""
+    )
+    assert out == [[4, 4, 4, 16, 16, 4, 16000], [3] * 7, [3] * 4, [3] * 2]
+
+
 def test_modes_of_a_share(run: Run) -> None:
     out = run(
         """
