@@ -53,6 +53,15 @@ async def connect(endpoint: str, access: PoolAccess) -> Pool:
     return await client.__aenter__()
 
 
+def _file(setting: str) -> Path | None:
+    """The file that a setting names, also by `~`; None: it names none."""
+    path = Path(setting)
+    try:
+        return path.expanduser() if setting else None
+    except RuntimeError:  # there is no such home: whoever opens it says so
+        return path
+
+
 class GpuPoolExtension(ExtensionApp):
     """GPUs of a pool for the kernels of this server."""
 
@@ -326,8 +335,8 @@ class GpuPoolExtension(ExtensionApp):
 
     async def _start(self) -> None:
         access = PoolAccess(
-            token_file=Path(self.token_file) if self.token_file else None,
-            ca_file=Path(self.pool_ca_file) if self.pool_ca_file else None,
+            token_file=_file(self.token_file),
+            ca_file=_file(self.pool_ca_file),
             hub_identity=self.hub_identity,
         )
         self._pool = PoolConnection(

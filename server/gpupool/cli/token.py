@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -53,8 +54,13 @@ def _ledger(url: str | None) -> Iterator[Ledger]:
     from gpupool.pool.options import LEDGER_NAME
 
     try:
-        with exits.clear_errors(), Ledger(url or private_home() / LEDGER_NAME, Clock.start()) as ledger:
-            yield ledger
+        with exits.clear_errors():
+            place = url or private_home() / LEDGER_NAME
+            if isinstance(place, Path) and not place.exists():
+                # A pool may be started on it later. Otherwise it is the wrong user's, or that of another $GPUPOOL_HOME.
+                exits.say(f"{place} is new: a pool that runs with another ledger does not know its tokens")
+            with Ledger(place, Clock.start()) as ledger:
+                yield ledger
     except LedgerError as error:
         exits.say(str(error))
         raise typer.Exit(exits.FAILED) from None

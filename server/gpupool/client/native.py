@@ -21,7 +21,7 @@ def native_file(*parts: str) -> Path:
     path = native_directory().joinpath(*parts)
     if not path.exists():
         raise RuntimeMissingError(
-            f"{path} is not there: this installation of jupyter-gpupool has no native parts "
-            "(in a source checkout, run `make build`)."
+            f"{path} is not there: this installation of jupyter-gpupool has no native parts. "
+            "Install a wheel for this platform; in a source checkout run `make build`."
         )
     return path

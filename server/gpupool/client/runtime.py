@@ -23,6 +23,7 @@ from gpupool.client.child_environment import (
     CLIENT_LIBRARIES,
     COMPAT_LIBRARIES,
     LINKER_WARNING,
+    ON_PYTHON_PATH,
     compiler_variables,
     linked_libraries,
 )
@@ -135,6 +136,9 @@ def load(software: bool) -> None:
                 ctypes.CDLL(str(native_file("client", name)), ctypes.RTLD_GLOBAL)
             _library = _declare(first)
             _load_runtime_api()
+            # JAX imports what stands beside its own plug-ins, on any folder of the path.
+            if str(ON_PYTHON_PATH) not in sys.path:
+                sys.path.append(str(ON_PYTHON_PATH))
         if software and not _hands_over_ptx:
             _hands_over_ptx = True
             _hand_over_ptx()

@@ -112,6 +112,8 @@ def audit(
         ) from None
     if not count and not json:
         exits.say("the journal has no such line")
+    if count == lines and from_ is not None and not all_:
+        exits.say(f"these are the latest {lines} lines; --all shows all of them")
 
 
 def as_json(line: JournalLine) -> str:

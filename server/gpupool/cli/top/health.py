@@ -90,7 +90,8 @@ def _runtime() -> HealthCheck:
     native = native_directory()
     if (native / "client" / "libcuda.so.1").exists():
         return HealthCheck("client runtime", "ok", f"installed in {native}", "")
-    return HealthCheck("client runtime", "warn", f"not in {native}", "run `make build` in a source checkout")
+    hint = "install a wheel for this platform; in a source checkout run `make build`"
+    return HealthCheck("client runtime", "warn", f"not in {native}", hint)
 
 
 def _version(report: HealthReport) -> HealthCheck:

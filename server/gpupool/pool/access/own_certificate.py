@@ -7,6 +7,7 @@ import ipaddress
 from pathlib import Path
 from typing import Final
 
+import structlog
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -19,6 +20,8 @@ _VALID: Final = datetime.timedelta(days=825)
 #: At a start, one that ends sooner is replaced.
 _LEFT: Final = datetime.timedelta(days=90)
 _COMMON_NAME_LETTERS: Final = 64
+
+logger = structlog.get_logger(__name__)
 
 
 def own_certificate(folder: Path, host: str) -> TlsFiles:
@@ -37,6 +40,9 @@ def own_certificate(folder: Path, host: str) -> TlsFiles:
     if not _is_good(files, name):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _make(files, host, name)
+        logger.warning(
+            "made a certificate: nodes and callers need a copy of it", file=str(files.certificate), host=host
+        )
     return files
 
 

@@ -2,8 +2,9 @@
 
 JAX asks whether `/dev/nvidia*` exists before it loads its CUDA plug-in, and computes on the CPU where it does not. It
 imports all modules of `jax_plugins` first. This is one of them, as the folder above is in `PYTHONPATH`
-(:mod:`gpupool.client.child_environment`). The program's Python may have nothing else of ours, so this imports only the
-standard library and JAX.
+(:mod:`gpupool.client.child_environment`), or in `sys.path` of a process that attaches while it runs
+(:mod:`gpupool.client.runtime`). The program's Python may have nothing else of ours, so this imports only the standard
+library and JAX.
 """
 
 from __future__ import annotations
