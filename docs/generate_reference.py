@@ -341,7 +341,8 @@ def support_matrix_page() -> str:
     lines = [
         "# Support matrix",
         "",
-        "Nothing has been run on a real GPU yet. [Limits](../limits/index.md#which-programs) lists the programs that work.",
+        "Some programs ran on [one H200](../../measurements/2026-11-27-h200.md); [limits](../limits/index.md#which-programs) "
+        "lists them. Everything else was tested on software GPUs only.",
         "",
         "## Versions",
         "",
@@ -353,7 +354,7 @@ def support_matrix_page() -> str:
     for name in ("jupyterlab", "notebook", "jupyter-server", "ipykernel", "ipython", "anywidget", "grpcio"):
         lines.append(f"| {name} | {literal(needed[name].removeprefix(name))} |")
     lines += [
-        "| NVIDIA's driver, by design | 570 or newer to move parked memory, 580 or newer to resume on another device |",
+        "| NVIDIA's driver | 550 or newer; 570 to move parked memory, 580 to resume on another device |",
         "| CUDA runtime API | 12 and 13 |",
         "",
         "## CUDA interfaces",

@@ -8,6 +8,8 @@ _SERVICE: Final = "runs until it is told to end; the test's own pool and node st
 _MACHINES: Final = "needs machines with the addresses of the example"
 _RELEASE: Final = "needs the package on an index, or a build; `make wheel-check` installs and uses the wheel"
 _CLUSTER: Final = "needs a Kubernetes cluster; `make helm-check` starts one for tests"
+_CONTAINERS: Final = "needs Docker or Podman; tests/unit/test_containers.py checks the recipes"
+_SSH: Final = "needs two machines with SSH between them"
 _NODE: Final = (
     "gpupool node start --name gpu1 --pool 10.0.0.5:7460 --token-file gpu1.token --listen-host 10.0.0.6"
 )
@@ -20,6 +22,14 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
     "how-to/backups.md": {
         "systemctl stop gpupool": "needs systemd; tests/integration/test_backup.py restores",
         "pip install": "needs a PostgreSQL server; tests/integration/test_crash_points.py uses one where it is installed",
+    },
+    "how-to/containers.md": {
+        "make release": _CONTAINERS,
+        "docker run --detach --name gpupool --network": _CONTAINERS,
+        "docker exec gpupool gpupool health": _CONTAINERS,
+        "sudo chown 1000:1000 gpu1.token": _CONTAINERS,
+        "sudo chown 1000:1000 ann.token": _CONTAINERS,
+        "docker exec gpupool gpupool pool backup": _CONTAINERS,
     },
     "how-to/firewall.md": {f"{_NODE} --port-range": _MACHINES},
     "how-to/install.md": {"pip install": _RELEASE, "make build": _RELEASE},
@@ -72,6 +82,12 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
     "how-to/simulate.md": {
         "gpupool pool simulate": "its list has no projects; tests/unit/test_simulate.py has one that does"
     },
+    "how-to/ssh.md": {
+        "gpupool pool serve": _SERVICE,
+        "(umask 077; for port": _SSH,
+        "while true": _SSH,
+        "export GPUPOOL_ENDPOINT": _SSH,
+    },
     "how-to/standby.md": {
         "gpupool pool serve": _STANDBY,
         "gpupool token create": _STANDBY,
@@ -81,6 +97,7 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
         "gpupool health": _STANDBY,
     },
     "how-to/tls.md": {"gpupool pool serve": _MACHINES},
+    "how-to/users.md": {"sudo install": "needs root and a user ann"},
     "tutorial/first-gpu-cell.md": {"pip install": _RELEASE},
     "tutorial/first-pool.md": {
         "gpupool pool serve": _MACHINES,
@@ -91,6 +108,7 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
 
 #: Guides without a command or a cell of their own to run.
 NOTHING_TO_RUN: Final[dict[str, str]] = {
+    "how-to/containers.md": "see the blocks above",
     "how-to/install.md": "see the blocks above",
     "how-to/jupyter-settings.md": "settings; test_blocks.py checks their names and values",
     "how-to/jupyterhub.md": "see the block above",
@@ -101,6 +119,7 @@ NOTHING_TO_RUN: Final[dict[str, str]] = {
     "how-to/run-as-services.md": "units of systemd",
     "how-to/slurm-own-jobs.md": "see the block above",
     "how-to/slurm.md": "see the blocks above",
+    "how-to/ssh.md": "see the blocks above",
     "how-to/stop-or-reset.md": "what a person does at a hanging cell; "
     "ui-tests and tests/integration/test_jupyter_stop.py do it",
     "how-to/tls.md": "see the block above",
