@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpupool.client import holder
 from gpupool.client.program.session import ProgramSession, Wanted
 from gpupool.client.program.view import session_view
 from gpupool.client.program.words import COMMAND_WORDS
@@ -227,6 +228,39 @@ async def test_a_pool_that_is_away_takes_nothing_from_a_program_with_a_share(pro
         program.pool.down = True
         await program.attach(100, "a")
         assert session.record.scopes == {"a"}
+        program.pool.down = False
+
+
+async def test_calls_wait_for_a_pool_that_is_silent_for_longer_than_a_lease_lives(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holder, "LEASE_SECONDS", 4 * INTERVAL)
+    async with program.session as session:
+        await program.attach(200)
+        program.pool.down = True
+        await program.until(lambda: program.file == "waiting")
+        program.pool.down = False
+        await program.until(lambda: program.file == "attached")
+        lease = session.record.lease
+        assert lease is not None
+        program.pool.down = True
+        await program.until(lambda: program.file == "waiting")
+        program.pool.down = False
+        program.pool.end(lease.lease_id, "lost")
+        await program.until(lambda: program.file == "attached" and session.record.lease != lease)
+        assert session.record.session_id == lease.session_id
+
+
+async def test_a_program_that_does_not_wait_again_is_not_made_to_wait_for_a_silent_pool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holder, "LEASE_SECONDS", 2 * INTERVAL)
+    program = Program(tmp_path, return_seconds=0, asks_later=False)
+    async with program.session:
+        await program.attach(200)
+        program.pool.down = True
+        await asyncio.sleep(8 * INTERVAL)
+        assert program.file == "attached"
         program.pool.down = False
 
 

@@ -43,6 +43,7 @@ class LeaseHolder:
         on_ended: called once per lease with its last status, from the event loop.
         on_renewed: called with the status (usage, notice) after each renewal.
         on_last_moments: called once for a notice, when the lease is about to end: what uses it must come to rest.
+        on_silence: called once while the pool cannot be reached, when leases that it did not hear of are over there.
     """
 
     def __init__(
@@ -52,12 +53,15 @@ class LeaseHolder:
         on_ended: Callable[[LeaseStatus], None],
         on_renewed: Callable[[LeaseStatus], None] | None = None,
         on_last_moments: Callable[[LeaseStatus], None] | None = None,
+        on_silence: Callable[[], None] | None = None,
         interval_seconds: float = RENEW_SECONDS,
     ) -> None:
         self._pool = pool
         self._on_ended = on_ended
         self._on_renewed = on_renewed
         self._on_last_moments = on_last_moments
+        self._on_silence = on_silence
+        self._silent = False
         self._interval = interval_seconds
         self._leases: set[str] = set()
         self._notices: dict[str, NoticeWatch] = {}
@@ -92,7 +96,7 @@ class LeaseHolder:
         self._notices.pop(lease_id, None)
         if not self._leases:
             # Nothing is left that could fail; a lease held later starts with a clean record.
-            self.failing_since = None
+            self.failing_since, self._silent = None, False
 
     async def renew_now(self) -> None:
         """One renewal of everything held; called by the task, and by who cannot wait."""
@@ -105,8 +109,12 @@ class LeaseHolder:
             if self.failing_since is None:
                 self.failing_since = time.monotonic()
                 logger.warning("leases cannot be renewed: %s", error)
+            elif not self._silent and time.monotonic() - self.failing_since >= LEASE_SECONDS:
+                self._silent = True
+                if self._on_silence is not None:
+                    self._on_silence()
             return
-        self.failing_since = None
+        self.failing_since, self._silent = None, False
         for lease_id in asked:
             status = statuses.get(lease_id)
             if status is None or lease_id not in self._leases:
