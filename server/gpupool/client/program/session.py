@@ -28,7 +28,9 @@ from gpupool.client.session.words import PROGRAM_WORDS, Words
 from gpupool.client.types import Grant, GrantedShare, LeaseRequest, LeaseStatus, QueuePlace, Usage
 
 #: What a call says that is interrupted while it waits for the pool.
-SILENT_POOL: Final = "The GPU pool has not answered for so long that this share may be gone. Calls wait until it answers."
+SILENT_POOL: Final = (
+    "The GPU pool has not answered for so long that this share may be gone. Calls wait until it answers."
+)
 
 
 @dataclass(frozen=True, slots=True)
