@@ -39,10 +39,10 @@ OUT: Final = ROOT / "build" / "gpu-check"
 ORDER: Final = (
     *("numba_vector_add", "eager", "layers", "long_kernels"),
     *("parking.bytes", "parking.room", "parking.torch", "parking.scrubbed"),
-    *("memory", "math_libraries", "triton_rows"),
+    *("memory", "math_libraries", "product_epilogues", "triton_rows"),
     *("numba_reduction", "numba_memory_limit", "cuda_core_nvrtc", "parking.elsewhere"),
     *("beside", "both_full", "beside_long", "beside_upload"),
-    *("rates", "jax_train", "cupy_arrays", "compiled"),
+    *("rates", "jax_train", "cupy_arrays", "libraries", "compiled"),
     *("parking.mps", "parking.mps_parts"),
 )
 #: What level "pool" starts.

@@ -48,6 +48,7 @@ PROGRAMS: Final = (
     Program("numba_memory_limit", ("numba",)),
     Program("cuda_core_nvrtc", ("cuda.core",)),
     Program("math_libraries", ("numpy",)),
+    Program("product_epilogues", ("numpy",)),
 )
 FRAMEWORKS: Final = (
     Program("eager", ("torch",), tolerance=1e-4),
@@ -62,6 +63,7 @@ FRAMEWORKS: Final = (
         limit="from version 13 on, NVIDIA's runtime is linked into CuPy",
     ),
     Program(*("jax_train", ("jax",)), tolerance=1e-4),
+    Program("libraries", ("torch",), tolerance=2e-3),
 )
 
 

@@ -11,6 +11,9 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 import jax
 import jax.numpy as jnp
 
+#: How long each way of waiting is measured.
+SECONDS = 1.0
+
 
 def main() -> None:
     wanted = "cpu" if os.environ.get("GPU_CHECK_DEVICE") == "cpu" else "gpu"
@@ -43,7 +46,18 @@ def main() -> None:
         losses.append(float(loss))
         if number == 0:
             first = time.monotonic() - began
-    print(json.dumps({"result": losses, "figures": {"first_s": round(first, 2)}, "version": jax.__version__}))
+    figures = {"first_s": round(first, 2)}
+    for name, wait in (("step_ms, each awaited", True), ("step_ms, awaited at the end", False)):
+        began, count = time.monotonic(), 0
+        while time.monotonic() - began < SECONDS:
+            for _ in range(20):
+                loss, weights = step(weights)
+                if wait:
+                    loss.block_until_ready()
+            count += 20
+            loss.block_until_ready()
+        figures[name] = round((time.monotonic() - began) / count * 1e3, 4)
+    print(json.dumps({"result": losses, "figures": figures, "version": jax.__version__}))
 
 
 if __name__ == "__main__":
