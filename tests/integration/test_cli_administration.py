@@ -280,6 +280,13 @@ def test_a_session_is_found_by_what_lists_show_of_its_id(gpupool: Any, lease: st
     assert {line["session_id"] for line in grants} == {whole}
 
 
+@pytest.mark.parametrize(("options", "cut"), [(("-n", "1"), True), (("--all",), False)])
+def test_lines_of_a_time_that_are_not_all_say_so(
+    gpupool: Any, lease: str, options: tuple[str, ...], cut: bool
+) -> None:
+    assert ("--all" in gpupool("pool", "audit", "--from", "1h", *options).stderr) is cut
+
+
 def test_a_user_is_limited_and_told_so(gpupool: Any) -> None:
     gpupool("quota", "set", "*", "--gpus", "1.5", "--gpu-hours", "20", "--window", "12h")
     made = json.loads(gpupool("quota", "set", "ann", "--gpus", "0.2", "--largest", "0.1", "--json").stdout)

@@ -51,6 +51,16 @@ def test_a_home_that_is_open_to_others_is_refused_and_stays_as_it_is(
     assert stat.S_IMODE(home.stat().st_mode) == 0o755
 
 
+def test_a_token_in_a_new_ledger_is_made_and_that_it_is_new_is_said(tmp_path: Path) -> None:
+    create = ("token", "create", "--user", "ann")
+    first, second = gpupool(tmp_path / "home", *create), gpupool(tmp_path / "home", *create)
+    assert (first.returncode, second.returncode) == (0, 0)
+    ledger = str(tmp_path / "home" / "pool.sqlite")
+    assert (ledger in first.stderr, ledger in second.stderr) == (True, False)
+    # Alone on standard output, where it is written to a file.
+    assert len(first.stdout.split()) == 1
+
+
 def test_run_asks_for_no_share_when_it_has_nowhere_to_write(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     nowhere = f"unix:{tmp_path}/none.sock"

@@ -134,6 +134,14 @@ def test_it_passes_helms_own_check(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_a_node_has_less_time_to_drain_than_its_pod_to_end(tmp_path: Path) -> None:
+    objects = rendered(tmp_path, {"agents": {"enabled": True, "tokenSecret": "tokens"}})
+    (pod,) = [one["spec"]["template"]["spec"] for one in objects if one["kind"] == "DaemonSet"]
+    (agent,) = pod["containers"]
+    drain = agent["command"][agent["command"].index("--drain-wait") + 1]
+    assert 0 < int(drain.removesuffix("s")) < pod["terminationGracePeriodSeconds"]
+
+
 def test_network_policies_select_the_pods_that_there_are(tmp_path: Path) -> None:
     objects = rendered(tmp_path, {"agents": {"enabled": True, "tokenSecret": "tokens"}})
     policies = {one["metadata"]["name"]: one["spec"] for one in objects if one["kind"] == "NetworkPolicy"}

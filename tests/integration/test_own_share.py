@@ -92,6 +92,17 @@ say("leases", len(leases()))
     assert "gpupool.attach(0.2)" in error  # the way out
 
 
+def test_jax_would_find_what_answers_for_the_device(pool: PoolAndNode) -> None:
+    """It imports all modules of `jax_plugins`, wherever they are in the path."""
+    code = """
+with gpupool.attach(0.2):
+    from jax_plugins import gpupool_device
+    say(gpupool_device.has_gpu())
+"""
+    out, _ = ran(pool, code)
+    assert out.split() == ["True"]
+
+
 def test_what_was_complete_when_the_share_went_is_so_without_one(pool: PoolAndNode) -> None:
     """PyTorch's allocator asks for its events first, and an error there ends the process at the next tensor."""
     out, error = ran(

@@ -13,6 +13,7 @@ from cryptography import x509
 from gpupool.pool.access import own_certificate as module
 from gpupool.pool.access.own_certificate import own_certificate
 from gpupool.pool.access.tls_files import TlsFiles
+from structlog.testing import capture_logs
 
 
 def _shakes_hands(files: TlsFiles, host: str) -> bool:
@@ -50,9 +51,13 @@ def test_callers_that_have_the_file_believe_it(tmp_path: Path, host: str) -> Non
     assert (files.key.stat().st_mode & 0o777, (tmp_path / "tls").stat().st_mode & 0o777) == (0o600, 0o700)
 
 
-def test_it_is_kept(tmp_path: Path) -> None:
-    first = own_certificate(tmp_path, "login1").certificate.read_bytes()
-    assert own_certificate(tmp_path, "login1").certificate.read_bytes() == first
+def test_it_is_kept_and_one_that_is_made_is_in_the_log(tmp_path: Path) -> None:
+    with capture_logs() as first_start:
+        first = own_certificate(tmp_path, "login1").certificate.read_bytes()
+    with capture_logs() as second_start:
+        assert own_certificate(tmp_path, "login1").certificate.read_bytes() == first
+    assert [line["file"] for line in first_start] == [str(tmp_path / "pool.pem")]
+    assert second_start == []
 
 
 def test_another_name_needs_another_one(tmp_path: Path) -> None:

@@ -64,6 +64,10 @@ class Program:
                 await asyncio.sleep(0.01)
 
 
+async def never(_holder: holder.LeaseHolder) -> None:
+    """A renewal that is not due yet."""
+
+
 @pytest.fixture
 def program(tmp_path: Path) -> Program:
     return Program(tmp_path)
@@ -256,12 +260,29 @@ async def test_a_program_that_does_not_wait_again_is_not_made_to_wait_for_a_sile
 ) -> None:
     monkeypatch.setattr(holder, "LEASE_SECONDS", 2 * INTERVAL)
     program = Program(tmp_path, return_seconds=0, asks_later=False)
-    async with program.session:
+    async with program.session as session:
         await program.attach(200)
         program.pool.down = True
-        await asyncio.sleep(8 * INTERVAL)
+        await program.until(lambda: session._leases._silent)
         assert program.file == "attached"
         program.pool.down = False
+
+
+async def test_a_share_after_a_silence_is_there_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holder, "LEASE_SECONDS", 2 * INTERVAL)
+    program = Program(tmp_path)
+    async with program.session as session:
+        await program.attach(200, "a")
+        program.pool.down = True
+        await program.until(lambda: program.file == "waiting")
+        await session.leave_scope("a")
+        assert program.file == "parked"
+        program.pool.down = False
+        monkeypatch.setattr(holder.LeaseHolder, "renew_now", never)
+        await program.attach(200, "b")
+        assert program.file == "attached"
 
 
 async def test_the_end_is_said_where_the_pool_does_not_hear_of_it(program: Program) -> None:

@@ -147,6 +147,8 @@ struct Gemm {
   [[nodiscard]] bool stores_sums() const {
     return has(epilogue_bias_gradient | epilogue_sums_a | epilogue_sums_b);
   }
+  /// Whether there is a bias, or such sums in its place.
+  [[nodiscard]] bool has_vector() const { return has(epilogue_bias) || stores_sums(); }
   [[nodiscard]] std::int64_t bias_length() const { return has(epilogue_sums_b) ? n : m; }
 
   /// Whether a part has all columns of its rows, so that each row of D is added up in one order.

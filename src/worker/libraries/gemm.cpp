@@ -17,11 +17,6 @@ using operations::Gemm;
 using operations::Matrix;
 using operations::Scalar;
 
-/// Whether there is a bias, or sums in its place.
-bool has_vector(const Gemm& of) {
-  return of.has(operations::epilogue_bias) || of.stores_sums();
-}
-
 const void* factor(const Scalar& scalar, bool on_device) {
   return on_device ? pointer<const void>(scalar.words[0]) : scalar.words;
 }
@@ -64,7 +59,7 @@ class Descriptors {
     set(3, static_cast<int>(operation.transpose_a));
     set(4, static_cast<int>(operation.transpose_b));
     set(7, operation.epilogue);
-    if (has_vector(operation)) {
+    if (operation.has_vector()) {
       set(8, operation.bias);
       set(10, operation.bias_stride);
       set(26, static_cast<int>(operation.bias_type));
@@ -117,7 +112,7 @@ class Descriptors {
     prefer(6, alignment(operation.b.address));
     prefer(7, alignment(operation.c.address));
     // There is none for what is read or written beside D.
-    const std::uint64_t vector = has_vector(operation) ? operation.bias : 0;
+    const std::uint64_t vector = operation.has_vector() ? operation.bias : 0;
     const std::uint64_t auxiliary =
         operation.has(operations::epilogue_auxiliary) ? operation.auxiliary.address : 0;
     prefer(8, alignment(operation.d.address | vector | auxiliary));
@@ -322,7 +317,7 @@ class LtProduct {
 /// they may stay where they are, or every batch has its own, so that the library has to find what takes them.
 std::size_t misplaced_bias(const Gemm& of) {
   const bool several = of.batch != 1 && of.bias_stride != 0;
-  if (!has_vector(of) || several || of.bias % 16 == 0) return 0;
+  if (!of.has_vector() || several || of.bias % 16 == 0) return 0;
   return static_cast<std::size_t>(of.bias_length()) * operations::bytes_of(of.bias_type);
 }
 

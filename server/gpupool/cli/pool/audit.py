@@ -112,7 +112,7 @@ def audit(
         ) from None
     if not count and not json:
         exits.say("the journal has no such line")
-    if count == lines and from_ is not None and not all_:
+    if count == lines and from_ is not None and not all_ and not follow:
         exits.say(f"these are the latest {lines} lines; --all shows all of them")
 
 

@@ -196,11 +196,6 @@ class ProgramSession(HolderSession):
     def not_given_back(self, error: GpupoolError) -> None:
         self._say(f"the share was not given back now; it ends by itself in half a minute ({error})")
 
-    def lease_ended(self, lease_id: str, reason: str) -> None:
-        """The pool ended a lease."""
-        self.files.silence = ""
-        super().lease_ended(lease_id, reason)
-
     def _pool_is_silent(self) -> None:
         """Its calls wait until the pool says whether the lease goes on, where it would be asked for again if not."""
         if self.record.returns:

@@ -35,7 +35,7 @@ class SessionFiles:
         self._wishes: Wishes | None = None
         #: Whether the holder has told its user of the end that is written: calls that it refuses need not say it again.
         self.end_is_told = False
-        #: Why nobody can say whether the lease goes on; empty: the pool answers. Calls wait meanwhile.
+        #: Why nobody can say whether the lease goes on: calls wait meanwhile. Empty: the pool answers, or there is no lease.
         self.silence = ""
 
     def hear(
@@ -82,13 +82,15 @@ class SessionFiles:
     def write(self, record: Session) -> None:
         """Rewrites the session file. A failure is logged: the session goes on without it."""
         lease = record.lease
+        if lease is None:
+            self.silence = ""
         profile = str(self._profile_path) if self._profile else ""
         try:
             if lease is not None and not record.resting and not self.silence:
                 self._refusal = ""
                 self.session.write_attached(lease, profile=profile, resumes=record.returns)
                 return
-            if record.resting or record.returning or (lease is not None and self.silence):
+            if record.resting or record.returning or self.silence:
                 state = "waiting"
             else:
                 ended = record.state is State.LOST or record.reason == "reset"
@@ -97,7 +99,7 @@ class SessionFiles:
             self.session.write(
                 state,
                 session=record.session_id or "",
-                message=self._refusal or (self.silence if lease is not None else "") or call_message(record),
+                message=self._refusal or self.silence or call_message(record),
                 software=self._software,
                 profile=profile,
                 reason=(record.reason or "") if state == "closed" else "",

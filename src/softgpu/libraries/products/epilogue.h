@@ -28,16 +28,22 @@ inline void raise(std::uint32_t& known, float size) {
   }
 }
 
-inline double gelu(double x) {  // the tanh form, which cuBLASLt documents
-  return 0.5 * x * (1.0 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+/// Of the form of GELU that cuBLASLt documents: tanh(slope · (x + cube · x³)).
+struct GeluTanh {
+  static constexpr double slope = 0.7978845608028654, cube = 0.044715;  // the first is sqrt(2 / pi)
+  static double at(double x) { return std::tanh(slope * (x + cube * x * x * x)); }
+};
+
+inline double gelu(double x) {
+  return 0.5 * x * (1.0 + GeluTanh::at(x));
 }
 
 /// Its derivative.
 inline double gelu_slope(double x) {
-  const double t = std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)), bend = 1.0 - t * t;
+  const double t = GeluTanh::at(x), bend = 1.0 - t * t;
   // Far from 0 it is a line. There x may be infinite, so that its product with 0 would be no number.
   if (bend == 0.0) return 0.5 * (1.0 + t);
-  return 0.5 * (1.0 + t) + 0.5 * x * bend * 0.7978845608028654 * (1.0 + 3.0 * 0.044715 * x * x);
+  return 0.5 * (1.0 + t) + 0.5 * x * bend * GeluTanh::slope * (1.0 + 3.0 * GeluTanh::cube * x * x);
 }
 
 /// The mask of ReLU of one batch, column after column. The first of eight rows is the lowest bit of a byte.
@@ -89,7 +95,7 @@ class GemmEpilogue {
     const bool has_auxiliary = op.has(epilogue_auxiliary | epilogue_relu_gradient | epilogue_gelu_gradient);
     if (!std::is_arithmetic_v<N> && (has_auxiliary || op.stores_sums()))
       throw Failure(softgpu::Fault::illegal_instruction, "complex numbers have no such epilogue");
-    if ((op.has(epilogue_bias) || op.stores_sums()) && bytes_of(op.bias_type) == 0)
+    if (op.has_vector() && bytes_of(op.bias_type) == 0)
       throw Failure(softgpu::Fault::illegal_instruction, "the bias: unknown type");
     // Else parts would write what others read or write at the same time.
     if (std::popcount(op.epilogue &

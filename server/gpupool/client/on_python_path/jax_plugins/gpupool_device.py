@@ -29,10 +29,10 @@ def initialize() -> None:
 
 
 def has_gpu() -> bool:
-    """Whether this process has a share of a GPU, or a software GPU of its own."""
+    """Whether this process has a share of a GPU or may ask for one, or has a software GPU of its own."""
     session = os.environ.get(_SESSION_FILE)
     if session is None:
-        return True  # under `gpupool softgpu`
+        return True  # under `gpupool softgpu`, or it attaches by itself
     try:
         lines = Path(session).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
