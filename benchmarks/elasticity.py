@@ -143,7 +143,8 @@ def _run(month: Month, devices: int, idle: float | None) -> dict[str, Any]:
     nodes = max(1, month.gpus // PER_NODE)
     elastic = None if idle is None else Elastic(nodes, PER_NODE, DEVICE_MIB, idle, START, month.look)
     meter = Meter(0.0, days * _DAY)
-    replay = Replay(nodes_of(devices, PER_NODE, DEVICE_MIB), tasks, Rules(elastic=elastic, tick=600.0), meter)
+    rules = Rules(elastic=elastic, tick=600.0, says=False)
+    replay = Replay(nodes_of(devices, PER_NODE, DEVICE_MIB), tasks, rules, meter)
     began = time.process_time()
     replay.run()
     most = devices if elastic is None else elastic.maximum * elastic.devices

@@ -78,6 +78,21 @@ def test_what_a_borrowed_node_cannot_serve_is_refused() -> None:
     assert [fate.refused for fate in done.fates] == ["bad-share", ""]
 
 
+@pytest.mark.parametrize(("own", "elastic"), [(0, Elastic(2, 8, 16384)), (12, None)])
+def test_without_words_the_same_is_decided(own: int, elastic: Elastic | None) -> None:
+    tasks = tasks_of(Month(16, 0.75))
+
+    def fates(says: bool) -> list[tuple[float | None, str, str]]:
+        meter = Meter(0.0, tasks[-1].at + 1.0)
+        done = Replay(nodes_of(own, 8, 16384), tasks, Rules(elastic=elastic, says=says), meter)
+        done.run()
+        return [(fate.waited, fate.session_id, fate.lease_id) for fate in done.fates]
+
+    silent = fates(says=False)
+    assert any(waited for waited, *_ in silent)
+    assert silent == fates(says=True)
+
+
 class TestTheCommand:
     @pytest.fixture
     def requests(self, tmp_path: Path) -> Path:

@@ -197,7 +197,10 @@ def plan(
     mine = [ask for ask in asks if name not in ask.unlike and can_serve(scale, ask)]
     coming = [job for job in jobs if job.coming]
     leaving, there = _leaving(scale, jobs, elsewhere or {})
-    packed = _pack(scale, coming, mine, leaving, there)
+    # For requests there is no room: they would not wait.
+    taken = [(node, list(free)) for node, free in there] if leaving else []
+    packed = _pack(scale, coming, mine, leaving, taken)
+    left = dict(there) | {node: tuple(free) for node, free in taken}
     needed = packed.needed.union(counted_on)
     drain, cancel = _endings(scale, jobs, needed, now)
     going = {ending.job for ending in cancel}
@@ -216,7 +219,7 @@ def plan(
         said[ask.id] = _say(
             name, scale, next((j for j in coming if j.id == begun), None), stuck, trouble, room, now
         )
-    return Plan(submit, drain, cancel, needed, said, {name: tuple(free) for name, free in there})
+    return Plan(submit, drain, cancel, needed, said, left)
 
 
 def can_serve(scale: Scale, ask: Ask) -> bool:
@@ -234,13 +237,13 @@ class _Packed:
 
 def _leaving(
     scale: Scale, jobs: Sequence[Standing], elsewhere: Mapping[str, Sequence[int]]
-) -> tuple[list[Ask], list[tuple[str, list[int]]]]:
+) -> tuple[list[Ask], list[tuple[str, tuple[int, ...]]]]:
     """Leases that soon have to go on elsewhere, and the room that there is for them already."""
     leases = [
         lease for job in jobs if _ends_soon(scale, job) for lease in job.leases if can_serve(scale, lease)
     ]
-    room = [(node, list(free)) for node, free in elsewhere.items()]
-    return leases, room + [(job.id, list(job.free)) for job in jobs if job.free and stays(scale, job)]
+    room = [(node, tuple(free)) for node, free in elsewhere.items()]
+    return leases, room + [(job.id, job.free) for job in jobs if job.free and stays(scale, job)]
 
 
 def stays(scale: Scale, job: Standing) -> bool:
@@ -250,7 +253,7 @@ def stays(scale: Scale, job: Standing) -> bool:
 
 def _ends_soon(scale: Scale, job: Standing) -> bool:
     left = job.seconds_left
-    return job.phase in ("submitted", "draining") and left is not None and left <= scale.lead
+    return left is not None and job.phase in ("submitted", "draining") and left <= scale.lead
 
 
 def _pack(
@@ -260,10 +263,7 @@ def _pack(
     leases: Sequence[Ask],
     room: Sequence[tuple[str, list[int]]],
 ) -> _Packed:
-    """Puts leases where there is room, and leases and requests onto devices that are on their way, then onto new jobs.
-
-    For requests there is no room: they would not wait.
-    """
+    """Puts leases where there is room, and leases and requests onto devices that are on their way, then onto new jobs."""
     bins: list[tuple[str, list[int]]] = [(job.id, [WHOLE_DEVICE_MILLI] * job.devices) for job in coming]
     more, needed, on = 0, set(), {}
     for ask, there in [*((lease, room) for lease in leases), *((ask, ()) for ask in asks)]:
@@ -299,9 +299,9 @@ def _endings(
     drain: list[Ending] = []
     cancel: list[Ending] = []
     staying = sum(job.phase in ("intended", "submitted") and job.engine != "ended" for job in jobs)
-    for job in sorted(jobs, key=lambda job: (job.connected, job.id)):
-        if job.phase in ("cancelling", "over") or job.engine == "ended":
-            continue
+    # Of most jobs nothing is to be said; those are not put in order.
+    concerned = [job for job in jobs if _may_end(scale, job, needed, now)]
+    for job in sorted(concerned, key=lambda job: (job.connected, job.id)):
         wrong = _wrong(scale, job, now)
         if job.phase == "draining":
             if not job.busy:
@@ -314,19 +314,35 @@ def _endings(
             cancel.append(Ending(job.id, wrong, failed=True))
         elif _time_is_up(scale, job):
             drain.append(Ending(job.id, _why_now(job), evict=True))
-        elif (
-            staying > scale.minimum
-            and job.id not in needed
-            and not job.busy
-            and job.unneeded_since is not None
-            and now - job.unneeded_since >= scale.idle
-        ):
+        elif staying > scale.minimum and _is_idle(scale, job, needed, now):
             ending = Ending(job.id, f"nobody needed it for {scale.idle:g} s")
             (drain if job.connected else cancel).append(ending)
         else:
             continue
         staying -= job.phase != "draining"
     return tuple(drain), tuple(cancel)
+
+
+def _may_end(scale: Scale, job: Standing, needed: frozenset[str], now: float) -> bool:
+    """Whether there may be a reason to drain or to end it."""
+    if job.phase in ("cancelling", "over") or job.engine == "ended":
+        return False
+    return (
+        job.phase == "draining"
+        or _is_idle(scale, job, needed, now)
+        or _time_is_up(scale, job)
+        or bool(_wrong(scale, job, now))
+    )
+
+
+def _is_idle(scale: Scale, job: Standing, needed: frozenset[str], now: float) -> bool:
+    """Whether nobody has needed it for long."""
+    return (
+        job.unneeded_since is not None
+        and now - job.unneeded_since >= scale.idle
+        and not job.busy
+        and job.id not in needed
+    )
 
 
 def _time_is_up(scale: Scale, job: Standing) -> bool:

@@ -192,7 +192,8 @@ class Grower:
 
     def _leave_unnamed(self) -> None:
         """Empties the nodes of providers that the settings no longer name: nobody sees their time limits any more."""
-        for job in [job for job in self._jobs.all() if job.provider not in self.names()]:
+        names = set(self.names())
+        for job in [job for job in self._jobs.all() if job.provider not in names]:
             node, seen = self._pool.node(job.node), self._jobs.seen(job)
             if node is None:
                 if self._pool.now() - seen.since >= self._pace.settle:
@@ -288,10 +289,13 @@ class Grower:
         jobs = {job.node: job for job in self._jobs.all()}
         room = {}
         for name in self._pool.node_names():
-            node, job = self._pool.node(name), jobs.get(name)
+            job = jobs.get(name)
+            if job is not None and job.provider == provider:
+                continue
+            node = self._pool.node(name)
             if node is None or not node.free:
                 continue
-            if job is None or (job.provider != provider and self._stays(job)):
+            if job is None or self._stays(job):
                 room[name] = self._left.get(name, node.free)
         return room
 
@@ -330,6 +334,9 @@ class Grower:
 
     def _take_report(self, provided: _Provided, job: Job, report: JobReport, now: float) -> None:
         seen = self._jobs.seen(job)
+        if report == seen.report and report.phase != "ended":
+            return  # as at the last look
+        seen.report = report
         seen.seconds_left, seen.starts_in = report.seconds_left, report.starts_in
         seen.reason = _words(report.reason)
         if report.phase != seen.engine:
@@ -348,8 +355,10 @@ class Grower:
         self._jobs.store(replace(job, phase="over", why=why))
 
     def _take_node(self, provided: _Provided, job: Job) -> None:
-        node = self._pool.node(job.node)
         seen = self._jobs.seen(job)
+        if seen.connected and job.phase != "over":
+            return
+        node = self._pool.node(job.node)
         if node is not None and not seen.connected:
             # Only a new one shows that the engine gives again; one that has served for long shows nothing.
             seen.connected, seen.connected_at = True, self._pool.now()

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from gpupool.providers.contract import JobReport
 from gpupool.providers.elasticity import Standing
 from gpupool.providers.jobs import Job, JobBook
 from gpupool.providers.pool import NodeStands
@@ -16,6 +17,8 @@ class Seen:
     """What is known of a job besides the ledger; forgotten with the process, which at worst keeps a job longer."""
 
     since: float
+    #: What the engine said last.
+    report: JobReport | None = None
     engine: str = ""
     reason: str = ""
     seconds_left: float | None = None
@@ -43,7 +46,12 @@ class KnownJobs:
         self._book = book
         self._now = now
         self._jobs = book.jobs()
+        self._of: dict[str, dict[str, Job]] = {}
+        for job in self._jobs.values():
+            self._of.setdefault(job.provider, {})[job.id] = job
         self._seen: dict[str, Seen] = {}
+        #: How jobs stood when somebody asked last, with what that followed from.
+        self._stood: dict[str, tuple[Job, NodeStands | None, tuple[object, ...], Standing]] = {}
         self._ending = False
 
     @property
@@ -61,11 +69,14 @@ class KnownJobs:
         return list(self._jobs.values())
 
     def of(self, provider: str) -> list[Job]:
-        return [job for job in self._jobs.values() if job.provider == provider]
+        return list(self._of.get(provider, {}).values())
 
     def seen(self, job: Job) -> Seen:
         """May be written to."""
-        return self._seen.setdefault(job.id, Seen(self._now()))
+        seen = self._seen.get(job.id)
+        if seen is None:
+            seen = self._seen[job.id] = Seen(self._now())
+        return seen
 
     def store(self, job: Job) -> None:
         """On the disk when this returns."""
@@ -74,11 +85,14 @@ class KnownJobs:
             job = replace(job, phase="cancelling")
         self._book.store(job)
         self._jobs[job.id] = job
+        self._of.setdefault(job.provider, {})[job.id] = job
 
     def forget(self, job: Job) -> None:
         self._book.forget(job.id)
         self._jobs.pop(job.id, None)
+        self._of.get(job.provider, {}).pop(job.id, None)
         self._seen.pop(job.id, None)
+        self._stood.pop(job.id, None)
 
     def end_all(self, why: str) -> None:
         """From now on every job is one that is to end; the ledger has it before any engine is asked."""
@@ -99,22 +113,36 @@ class KnownJobs:
             settling: its node has connected just now.
         """
         seen = self.seen(job)
-        return Standing(
-            id=job.id,
-            phase=job.phase,
-            engine=seen.engine,
-            since=seen.since,
-            reason=seen.reason,
-            devices=job.devices,
-            connected=seen.connected or node is not None,
-            settling=settling,
-            found=node.devices if node is not None and node.connected else None,
-            busy=node is not None and node.busy and not node.lost,
-            unneeded_since=seen.unneeded_since,
-            seconds_left=seen.seconds_left,
-            lifetime=seen.lifetime,
-            starts_in=seen.starts_in,
-            evicting=seen.evicting,
-            leases=node.leases if node is not None else (),
-            free=free,
-        )
+        more = (
+            free, settling, seen.engine, seen.since, seen.reason, seen.connected, seen.unneeded_since,
+            seen.seconds_left, seen.lifetime, seen.starts_in, seen.evicting,
+        )  # fmt: skip
+        known = self._stood.get(job.id)
+        # Of a thousand jobs most stand as they did a look ago.
+        if known is None or known[0] is not job or known[1] is not node or known[2] != more:
+            known = self._stood[job.id] = job, node, more, _standing(job, seen, node, free, settling)
+        return known[3]
+
+
+def _standing(
+    job: Job, seen: Seen, node: NodeStands | None, free: tuple[int, ...], settling: bool
+) -> Standing:
+    return Standing(
+        id=job.id,
+        phase=job.phase,
+        engine=seen.engine,
+        since=seen.since,
+        reason=seen.reason,
+        devices=job.devices,
+        connected=seen.connected or node is not None,
+        settling=settling,
+        found=node.devices if node is not None and node.connected else None,
+        busy=node is not None and node.busy and not node.lost,
+        unneeded_since=seen.unneeded_since,
+        seconds_left=seen.seconds_left,
+        lifetime=seen.lifetime,
+        starts_in=seen.starts_in,
+        evicting=seen.evicting,
+        leases=node.leases if node is not None else (),
+        free=free,
+    )

@@ -23,7 +23,7 @@ import numpy as np
 from gpupool.scheduler import explain
 from gpupool.scheduler.eligible import admits, count_excluded
 from gpupool.scheduler.fit import above_own_quota, rooms, wait_for_eviction, within_quota
-from gpupool.scheduler.fleet import Candidates, Fleet
+from gpupool.scheduler.fleet import NO_ROOM, Candidates, Fleet
 from gpupool.scheduler.gang import decide_gang, may_span, of_one_kind, spread, spread_room
 from gpupool.scheduler.helps import advised
 from gpupool.scheduler.model import Decision, DeviceView, Outcome, PoolView, Request
@@ -33,13 +33,12 @@ from gpupool.scheduler.resume import decide_resume
 from gpupool.sentences import NOTHING, clauses
 from gpupool.shares import MAXIMUM_DEVICES, Share
 
-#: Weighs milli before MiB in one number; no device has as many MiB.
-_MILLI = 1 << 32
-_NOTHING = -(1 << 62)
 _NO_ROOM: Final = Decision(Outcome.QUEUE, "full", NOTHING)
 
 
-def decide(pool: PoolView, request: Request, *, helps: bool = True, words: bool = True) -> Decision:
+def decide(
+    pool: PoolView, request: Request, *, helps: bool = True, words: bool = True, told: bool = True
+) -> Decision:
     """Grants, queues or refuses ``request``.
 
     REFUSE means that waiting cannot help (too large for every device, above the user's quota by
@@ -50,6 +49,7 @@ def decide(pool: PoolView, request: Request, *, helps: bool = True, words: bool 
         request: what is decided about.
         helps: whether to look for what would help, which takes several more decisions.
         words: whether somebody reads why there is no room. False: a what-if of which only that counts.
+        told: whether anybody is told what was decided and why. False: words of a grant, and of there being no room, are left out.
 
     Raises:
         ValueError: the request is malformed (not exactly one of milli and mib, count out of 1..8).
@@ -64,7 +64,7 @@ def decide(pool: PoolView, request: Request, *, helps: bool = True, words: bool 
     elif not pool.devices:
         decision = _from_nothing(pool, request, share)
     else:
-        decision = _decide_new(pool, request, share, words=words)
+        decision = _decide_new(pool, request, share, words=words, told=told)
     return advise(pool, request, decision) if helps else decision
 
 
@@ -93,10 +93,10 @@ def advise(pool: PoolView, request: Request, decision: Decision) -> Decision:
     return advised(pool, request, decision, lambda view, other: decide(view, other, helps=False, words=False))
 
 
-def _decide_new(pool: PoolView, request: Request, share: Share, *, words: bool) -> Decision:
+def _decide_new(pool: PoolView, request: Request, share: Share, *, words: bool, told: bool) -> Decision:
     fleet = pool.fleet
     candidates = fleet.candidates(request, share)
-    one_node = bool((candidates.per_row >= request.count).any())
+    one_node, _ = candidates.rows_with(request.count)
     span = len(fleet.nodes) > 1 and may_span(request, one_node)
     kinds = of_one_kind(fleet, request, share) if span else []
     if not one_node and not kinds:
@@ -105,20 +105,22 @@ def _decide_new(pool: PoolView, request: Request, share: Share, *, words: bool) 
     if refusal is not None:
         return refusal
     wanted = [fleet.candidates(request, share, name) for name in request.pools] or [candidates]
-    found = next(_ways(pool, request, share, wanted, span=span), None)
+    found = next(_ways(pool, request, share, wanted, span=span, told=told), None)
     if found is not None:
         return found
-    return _wait_for_room(pool, request, share, candidates, kinds, span=span) if words else _NO_ROOM
+    if not words:
+        return _NO_ROOM
+    return _wait_for_room(pool, request, share, candidates, kinds, span=span, told=told)
 
 
 def _ways(
-    pool: PoolView, request: Request, share: Share, wanted: Sequence[Candidates], *, span: bool
+    pool: PoolView, request: Request, share: Share, wanted: Sequence[Candidates], *, span: bool, told: bool
 ) -> Iterator[Decision]:
     """What can be done, the best first. ``wanted``: by node pool, the most wanted first."""
     for candidates in wanted:
         shares = pool.fleet.place(candidates, share, request.count)
         if shares is not None:
-            yield within_quota(pool, request, shares)
+            yield within_quota(pool, request, shares, told=told)
     for candidates in wanted:
         room = min(
             rooms(pool, candidates, share, request.count),
@@ -133,7 +135,7 @@ def _ways(
     for kinds in of_pools:
         shares = spread(pool, kinds, share, request.count)
         if shares is not None:
-            yield within_quota(pool, request, shares)
+            yield within_quota(pool, request, shares, told=told)
     for kinds in of_pools:
         room = spread_room(pool, kinds, share, request.count)
         if room is not None:
@@ -165,16 +167,19 @@ def _wait_for_room(
     kinds: Sequence[Candidates],
     *,
     span: bool,
+    told: bool,
 ) -> Decision:
     """Queues a request that has no room anywhere, and names the devices to keep for it."""
     fleet = pool.fleet
     freest = max(
-        _freest(fleet, candidates, kinds, request.count), key=lambda found: found[0], default=(_NOTHING, [])
+        _freest(fleet, candidates, kinds, request.count), key=lambda found: found[0], default=(NO_ROOM, [])
     )[1]
     if not freest:
         mask = np.logical_or.reduce([candidates.devices, *(kind.devices for kind in kinds)])
         return Decision(Outcome.QUEUE, "no-node", explain.unhealthy(fleet.among(mask)))
     wants = tuple(device.id for device in freest)
+    if not told:
+        return Decision(Outcome.QUEUE, "full", NOTHING, wants=wants)
     said = explain.full(share, request.count, freest, pool, span=span, advise=False)
     return Decision(Outcome.QUEUE, "full", said, wants=wants)
 
@@ -183,19 +188,23 @@ def _freest(
     fleet: Fleet, candidates: Candidates, kinds: Sequence[Candidates], count: int
 ) -> Iterator[tuple[int, list[DeviceView]]]:
     """Healthy devices with the most left, enough of them: of one node, and of each kind; with what the fullest has left."""
-    left = np.clip(fleet.free_milli, -1, None) * _MILLI + np.clip(fleet.free_mib, -1, None)
-    one_node = np.where(candidates.devices & fleet.healthy, left, _NOTHING)
-    if count <= one_node.shape[1]:
-        each = one_node.max(axis=1) if count == 1 else np.sort(one_node, axis=1)[:, -count]
+    one_node = fleet.left if candidates.everywhere else np.where(candidates.devices, fleet.left, NO_ROOM)
+    width = one_node.shape[1]
+    if count == 1:
+        row, column = divmod(int(one_node.argmax()), width)
+        if one_node[row, column] > NO_ROOM:
+            yield int(one_node[row, column]), [fleet.at(row, column)]
+    elif count <= width:
+        # Of each node that of its devices of which `count` have as much.
+        each = np.partition(one_node, width - count, axis=1)[:, width - count]
         row = int(each.argmax())
-        if each[row] > _NOTHING:
+        if each[row] > NO_ROOM:
             columns = _largest(one_node[row], count)
             yield int(each[row]), [fleet.at(row, column) for column in columns]
     for kind in kinds:
-        of_kind = np.where(kind.devices & fleet.healthy, left, _NOTHING).ravel()
+        of_kind = np.where(kind.devices, fleet.left, NO_ROOM).ravel()
         chosen = _largest(of_kind, count)
-        if of_kind[chosen[-1]] > _NOTHING:
-            width = left.shape[1]
+        if of_kind[chosen[-1]] > NO_ROOM:
             yield int(of_kind[chosen[-1]]), [fleet.at(place // width, place % width) for place in chosen]
 
 

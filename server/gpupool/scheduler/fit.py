@@ -16,6 +16,7 @@ from gpupool.scheduler.model import Decision, DeviceView, Outcome, PlacedShare, 
 from gpupool.scheduler.placement.cluster import Integers
 from gpupool.scheduler.placement.policy import Mask
 from gpupool.scheduler.sizes import fits, place_on
+from gpupool.sentences import NOTHING
 from gpupool.shares import WHOLE_DEVICE_MILLI, Share
 
 __all__ = [
@@ -77,8 +78,10 @@ def milli_of(fleet: Fleet, share: Share) -> Integers:
     return each
 
 
-def within_quota(pool: PoolView, request: Request, shares: tuple[PlacedShare, ...]) -> Decision:
-    """Grants a placement that fits unless the user holds too much already."""
+def within_quota(
+    pool: PoolView, request: Request, shares: tuple[PlacedShare, ...], *, told: bool = True
+) -> Decision:
+    """Grants a placement that fits unless the user holds too much already; without words if nobody is `told`."""
     quota = pool.quota_of(request.user)
     held_milli, held_shares = pool.held_by(request.user)
     asked = sum(share.milli for share in shares)
@@ -88,7 +91,7 @@ def within_quota(pool: PoolView, request: Request, shares: tuple[PlacedShare, ..
     if quota.shares is not None and held_shares + len(shares) > quota.shares:
         text = explain.shares_quota_used(request.user, len(shares), held_shares, quota.shares)
         return Decision(Outcome.QUEUE, "quota", text)
-    return Decision(Outcome.GRANT, "", explain.granted(shares), shares)
+    return Decision(Outcome.GRANT, "", explain.granted(shares) if told else NOTHING, shares)
 
 
 def rooms(
@@ -96,7 +99,7 @@ def rooms(
 ) -> Iterator[Room]:
     """Per node where parked memory is in the way and nothing else: the devices that the fewest bytes must leave."""
     fleet = pool.fleet
-    if not fleet.parked.any():
+    if not fleet.keeps_parked:
         return
     possible = with_compute(fleet, candidates, share)
     wanted = (possible.sum(axis=1) >= count) & (fleet.parked > 0)

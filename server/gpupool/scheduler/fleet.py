@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import compress
+from operator import is_not
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from gpupool.scheduler.eligible import shares_as_asked
+from gpupool.scheduler.layout import Layout, class_of
 from gpupool.scheduler.model import DeviceView, Held, PlacedShare, Request
 from gpupool.scheduler.placement import Cluster, Demand, DeviceSpec, NodeSpec, Placement, Policy
 from gpupool.scheduler.placement.cluster import Integers
@@ -23,6 +26,10 @@ from gpupool.scheduler.sizes import place_on
 from gpupool.scheduler.snapshot import Snapshot
 from gpupool.shares import Share
 
+#: Weighs milli before MiB in one number (`Fleet.left`); no device has as many MiB.
+_MILLI: Final = 1 << 32
+#: In that number: of a device that takes nothing new.
+NO_ROOM: Final = -(1 << 62)
 #: So many changes of the present view are remembered; a view that is older is compared device by device.
 _REMEMBERED: Final = 1024
 #: Ids of devices by a name.
@@ -39,17 +46,28 @@ class Candidates:
         models: names of their kinds in the cluster.
         devices: per row and column.
         per_row: how many there are.
+        everywhere: whether all devices are among them.
     """
 
     models: frozenset[str]
     devices: Mask
     per_row: Integers
+    everywhere: bool = False
+    _rows_with: dict[int, tuple[bool, Mask | None]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def rows(self) -> Mask:
         """Per row: whether there is any."""
         found: Mask = self.per_row > 0
         return found
+
+    def rows_with(self, count: int) -> tuple[bool, Mask | None]:
+        """Whether any row has so many of them, and per row whether it has; None: all have."""
+        known = self._rows_with.get(count)
+        if known is None:
+            rows: Mask = self.per_row >= count
+            known = self._rows_with[count] = bool(rows.any()), None if rows.all() else rows
+        return known
 
 
 class Fleet:
@@ -66,11 +84,18 @@ class Fleet:
         classes: one device of each class; those of one class differ in room, health and node alone.
         free_milli, free_mib: per row and column, as the shown view says; negative where too much is taken.
         healthy: likewise.
+        left: both in one number, milli first; of devices that are not healthy, and where there is none, `NO_ROOM`.
         kept: likewise, whether it is reserved for somebody.
         parked: per row, devices with memory of parked sessions.
     """
 
-    def __init__(self, devices: Sequence[DeviceView], policy: Policy, before: Fleet | None = None) -> None:
+    def __init__(
+        self,
+        devices: Sequence[DeviceView],
+        policy: Policy,
+        before: Fleet | None = None,
+        others: Collection[str] = (),
+    ) -> None:
         """Makes the columns.
 
         Args:
@@ -78,46 +103,25 @@ class Fleet:
             policy: where shares are placed.
             before: the fleet of the same pool until now. What it knows of nodes that have the same devices is taken from it, so
                 this costs little for a node more or less; it shows nothing any more, until it is asked to.
+            others: ids of the devices that have come or gone since, or are of another class or node.
         """
         self.policy = policy
-        self._ids = [device.id for device in devices]
-        self.positions = {name: place for place, name in enumerate(self._ids)}
-        by_node: dict[str, list[int]] = {}
-        for place in sorted(range(len(devices)), key=self._ids.__getitem__):
-            by_node.setdefault(devices[place].node, []).append(place)
-        self.nodes: tuple[str, ...] = tuple(sorted(by_node))
-        self.rows = {name: row for row, name in enumerate(self.nodes)}
-        self.columns: tuple[tuple[int, ...], ...] = tuple(tuple(by_node[name]) for name in self.nodes)
-        self._where = {
-            place: (row, column)
-            for row, all_of in enumerate(self.columns)
-            for column, place in enumerate(all_of)
-        }
-        numbers: dict[tuple[object, ...], int] = {}
-        self.classes: list[DeviceView] = []
-        number_of = []
-        for device in devices:
-            number = numbers.setdefault(_class(device), len(numbers))
-            if number == len(self.classes):
-                self.classes.append(device)
-            number_of.append(number)
+        layout = Layout(devices, None if before is None else before._layout, others)
+        self._layout: Layout = layout
+        self.positions, self.nodes, self.rows = layout.positions, layout.nodes, layout.rows
+        self.columns, self._where = layout.columns, layout.where
+        self.classes = [devices[place] for place in layout.firsts]
         class_specs = [_spec(device, number) for number, device in enumerate(self.classes)]
         # Most nodes are like others, and what is the same object need not be compared.
-        of_node: dict[tuple[int, ...], tuple[DeviceSpec, ...]] = {}
-        specs = []
-        for name, all_of in zip(self.nodes, self.columns, strict=True):
-            kinds = tuple(number_of[place] for place in all_of)
-            if kinds not in of_node:
-                of_node[kinds] = tuple(class_specs[number] for number in kinds)
-            specs.append(NodeSpec(name, of_node[kinds]))
+        of_node = {kinds: tuple(class_specs[number] for number in kinds) for kinds in set(layout.kinds)}
+        specs = [NodeSpec(name, of_node[kinds]) for name, kinds in zip(self.nodes, layout.kinds, strict=True)]
         self.cluster = Cluster(specs or [NodeSpec("", ())])
         shape = self.cluster.present.shape
-        self.class_of: Integers = np.zeros(shape, np.int64)
-        for row, all_of in enumerate(self.columns):
-            self.class_of[row, : len(all_of)] = [number_of[place] for place in all_of]
+        self.class_of = layout.classes(shape)
         self.free_milli: Integers = np.zeros(shape, np.int64)
         self.free_mib: Integers = np.zeros(shape, np.int64)
         self.healthy: Mask = np.zeros(shape, np.bool_)
+        self.left: Integers = np.full(shape, NO_ROOM, np.int64)
         self.kept: Mask = np.zeros(shape, np.bool_)
         self.parked: Integers = np.zeros(len(self.nodes), np.int64)
         self._sample = [devices[all_of[0]] for all_of in self.columns]
@@ -177,37 +181,34 @@ class Fleet:
 
     def _take_over(self, before: Fleet, devices: Sequence[DeviceView]) -> None:
         """Shows what ``before`` did where a node has the same devices as there. ``before`` shows nothing from then on."""
-        alike = [
-            (row, old)
-            for row, name in enumerate(self.nodes)
-            if (old := before.rows.get(name)) is not None and self._ids_on(row) == before._ids_on(old)
-        ]
+        others = self._layout.others
+        alike = [(row, before.rows[name]) for row, name in enumerate(self.nodes) if name not in others]
         rows, old_rows = (np.array([pair[side] for pair in alike], np.int64) for side in (0, 1))
         width = min(self.free_milli.shape[1], before.free_milli.shape[1])
         for mine, theirs in (
             (self.free_milli, before.free_milli), (self.free_mib, before.free_mib), (self.healthy, before.healthy),
+            (self.left, before.left),
         ):  # fmt: skip
             mine[rows, :width] = theirs[old_rows, :width]
         self.parked[rows] = before.parked[old_rows]
         self.cluster.take_over(before.cluster, rows, old_rows)
-        known = set()
-        for row, old in alike:
-            for place, old_place in zip(self.columns[row], before.columns[old], strict=True):
-                self._shown[place] = before._shown[old_place]
-                known.add(old_place)
+        if self._layout.grown:
+            self._shown[: len(before._shown)] = before._shown
+            for name in others & self.rows.keys():
+                for place in self.columns[self.rows[name]]:
+                    self._shown[place] = None
+        else:
+            for row, old in alike:
+                for place, old_place in zip(self.columns[row], before.columns[old], strict=True):
+                    self._shown[place] = before._shown[old_place]
         self._leases, self._sessions, self._users = before._leases, before._sessions, before._users
-        for old_place, was in enumerate(before._shown):
-            if was is not None and old_place not in known:
-                self._index(was.id, was.held, ())
+        for name in others & before.rows.keys():
+            for old_place in before.columns[before.rows[name]]:
+                if (was := before._shown[old_place]) is not None:
+                    self._index(was.id, was.held, ())
         kept = {self.positions[name] for name in before._reserved if name in self.positions}
-        self._since = (
-            0,
-            kept.union(place for place, was in enumerate(self._shown) if was is not devices[place]),
-        )
+        self._since = (0, kept.union(compress(range(len(devices)), map(is_not, self._shown, devices))))
         before._shows_nothing()
-
-    def _ids_on(self, row: int) -> list[str]:
-        return [self._ids[place] for place in self.columns[row]]
 
     def _shows_nothing(self) -> None:
         self._shown = [None] * len(self._shown)
@@ -223,12 +224,14 @@ class Fleet:
             if was is None or was.held != device.held:
                 self._index(device.id, () if was is None else was.held, device.held)
                 self.parked[row] += _keeps_parked(device) - (0 if was is None else _keeps_parked(was))
-            self.free_milli[row, column] = device.free_milli
-            self.free_mib[row, column] = device.free_mib
+            milli, mib = device.free_milli, device.free_mib
+            self.free_milli[row, column] = milli
+            self.free_mib[row, column] = mib
             self.healthy[row, column] = device.healthy
+            self.left[row, column] = max(milli, -1) * _MILLI + max(mib, -1) if device.healthy else NO_ROOM
         if device.healthy and not self.kept[row, column]:
-            mib = max(0, device.free_mib) if counts_memory(device) else 0
-            self.cluster.put(row, column, max(0, device.free_milli), mib)
+            mib = max(0, self.free_mib.item(row, column)) if counts_memory(device) else 0
+            self.cluster.put(row, column, max(0, self.free_milli.item(row, column)), mib)
         else:
             self.cluster.put(row, column, 0, 0)
 
@@ -250,6 +253,11 @@ class Fleet:
                 yield self._sessions, held.session_id
 
     # ---- questions about the shown view
+
+    @property
+    def keeps_parked(self) -> bool:
+        """Whether memory of any parked session lies on a device."""
+        return bool(self._sessions) and bool(self.parked.any())
 
     def places_of(
         self, *, leases: Collection[str] = (), sessions: Collection[str] = (), users: Collection[str] = ()
@@ -323,7 +331,8 @@ class Fleet:
             ]
             devices &= np.array(rows)[:, None]
         models = frozenset(str(number) for number, good in enumerate(will_do) if good)
-        return Candidates(models, devices, devices.sum(axis=1))
+        everywhere = bool((devices == self.cluster.present).all())
+        return Candidates(models, devices, devices.sum(axis=1), everywhere)
 
     def demand(self, candidates: Candidates, share: Share, count: int) -> Demand:
         """The same as the policy reads it."""
@@ -342,13 +351,20 @@ class Fleet:
             count: how many devices.
             rows: nodes that will do; None: all.
         """
-        will_do = candidates.per_row >= count
-        if rows is not None:
-            will_do &= rows
-        if not will_do.any():
+        some, will_do = candidates.rows_with(count)
+        if not some or not self._may_have_room(share, count):
             return None
+        if rows is not None:
+            will_do = rows if will_do is None else will_do & rows
         placement = self.policy.place(self.cluster, self.demand(candidates, share, count), will_do)
         return None if placement is None else self._shares(placement, share)
+
+    def _may_have_room(self, share: Share, count: int) -> bool:
+        """Whether any device has so much left, and any node so much in all: in a full pool that is all there is to know."""
+        if share.milli is None:
+            return True
+        most, most_on_a_node = int(self.cluster.free_milli.max()), int(self.cluster.free_total.max())
+        return share.milli <= most and share.milli * count <= most_on_a_node
 
     def _shares(self, placement: Placement, share: Share) -> tuple[PlacedShare, ...]:
         shares = []
@@ -379,10 +395,6 @@ def counts_memory(device: DeviceView) -> bool:
     return device.sharing != "open"
 
 
-def _class(device: DeviceView) -> tuple[object, ...]:
-    return device.kind, device.total_mib, device.driver, device.software, device.sharing
-
-
 def _spec(device: DeviceView, number: int) -> DeviceSpec:
     return DeviceSpec(str(number), device.usable if counts_memory(device) else 0)
 
@@ -393,5 +405,5 @@ def _keeps_parked(device: DeviceView) -> int:
 
 def same_device(one: DeviceView, other: DeviceView) -> bool:
     """Whether a fleet that was made for one serves the other."""
-    mine, others = ((x.id, x.node, x.pool, x.labels, _class(x)) for x in (one, other))
+    mine, others = ((x.id, x.node, x.pool, x.labels, class_of(x)) for x in (one, other))
     return mine == others

@@ -7,11 +7,11 @@ own, after whose end the request itself would be.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
+from gpupool.records import replace
 from gpupool.scheduler import explain
 from gpupool.scheduler.gang import may_span
 from gpupool.scheduler.model import Decision, Help, Outcome, PlacedShare, PoolView, Request

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, cast
 
 from gpupool.filters import Filter
+from gpupool.records import replace
 from gpupool.sentences import NOTHING, Sentence
 from gpupool.shares import usable_mib
 
@@ -118,6 +119,9 @@ class Quota:
 
     milli: int | None = None
     shares: int | None = None
+
+
+_NO_QUOTA = Quota()
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +281,7 @@ class PoolView:
     promised: tuple[Promise, ...] = ()
 
     def quota_of(self, user: str) -> Quota:
-        return self.quotas.get(user) or self.quotas.get("*") or Quota()
+        return self.quotas.get(user) or self.quotas.get("*") or _NO_QUOTA
 
     def held_by(self, user: str) -> tuple[int, int]:
         """(milli, number of shares) that ``user``'s leases hold."""
@@ -293,6 +297,16 @@ class PoolView:
     def device(self, name: str) -> DeviceView | None:
         place = self._snapshot().fleet.positions.get(name)
         return None if place is None else self.devices[place]
+
+    def is_same(self, other: PoolView) -> bool:
+        """Whether whatever is decided in one view is decided in the other; False: not known."""
+        return (
+            self.devices is other.devices
+            and self.reserved == other.reserved
+            and self.host_room is other.host_room
+            and self.quotas is other.quotas
+            and self.promised is other.promised
+        )
 
     # ---- what if
 

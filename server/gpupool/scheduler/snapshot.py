@@ -7,9 +7,10 @@ device before that changes. What-ifs are snapshots over a snapshot.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, overload
 from weakref import WeakSet
+
+from gpupool.records import replace
 
 if TYPE_CHECKING:
     from gpupool.scheduler.fleet import Fleet
@@ -22,24 +23,27 @@ Holding = tuple[int, int]
 class Present:
     """The devices as they are now, and what each user's leases hold."""
 
-    def __init__(self, devices: Iterable[DeviceView], before: Present | None = None) -> None:
+    def __init__(
+        self,
+        devices: Iterable[DeviceView],
+        before: Present | None = None,
+        gone: Iterable[DeviceView] = (),
+        come: Iterable[DeviceView] = (),
+    ) -> None:
         """Counts what is held.
 
         Args:
             devices: as they are now.
-            before: what was, of which most is the same: then only what differs is counted.
+            before: what was, of which most is the same; None: nothing.
+            gone: devices of before that are not among these.
+            come: those of these that were not among those of before.
         """
         self.devices = list(devices)
         self.holdings: dict[str, Holding] = {} if before is None else before.holdings.copy()
         self._readers: WeakSet[Snapshot] = WeakSet()
-        was = {} if before is None else {device.id: device for device in before.devices}
-        for device in self.devices:
-            known = was.pop(device.id, None)
-            if known is not device:
-                self._hold_all(device, 1)
-                if known is not None:
-                    self._hold_all(known, -1)
-        for device in was.values():
+        for device in self.devices if before is None else come:
+            self._hold_all(device, 1)
+        for device in gone:
             self._hold_all(device, -1)
 
     def _hold_all(self, device: DeviceView, sign: int) -> None:

@@ -21,6 +21,9 @@ from gpupool.simulation.replay_nodes import NodeShape
 
 #: Times of the trace and of the pool differ by a constant; what comes at a moment has come when it is this near.
 _ROUNDING: Final = 1e-6
+#: What the engine says of a job; a look asks for all of them.
+_RUNS: Final = JobReport("running")
+_ENDED: Final = JobReport("ended")
 #: Of the provider, and of its nodes' names.
 _NAME: Final = "lent"
 
@@ -145,7 +148,7 @@ class _Engine:
         return {"job": order.job}
 
     async def poll(self, jobs: Mapping[str, JobState]) -> Mapping[str, JobReport]:
-        return {job: JobReport("running" if self._growth.lives(job) else "ended") for job in jobs}
+        return {job: _RUNS if self._growth.lives(job) else _ENDED for job in jobs}
 
     async def cancel(self, job: str, state: JobState) -> None:
         self._growth.cancel(job)

@@ -29,7 +29,11 @@ class Meter:
 
     def hold(self, lease_id: str, shares: Sequence[PlacedShare]) -> None:
         """`lease_id` holds these from now on; none: it holds nothing."""
-        for share in self._shares.pop(lease_id, ()):
+        before = self._shares.pop(lease_id, ())
+        if before is shares and before:
+            self._shares[lease_id] = before  # as it was, as after most steps
+            return
+        for share in before:
             self.milli -= share.milli
             self._devices[share.device_id] -= share.milli
             if not self._devices[share.device_id]:

@@ -54,6 +54,7 @@ class Rules:
         patience: seconds after which a waiting holder gives up; None: never.
         tick: seconds of virtual time between two looks at the timers while somebody waits.
         elastic: nodes that may be borrowed; None: none.
+        says: whether somebody reads why tasks wait; a long replay takes a fifth less without words.
     """
 
     policy: str = DEFAULT_POLICY
@@ -66,6 +67,7 @@ class Rules:
     patience: float | None = None
     tick: float = 30.0
     elastic: Elastic | None = None
+    says: bool = True
 
 
 @dataclass(slots=True)
@@ -106,8 +108,9 @@ class Replay:
         )
         # Nobody reads what would help.
         self.machine = Machine(
-            State(), rules.timers, ids, rules.quotas, rules.policy, rules.consolidate, advises=False
-        )
+            State(), rules.timers, ids, rules.quotas, rules.policy, rules.consolidate,
+            advises=False, says=rules.says,
+        )  # fmt: skip
         self.fates = [Fate(task, task.seconds) for task in tasks]
         self.meter = meter
         #: Lines of the journal by kind, and the reasons of leases that ended.

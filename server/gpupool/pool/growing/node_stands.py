@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from gpupool.model.lease_records import LeaseRecord
 from gpupool.model.node_records import NodeRecord, node_of_device
 from gpupool.model.state import State
 from gpupool.providers.elasticity import Ask
 from gpupool.providers.pool import NodeStands
+from gpupool.scheduler.model import PlacedShare
 from gpupool.shares import WHOLE_DEVICE_MILLI
 
 
@@ -24,6 +28,8 @@ class NodesStand:
         self._lease_on: dict[str, str] = {}
         self._session_on: dict[str, str] = {}
         self._known: dict[str, NodeStands] = {}
+        #: What each lease would ask for elsewhere, with the shares that it held then.
+        self._asks: dict[str, tuple[tuple[PlacedShare, ...], tuple[Ask, ...]]] = {}
 
     def of(self, name: str) -> NodeStands | None:
         """None: there is no such node."""
@@ -34,6 +40,8 @@ class NodesStand:
         return stands
 
     def _follow(self) -> None:
+        if not (self._leases or self._sessions or self._nodes or self._devices):
+            return
         changed = self._nodes.union(map(node_of_device, self._devices))
         for table, keys, places in (
             (self.state.leases, self._leases, self._lease_on),
@@ -42,7 +50,9 @@ class NodesStand:
             for key in keys:
                 changed.add(places.pop(key, ""))
                 record = table.get(key)
-                if record is not None:
+                if record is None:
+                    self._asks.pop(key, None)
+                else:
                     places[key] = record.node
                     changed.add(record.node)
         for touched in (self._nodes, self._devices, self._leases, self._sessions):
@@ -53,26 +63,32 @@ class NodesStand:
     def _work_out(self, node: NodeRecord) -> NodeStands:
         index = self.state.index
         leases = self.state.leases_of_node(node.name)
-        sessions = index.sessions_of_node.of(node.name)
+        devices = [device.id for device in index.devices_of_node.of(node.name) if device.present]
         return NodeStands(
             connected=node.connection is not None,
-            devices=sum(device.present for device in index.devices_of_node.of(node.name)),
-            busy=bool(leases) or any(session.state != "closed" for session in sessions),
+            devices=len(devices),
+            busy=bool(leases)
+            or any(session.state != "closed" for session in index.sessions_of_node.of(node.name)),
             drained=node.drained,
             lost=node.lost,
-            leases=tuple(
-                Ask(lease.id, share.milli, None) for lease in leases if lease.live for share in lease.shares
-            ),
-            free=self._free(node),
+            leases=tuple([ask for lease in leases if lease.live for ask in self._asks_of(lease)]),
+            free=_free(node, devices, leases),
         )
 
-    def _free(self, node: NodeRecord) -> tuple[int, ...]:
-        if node.drained or node.lost or node.connection is None:
-            return ()
-        here = self.state.index.devices_of_node.of(node.name)
-        free = {device.id: WHOLE_DEVICE_MILLI for device in here if device.present}
-        for lease in self.state.leases_of_node(node.name):
-            for share in lease.taken():
-                if share.device_id in free:
-                    free[share.device_id] -= share.milli
-        return tuple(free.values())
+    def _asks_of(self, lease: LeaseRecord) -> tuple[Ask, ...]:
+        known = self._asks.get(lease.id)
+        if known is None or known[0] is not lease.shares:
+            asks = tuple(Ask(lease.id, share.milli, None) for share in lease.shares)
+            known = self._asks[lease.id] = lease.shares, asks
+        return known[1]
+
+
+def _free(node: NodeRecord, devices: Iterable[str], leases: Iterable[LeaseRecord]) -> tuple[int, ...]:
+    if node.drained or node.lost or node.connection is None:
+        return ()
+    free = dict.fromkeys(devices, WHOLE_DEVICE_MILLI)
+    for lease in leases:
+        for share in lease.taken():
+            if share.device_id in free:
+                free[share.device_id] -= share.milli
+    return tuple(free.values())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from gpupool.model.instructions import TellGranted, TellRefused, TellResized
@@ -10,6 +9,7 @@ from gpupool.model.state import LeaseRecord, LeftWorker, RequestRecord, SessionR
 from gpupool.pool.model import messages
 from gpupool.pool.model.step import Step
 from gpupool.pool.model.view import kept_mib
+from gpupool.records import replace
 from gpupool.scheduler.model import PlacedShare
 from gpupool.sentences import Sentence, param, plain, say
 

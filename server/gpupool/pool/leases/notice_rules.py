@@ -15,13 +15,13 @@ A session whose lease ended keeps its memory; its holder asks again and waits it
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from gpupool.model import events
 from gpupool.model.state import LeaseRecord, Notice, RequestRecord
 from gpupool.pool.leases import lease_rules
 from gpupool.pool.model.step import Step
 from gpupool.pool.projects import standing_view
+from gpupool.records import replace
 from gpupool.scheduler.fairshare.position import Standing
 from gpupool.scheduler.model import PlacedShare
 from gpupool.sentences import Sentence, clauses, param, say
@@ -178,19 +178,24 @@ def node_drained(step: Step, event: events.NodeDrained) -> None:
         f"node-{kind}", say(f"node.{kind}{because}", **who), node=node.name,
         data={"by": event.by, "reason": event.reason, "evict": event.evict},
     )  # fmt: skip
-    whole = standing_view.wholes(lease for lease in state.index.holding.records() if lease.live)
-    here = [parts for parts in whole.values() if any(part.node == node.name for part in parts)]
+    if event.drained and not event.evict:
+        return
+    served = [lease for lease in state.leases_of_node(node.name) if lease.live]
+    # Parts of the same gangs lie elsewhere, too.
+    parts = {part.id: part for lease in served for part in state.lease_parts(lease) if part.live}
+    in_order = sorted(parts.values(), key=lambda part: state.leases.place(part.id))
+    here = list(standing_view.wholes(in_order).values())
     if not event.drained:
         withdraw(
             step,
-            [parts for parts in here if _is_of_drain(parts[0])],
+            [whole for whole in here if _is_of_drain(whole[0])],
             say("node.takes-again", node=param.node(node.name)),
         )
-    elif event.evict:
+    else:
         until = step.now + step.timers.notice
         said = clauses(say(f"notice.drain{because}", **who), say("notice.drain-parks"))
-        for parts in here:
-            _note(step, parts, Notice("drain", until, said))
+        for whole in here:
+            _note(step, whole, Notice("drain", until, said))
 
 
 def _note(step: Step, parts: Iterable[LeaseRecord], notice: Notice) -> None:

@@ -19,7 +19,6 @@ Shares on several nodes are several leases and sessions, tied together by `gang_
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from gpupool.model import events
 from gpupool.model.instructions import Instruction
@@ -41,6 +40,7 @@ from gpupool.pool.model.timers import Timers
 from gpupool.pool.nodes import node_rules
 from gpupool.pool.projects import accounts, limit_rules, project_rules
 from gpupool.pool.queue import queue_rules
+from gpupool.records import replace
 from gpupool.scheduler.model import Quota
 from gpupool.scheduler.placement import DEFAULT_POLICY, Policy
 from gpupool.sentences import say
@@ -63,6 +63,7 @@ class Machine:
         consolidate: Consolidation = Consolidation.IDLE,
         *,
         advises: bool = True,
+        says: bool = True,
     ) -> None:
         self.state = state
         self.view = state.live_view = LiveView(state, timers, policy)
@@ -70,7 +71,7 @@ class Machine:
         self.ids = ids
         self.quotas: Mapping[str, Quota] = dict(quotas or {})
         self.consolidate = consolidate
-        self._advises = advises
+        self._advises, self._says = advises, says
         self.queue = QueueMemory()
         self.last_tick: float | None = None
 
@@ -157,6 +158,7 @@ class Machine:
             queue=self.queue,
             consolidate=self.consolidate,
             advises=self._advises,
+            says=self._says,
         )
 
     def _end_of_notices(self, step: Step) -> None:

@@ -14,7 +14,7 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from types import MappingProxyType
 
 from gpupool.model.state import DeviceRecord, LeaseRecord, NodeRecord, RequestRecord, State
 from gpupool.model.table import Record, Table
@@ -27,11 +27,14 @@ from gpupool.pool.model.holds import (
     unreachable,
 )
 from gpupool.pool.model.timers import Timers
+from gpupool.records import replace
 from gpupool.scheduler.fleet import Fleet, same_device
 from gpupool.scheduler.model import DEFAULT_NODE_POOL, DeviceView, Held, PoolView, Promise, Quota
 from gpupool.scheduler.placement import DEFAULT_POLICY, Demand, Policy, policy_named
 from gpupool.scheduler.snapshot import Present, Snapshot
 
+#: Always the same, so that views of one moment are known as the same.
+_NO_QUOTAS: Mapping[str, Quota] = MappingProxyType({})
 #: What is held, with the device.
 Holds = tuple[tuple[str, Held], ...]
 
@@ -80,7 +83,7 @@ class LiveView:
         self._present = Present(())
         self._fleet = Fleet((), self.policy)
         #: Of the devices in the fleet: those of each node, and where they stand in the table.
-        self._of_node: dict[str, list[str]] = {}
+        self._of_node: dict[str, set[str]] = {}
         self._place_of: dict[str, int] = {}
         self._described: dict[str, tuple[object, ...]] = {}
         #: By device and what holds it, which is a lease or a session; and the same by what holds it.
@@ -119,7 +122,9 @@ class LiveView:
         if stale or self._snapshot is None:
             serial = self._fleet.advance(stale)
             self._snapshot = Snapshot(self._present, self._fleet, serial)
-        return PoolView(self._snapshot, quotas or {}, host_room=self._host_room, promised=self.promised)
+        return PoolView(
+            self._snapshot, quotas or _NO_QUOTAS, host_room=self._host_room, promised=self.promised
+        )
 
     # ---- what changed
 
@@ -148,20 +153,21 @@ class LiveView:
     def _build(self, others: set[str]) -> None:
         """Makes the fleet anew, of what is known of all devices but ``others``: how they are is still to be worked out."""
         state = self._state
-        known = {view.id: view for view in self._present.devices}
-        views = []
-        self._of_node, self._place_of = {}, {}
-        for device in state.devices.values():
-            view = known.get(device.id)
-            if view is None or device.id in others:
-                view = _device_view(state.nodes.get(device.node), device)
-                view = replace(view, held=self._held_on(device.id))
-                self._devices.add(device.id)
-            views.append(view)
+        views = dict(zip(self._fleet.positions, self._present.devices, strict=True))
+        gone = [views.pop(name) for name in others if name in views]
+        for view in gone:
+            del self._place_of[view.id]
+            self._of_node[view.node].discard(view.id)
+        come = [device for name in others if (device := state.devices.get(name)) is not None]
+        for device in come:
+            view = _device_view(state.nodes.get(device.node), device)
+            views[device.id] = replace(view, held=self._held_on(device.id))
+            self._devices.add(device.id)
             self._place_of[device.id] = state.devices.place(device.id)
-            self._of_node.setdefault(device.node, []).append(device.id)
-        self._present = Present(views, self._present)
-        self._fleet = Fleet(self._present.devices, self.policy, self._fleet)
+            self._of_node.setdefault(device.node, set()).add(device.id)
+        devices = list(map(views.__getitem__, state.devices))
+        self._present = Present(devices, self._present, gone, [views[device.id] for device in come])
+        self._fleet = Fleet(devices, self.policy, self._fleet, others)
         self._snapshot = None
 
     def _refreshed(self, now: float) -> set[int]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpupool.model.state import State
 from gpupool.pool.model.waiting import Waiting
+from gpupool.scheduler.model import Decision, PoolView, Request
 
 if TYPE_CHECKING:
     from gpupool.pool.queue.queue_pass import QueuePass
@@ -23,6 +24,8 @@ class QueueMemory:
         told_at: when all were told their places.
         untold: whether places have changed since.
         began_at: when the pool was started; -inf: long ago.
+        full: what was said to wishes for which there was no room, with the pool as it was then: while it stays so, it need not
+            be looked at again.
     """
 
     def __init__(self) -> None:
@@ -32,6 +35,9 @@ class QueueMemory:
         self.told_at = float("-inf")
         self.untold = False
         self.began_at = float("-inf")
+        self.full: dict[Request, tuple[PoolView, Decision]] = {}
+        #: The devices of the moment that it is of.
+        self._full_of: object = None
         self._rollbacks: int | None = None
 
     def next_number(self) -> int:
@@ -49,6 +55,23 @@ class QueueMemory:
         yield
         if known:
             self._rollbacks = state.rollbacks
+
+    def known_as_full(self, view: PoolView, wish: Request) -> Decision | None:
+        """What was said to the wish in this very view, in which it has no room; None: not known."""
+        then, decision = self.full.get(wish, (None, None))
+        return decision if then is not None and then.is_same(view) else None
+
+    def note_full(self, view: PoolView, wish: Request, decision: Decision) -> None:
+        """Only of one moment: nothing is known of another one, and views of before are costly to keep."""
+        if self._full_of is not view.devices:
+            self.full.clear()
+            self._full_of = view.devices
+        self.full[wish] = view, decision
+
+    def forget_full(self) -> None:
+        """Nobody waits."""
+        self.full.clear()
+        self._full_of = None
 
     def changed(self) -> None:
         """The last look is out of date, though nobody needs another one now."""

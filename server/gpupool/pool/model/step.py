@@ -48,6 +48,8 @@ class Step:
     consolidate: Consolidation = Consolidation.IDLE
     #: Whether those who wait are told what would help: finding it takes longer than all decisions.
     advises: bool = True
+    #: Whether anybody reads why they wait.
+    says: bool = True
 
     def do(self, instruction: Instruction) -> None:
         self.out.append(instruction)

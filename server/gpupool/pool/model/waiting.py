@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 
 from gpupool.filters import Filter
@@ -43,9 +43,26 @@ class Lane:
     session_id: str
     #: Empty for users without limits of their own: they may wait in one lane.
     user: str
+    #: Lanes are looked up all the time; so many values together are hashed only once.
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        values = tuple(getattr(self, name) for name in _COMPARED)
+        object.__setattr__(self, "_hash", hash(values))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def of_anybody(self) -> Lane:
+        """The same wish, whoever has it."""
+        return replace(self, user="") if self.user else self
 
     def rank(self, entry: Entry) -> Rank:
         return -self.priority, entry[0], entry[1]
+
+
+_COMPARED = tuple(one.name for one in fields(Lane) if one.compare)
 
 
 def lane_of(request: RequestRecord, user: str) -> Lane:
@@ -78,6 +95,7 @@ class Waiting:
 
     def __init__(self) -> None:
         self.lanes: dict[Lane, list[Entry]] = {}
+        self._same: dict[Lane, Lane] = {}
         self._of: dict[str, tuple[Lane, Entry]] = {}
         self._highest = 0
 
@@ -118,12 +136,15 @@ class Waiting:
 
     def rebuild(self, requests: Iterable[RequestRecord], limited: Callable[[str], bool]) -> None:
         self.lanes.clear()
+        self._same.clear()
         self._of.clear()
         for request in requests:
             self.add(request, limited)
 
     def add(self, request: RequestRecord, limited: Callable[[str], bool]) -> Lane:
         lane, entry = lane_of(request, request.user if limited(request.user) else ""), entry_of(request)
+        # One object for all in it: what is found by it need not be compared value by value.
+        lane = self._same.setdefault(lane, lane)
         insort(self.lanes.setdefault(lane, []), entry)
         self._of[request.id] = lane, entry
         self._highest = max(self._highest, request.number)
@@ -134,7 +155,7 @@ class Waiting:
         entries = self.lanes[lane]
         del entries[bisect_left(entries, entry)]
         if not entries:
-            del self.lanes[lane]
+            del self.lanes[lane], self._same[lane]
         return lane
 
     def before(self, project: str, rank: Rank) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from gpupool.model import events
@@ -12,6 +11,7 @@ from gpupool.pool.leases import lease_rules, moving_rules, resize_rules
 from gpupool.pool.model import messages
 from gpupool.pool.model.step import Step
 from gpupool.pool.model.view import kept_mib
+from gpupool.records import replace
 from gpupool.sentences import param, say
 
 #: What a worker says by its exit status; any other is an accident.

@@ -6,12 +6,13 @@ what it held more or less until then is added once, so that the sum is right tho
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gpupool.model.state import AccountRecord, LeaseRecord, LimitRecord, State
 from gpupool.pool.model.step import Step
 from gpupool.pool.model.timers import Timers
 from gpupool.pool.projects import live_holdings
+from gpupool.records import replace
 from gpupool.scheduler.fairshare import usage
 
 #: Whose limit holds for all who have none of their own.

@@ -1,8 +1,8 @@
 """What the leases of a pool hold, kept up to date: what changed since somebody looked is counted again, and nothing else.
 
-A look at the queue begins with where all projects stand. With this it costs as much as there are projects and changes, and a copy
-of what is held (`Standings`, `like`), however many leases there are. Like the scheduler's view (`pool/model/live_view.py`) it
-follows the tables, undone changes included, and says at every moment what a walk over them would.
+A look at the queue begins with where all projects stand. With this it costs as much as there are projects and changes,
+however many leases there are. Like the scheduler's view (`pool/model/live_view.py`) it follows the tables, undone changes
+included, and says at every moment what a walk over them would.
 """
 
 from __future__ import annotations

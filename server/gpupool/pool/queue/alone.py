@@ -12,10 +12,15 @@ from gpupool.pool.leases import budget_rules
 from gpupool.pool.model.step import Step
 from gpupool.pool.projects import limit_rules, standing_view
 from gpupool.pool.projects.project_rules import project_tree
-from gpupool.pool.queue.request_view import current_view, resumed_by, session_obstacle, wish_of
+from gpupool.pool.queue.request_view import (
+    current_view,
+    least_milli_in,
+    resumed_by,
+    session_obstacle,
+    wish_of,
+)
 from gpupool.scheduler import decide
 from gpupool.scheduler.model import Decision, Outcome
-from gpupool.shares import least_milli
 
 
 def granted_alone(step: Step, request: RequestRecord) -> Decision | None:
@@ -26,13 +31,11 @@ def granted_alone(step: Step, request: RequestRecord) -> Decision | None:
     if request.kind == "guaranteed" or session_obstacle(step, request) is not None:
         return None  # what is guaranteed must fit beside all that is
     view = current_view(step)
-    milli = least_milli(
-        {device.usable for device in view.fleet.classes}, request.milli, request.mib, request.count
-    )
+    milli = least_milli_in(view, request.milli, request.mib, request.count)
     if not _allowed(step, request, milli):
         return None
     seen = view.resuming(resumed_by(step, request))
-    decision = decide(seen, wish_of(step, request), helps=False, words=False)
+    decision = decide(seen, wish_of(step, request), helps=False, words=False, told=step.says)
     if decision.outcome is not Outcome.GRANT:
         return None
     placed = sum(share.milli for share in decision.shares)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gpupool.model.state import RequestRecord, key_of
 from gpupool.model.state_index import is_owed
@@ -23,16 +23,23 @@ from gpupool.pool.model.step import Step
 from gpupool.pool.model.waiting import Entry, Lane, Rank, Waiting
 from gpupool.pool.projects import limit_rules, live_holdings, standing_view
 from gpupool.pool.projects.project_rules import project_tree
-from gpupool.pool.queue.request_view import current_view, own_places, resumed_by, session_obstacle, wish_of
+from gpupool.pool.queue.request_view import (
+    current_view,
+    least_milli_in,
+    own_places,
+    resumed_by,
+    session_obstacle,
+    wish_of,
+)
 from gpupool.pool.queue.said import Said
 from gpupool.pool.reclaim.disk_rules import make_host_room
 from gpupool.pool.reclaim.taking_rules import TakingBack, Wanted
+from gpupool.records import replace
 from gpupool.scheduler import advise, decide
 from gpupool.scheduler.fairshare.verdict import Verdict
 from gpupool.scheduler.helps import with_facts
 from gpupool.scheduler.model import Decision, Outcome, PoolView, Request
 from gpupool.sentences import Sentence, clauses, param, say
-from gpupool.shares import least_milli
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +99,10 @@ class QueuePass:
 
     def size(self, lane: Lane) -> int:
         """Milli-GPU that a request of this lane takes, at least."""
-        if lane not in self._sizes:
-            self._sizes[lane] = least_milli(
-                {device.usable for device in self.view.fleet.classes}, lane.milli, lane.mib, lane.count
-            )
-        return self._sizes[lane]
+        known = self._sizes.get(lane)
+        if known is None:
+            known = self._sizes[lane] = least_milli_in(self.view, lane.milli, lane.mib, lane.count)
+        return known
 
     def order(self, lane: Lane) -> tuple[object, ...]:
         """What projects are compared by when a request of this lane is the first of its project."""
@@ -106,7 +112,10 @@ class QueuePass:
         """The requests' ids as they come; a lane that is `full` by then is left out."""
         lines = step.queue.waiting.lines()
         while lines:
-            project = min(lines, key=lambda name: self.order(lines[name].lane))
+            if len(lines) == 1:
+                (project,) = lines
+            else:
+                project = min(lines, key=lambda name: self.order(lines[name].lane))
             line = lines[project]
             lane, entry = line.take()
             if lane not in self.full:
@@ -136,12 +145,12 @@ class QueuePass:
             self.full[lane] = said
             if decision.reason == "full":
                 # Room is the same for everybody.
-                self._no_room.setdefault(replace(lane, user=""), said.to_others())
+                self._no_room.setdefault(lane.of_anybody, said)
         return said
 
     def _as_others(self, step: Step, request: RequestRecord, lane: Lane) -> Said | None:
         """What another user was told of the same wish, if nothing but room is in the way of this one, too."""
-        known = self._no_room.get(replace(lane, user="")) if not request.session_id else None
+        known = self._no_room.get(lane.of_anybody) if not request.session_id else None
         if known is None:
             return None
         milli = self.size(lane)
@@ -150,9 +159,9 @@ class QueuePass:
             return Said(refused)
         quota, (held, shares) = self.view.quota_of(request.user), self.view.held_by(request.user)
         above = quota.milli is not None and held + milli > quota.milli
-        return (
-            None if above or (quota.shares is not None and shares + request.count > quota.shares) else known
-        )
+        if above or (quota.shares is not None and shares + request.count > quota.shares):
+            return None
+        return known.to_others()
 
     def left(self, request_id: str) -> None:
         """A request that does not wait keeps no device from others."""
@@ -189,21 +198,22 @@ class QueuePass:
         names, wish = resumed_by(step, request), wish_of(step, request)
         reserved, what_if = self._reserved(step, request, lane, entry), _what_if(step, wish)
 
-        def make_room(now: Decision) -> Decision | None:
+        def make_room(now: Decision, kept: frozenset[str]) -> Decision | None:
             in_future = self._reserved(step, request, lane, entry, in_future=True)
-            wanted = Wanted(request, wish, milli, in_future, names, what_if, now)
+            seen = self.view.resuming(names).reserving(kept)
+            wanted = Wanted(request, wish, milli, in_future, names, what_if, now, seen)
             if now.evict:
                 self.taking_back.room_is_made(step, wanted, now)
                 return None
             return self.taking_back.make_room(step, wanted)
 
-        known = self._known_as_full(lane, reserved)
-        coming = None if known is None else make_room(known)
+        known, kept = self._known_as_full(lane, reserved)
+        coming = None if known is None else make_room(known, kept)
         if coming is not None:
             return Said(coming)
         view = self.view
         seen = view.resuming(names).reserving(reserved)
-        bare = decide(seen, wish, helps=False)
+        bare = step.queue.known_as_full(seen, wish) or decide(seen, wish, helps=False, told=step.says)
         decision = make_host_room(step.state, seen, wish, bare)
         if decision.outcome is Outcome.GRANT:
             placed = sum(share.milli for share in decision.shares)
@@ -214,17 +224,19 @@ class QueuePass:
         said = Said(decision, (lambda: advise(seen, wish, bare)) if decision is bare else None)
         if decision.outcome is not Outcome.QUEUE or decision.reason != "full":
             return said
+        if not bare.evict and not names:
+            step.queue.note_full(seen, wish, bare)
         if known is None:
-            decision = with_facts(seen, wish, decision)
+            decision = with_facts(seen, wish, decision) if step.says else decision
             if not decision.evict:
                 self._full_now[lane] = view, reserved, decision
-            coming = make_room(decision)
+            coming = make_room(decision, reserved)
         return said if coming is None else Said(coming)
 
-    def _known_as_full(self, lane: Lane, reserved: frozenset[str]) -> Decision | None:
-        """What was said to a request of the lane that had no room now, though no more was kept from it than from this one."""
-        view, kept, decision = self._full_now.get(lane, (None, frozenset(), None))
-        return decision if view is self.view and kept <= reserved else None
+    def _known_as_full(self, lane: Lane, reserved: frozenset[str]) -> tuple[Decision | None, frozenset[str]]:
+        """What was said to a request of the lane that had no room now, though no more was kept from it; and what was kept."""
+        view, kept, decision = self._full_now.get(lane, (None, reserved, None))
+        return (decision, kept) if view is self.view and kept <= reserved else (None, reserved)
 
     def _beyond_limits(self, step: Step, request: RequestRecord, milli: int) -> Decision | None:
         """Why a request has to wait, or is refused, wherever there is room; None: nothing is in the way."""
@@ -340,11 +352,15 @@ class QueuePass:
         waiting = step.queue.waiting
         lines = {project: iter(line) for project, line in waiting.lines().items()}
         heads: list[tuple[tuple[object, ...], str]] = []
+        orders: dict[Lane, tuple[object, ...]] = {}
 
         def next_of(project: str) -> None:
             request_id = next(lines[project], None)
             if request_id is not None:
-                turn = self.turns.get(request_id) or self.order(waiting.lane(request_id))
+                turn = self.turns.get(request_id)
+                if not turn:
+                    lane = waiting.lane(request_id)
+                    turn = orders[lane] = orders.get(lane) or self.order(lane)
                 heapq.heappush(heads, (turn, request_id))
 
         for project in lines:

@@ -7,7 +7,6 @@ are told at once to whom they concern first, and to all others as long as they a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 
 from gpupool.model import events
 from gpupool.model.instructions import TellGranted, TellQueued, TellRefused
@@ -22,6 +21,7 @@ from gpupool.pool.queue.alone import granted_alone
 from gpupool.pool.queue.queue_pass import QueuePass
 from gpupool.pool.queue.request_view import current_view, resumed_by
 from gpupool.pool.queue.said import Said
+from gpupool.records import replace
 from gpupool.scheduler.model import Decision, Outcome
 from gpupool.sentences import NOTHING, Sentence, clauses, param, say
 
@@ -129,6 +129,7 @@ def schedule(step: Step) -> None:
     follow(step)
     memory.latest = None
     if not step.state.requests and not notice_rules.any_for_requests(step):
+        memory.forget_full()
         return
     if _still_comes_back(step):
         # What the nodes have is not known yet: a notice would be withdrawn for nothing, a place lost.
@@ -137,8 +138,8 @@ def schedule(step: Step) -> None:
         return
     for _ in range(_LOOKS):
         # A request that waits for room that is being made keeps it from others until that comes to nothing.
-        look = look_at_all(step)
-        if all(is_owed(request.decision) for request in _still_waiting(step, look.owed_before)):
+        owed_before = look_at_all(step).owed_before
+        if all(is_owed(request.decision) for request in _still_waiting(step, owed_before)):
             break
     memory.looked_at, memory.untold = step.now, True
     if len(memory.waiting) <= ALL_TOLD or _time_to_tell(step):
@@ -148,6 +149,7 @@ def schedule(step: Step) -> None:
 
 def look_at_all(step: Step) -> QueuePass:
     """One look at all who wait."""
+    step.queue.latest = None  # what is held need not be copied when it changes for a look that is over
     look = step.queue.latest = QueuePass(step, _usage(step))
     for request_id in look.in_order(step):
         request = step.state.requests.get(request_id)
@@ -169,10 +171,10 @@ def arrived(step: Step, request: RequestRecord) -> None:
     follow(step)
     if _grant_alone(step, request):
         return
-    look = memory.latest
-    if look is None or step.reschedule or len(memory.waiting) <= ALL_TOLD:
+    if memory.latest is None or step.reschedule or len(memory.waiting) <= ALL_TOLD:
         schedule(step)
         return
+    look = memory.latest
     lane = memory.waiting.lane(request.id)
     look.standings.refresh()
     look.view = current_view(step)
@@ -233,10 +235,16 @@ def tell_places(step: Step) -> None:
     memory.told_at, memory.untold = step.now, False
     if look is None:
         return
+    # Those of one lane are told the same words: they are put together once, and are one object.
+    words: dict[tuple[int, int], Sentence] = {}
     for place, request_id, said in list(look.places(step)):
         request = step.state.requests.get(request_id)
         if request is not None and said is not None:
-            _tell_place(step, look, request, place, _in_full(step, said))
+            decision = _in_full(step, said)
+            key = id(decision.said), id(request.growth)
+            if key not in words:
+                words[key] = clauses(decision.said, request.growth)
+            _tell_place(step, look, request, place, decision, words[key])
 
 
 def _move_up(step: Step) -> None:
@@ -277,7 +285,9 @@ def _wait_or_leave(step: Step, look: QueuePass, request: RequestRecord, said: Sa
         _refuse(step, request, said.in_full())
         look.left(request.id)
     elif request.told is None:
-        _tell_place(step, look, request, look.place_of(step, request), _in_full(step, said))
+        told = _in_full(step, said)
+        words = clauses(told.said, request.growth)
+        _tell_place(step, look, request, look.place_of(step, request), told, words)
     elif is_owed(request.decision) != is_owed(decision):
         step.state.requests[request.id] = replace(
             request, decision=_in_full(step, said), wants=decision.wants
@@ -317,12 +327,15 @@ def _first_part(step: Step, session_id: str) -> str:
     return session_id if session is None else session.gang or session.id
 
 
-def _tell_place(step: Step, look: QueuePass, request: RequestRecord, place: int, decision: Decision) -> None:
+def _tell_place(
+    step: Step, look: QueuePass, request: RequestRecord, place: int, decision: Decision, said: Sentence
+) -> None:
     eta = look.eta_of(step, request, decision) if place == 1 or decision.reason == "notice" else None
-    said = clauses(decision.said, request.growth)
     told = (place, said)
     wants = decision.wants if request.id in look.decisions else ()
-    if (told, eta, wants) == (request.told, request.eta, request.wants) and decision is request.decision:
+    # Where there are words, numbers in them change from look to look, and to compare them takes as long as to tell them.
+    same = decision is request.decision or (not step.says and decision == request.decision)
+    if same and (eta, wants, told) == (request.eta, request.wants, request.told):
         return
     step.state.requests[request.id] = replace(
         request, place=place, said=said, eta=eta, wants=wants, told=told, decision=decision

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gpupool.model.state import RequestRecord, SessionRecord
 from gpupool.pool.leases import parking_rules
 from gpupool.pool.model.holds import keeps_place
 from gpupool.pool.model.step import Step
 from gpupool.pool.model.view import parked_session, pool_view, wish_for_new_session
 from gpupool.pool.projects import limit_rules
+from gpupool.records import replace
 from gpupool.scheduler.model import Decision, Outcome, PoolView, Request
 from gpupool.sentences import param, say
+from gpupool.shares import least_milli
 
 
 def current_view(step: Step) -> PoolView:
     """The pool as it is now, with the limits of users."""
     return pool_view(step.state, step.timers, limit_rules.quotas(step.state, step.quotas), step.now)
+
+
+def least_milli_in(view: PoolView, milli: int | None, mib: int | None, count: int) -> int:
+    """What such a wish takes of these devices, at least; one that names milli-GPU takes the same of all."""
+    usable = {device.usable for device in view.fleet.classes} if milli is None else ()
+    return least_milli(usable, milli, mib, count)
 
 
 def wish_of(step: Step, request: RequestRecord) -> Request:

@@ -7,8 +7,8 @@ times as long to find as the decision.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
+from gpupool.records import replace
 from gpupool.scheduler.model import Decision
 
 
@@ -26,6 +26,7 @@ class Said:
         self.bare = bare
         self._advise = advise
         self._full: Decision | None = None
+        self._others: Said | None = None
 
     def in_full(self) -> Decision:
         """With what would help; the same object each time."""
@@ -34,10 +35,16 @@ class Said:
         return self._full
 
     def to_others(self) -> Said:
-        """What other users are told of the same wish, who keep no devices; helps by one's own leases are left out."""
+        """What other users are told of the same wish, who keep no devices; helps by one's own leases are left out.
+
+        The same object each time.
+        """
+        if self._others is not None:
+            return self._others
 
         def advise() -> Decision:
             helps = tuple(help for help in self.in_full().helps if not help.release_milli)
             return replace(self.in_full(), wants=(), helps=helps)
 
-        return Said(replace(self.bare, wants=()), advise)
+        self._others = Said(replace(self.bare, wants=()), advise)
+        return self._others

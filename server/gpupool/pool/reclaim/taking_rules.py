@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gpupool.model.state import LeaseRecord, RequestRecord
 from gpupool.pool.leases import notice_rules
@@ -17,6 +17,7 @@ from gpupool.pool.model.consolidation import Consolidation
 from gpupool.pool.model.step import Step
 from gpupool.pool.projects import standing_view
 from gpupool.pool.reclaim import taking_view
+from gpupool.records import replace
 from gpupool.scheduler import explain, reclaim
 from gpupool.scheduler.fairshare.standings import Standings
 from gpupool.scheduler.model import Decision, Outcome, PoolView, Request
@@ -40,6 +41,7 @@ class Wanted:
         resumed: the sessions that go on by it.
         decide: the scheduler's word on it.
         now: what it says of the pool as it is.
+        seen: that pool, in which it has no room; None: something else is in its way.
     """
 
     request: RequestRecord
@@ -49,6 +51,7 @@ class Wanted:
     resumed: Collection[str]
     decide: Callable[[PoolView], Decision]
     now: Decision
+    seen: PoolView | None = None
 
 
 class TakingBack:
@@ -98,7 +101,8 @@ class TakingBack:
         """What a request waits for, when room is coming or can be taken back for it; None: nothing comes of it."""
         base = self._future.resuming(wanted.resumed).reserving(wanted.reserved)
         mine = sorted(self._noticed.get(wanted.request.id, ()))
-        coming = wanted.decide(base)
+        # Where nothing is coming, there is no room as there is none now.
+        coming = wanted.now if wanted.seen is not None and wanted.seen.is_same(base) else wanted.decide(base)
         if reclaim.serves(coming):
             self.forgo(step, mine, say("forgo.enough"))
             self._expect(step, wanted, base, Plan((), coming))

@@ -7,18 +7,20 @@ are. What is deserved changes with the pool, so a lost device can end protection
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from gpupool.scheduler.fairshare.lease import HeldLease, seniority
+from gpupool.scheduler.fairshare.leases import Group, Leases, group_of
 from gpupool.scheduler.fairshare.position import Position
 
 
 class Protection:
     """Follows leases as they come and go; works only where somebody holds more than is deserved."""
 
-    def __init__(self, positions: dict[str, Position]) -> None:
+    def __init__(self, positions: dict[str, Position], leases: Leases) -> None:
         self._positions = positions
-        self._interactive: dict[str, dict[str, HeldLease]] = {}
+        self._leases = leases
+        #: Milli-GPU of interactive leases, by leaf.
         self._interactive_milli: dict[str, int] = {}
         #: Interactive leases that are *not* protected, by leaf; missing: not known at the moment.
         self._exposed: dict[str, set[str]] = {}
@@ -28,13 +30,11 @@ class Protection:
 
     def add(self, lease: HeldLease) -> None:
         if lease.kind == "interactive":
-            self._interactive.setdefault(lease.project, {})[lease.id] = lease
             self._count(lease.project, lease.milli)
         self._changed(lease)
 
     def remove(self, lease: HeldLease) -> None:
         if lease.kind == "interactive":
-            del self._interactive[lease.project][lease.id]
             self._count(lease.project, -lease.milli)
         self._changed(lease)
 
@@ -44,16 +44,17 @@ class Protection:
         self._settle(lease.project)
         return lease.id not in self._exposed[lease.project]
 
-    def exposed(self, leaf: str, kind: str, leases: Mapping[str, HeldLease]) -> Iterable[HeldLease]:
-        """Those of some leases that are not protected; all of them are of one leaf and kind."""
+    def exposed(self, group: Group) -> Iterable[HeldLease]:
+        """The leases of a group that are not protected."""
+        leaf, _, kind = group
         if kind != "interactive":
-            return () if kind == "guaranteed" else leases.values()
+            return () if kind == "guaranteed" else self._leases.of(group)
         self._settle(leaf)
-        return [leases[name] for name in self._exposed[leaf] if name in leases] if self._exposed[leaf] else ()
+        exposed = (self._leases.get(name) for name in self._exposed[leaf])
+        return [lease for lease in exposed if lease is not None and group_of(lease) == group]
 
     def take_over(self, other: Protection) -> None:
         """The leases of another one, of whose projects the positions here say the same; what is deserved may differ."""
-        self._interactive = {leaf: leases.copy() for leaf, leases in other._interactive.items()}
         self._interactive_milli = other._interactive_milli.copy()
         self._crowded = {path for path, p in self._positions.items() if p.guaranteed > p.deserved}
 
@@ -61,7 +62,7 @@ class Protection:
         """Milli-GPU that are protected in `position` and below it."""
         inside = position.path + "/"
         total = position.guaranteed
-        for leaf in self._interactive:
+        for leaf in self._interactive_milli:
             if leaf == position.path or leaf.startswith(inside):
                 self._settle(leaf)
                 total += self._milli[leaf]
@@ -95,7 +96,7 @@ class Protection:
             return
         exposed: set[str] = set()
         left = room
-        for lease in sorted(self._interactive[leaf].values(), key=seniority):
+        for lease in sorted(self._leases.of_leaf(leaf, "interactive"), key=seniority):
             if lease.milli <= left:
                 left -= lease.milli
             else:
@@ -106,9 +107,11 @@ class Protection:
     def _settle_all(self) -> None:
         """Guaranteed leases take more than is deserved somewhere: ancestors must be asked too."""
         room = {path: p.deserved - p.guaranteed for path, p in self._positions.items()}
-        self._exposed = {leaf: set() for leaf in self._interactive}
-        self._milli = dict.fromkeys(self._interactive, 0)
-        leases = [lease for leaf in self._interactive.values() for lease in leaf.values()]
+        self._exposed = {leaf: set() for leaf in self._interactive_milli}
+        self._milli = dict.fromkeys(self._interactive_milli, 0)
+        leases = [
+            lease for leaf in self._interactive_milli for lease in self._leases.of_leaf(leaf, "interactive")
+        ]
         for lease in sorted(leases, key=seniority):
             path = self._positions[lease.project].upwards()
             if all(lease.milli <= room[position.path] for position in path):

@@ -9,6 +9,7 @@ from typing import Final
 from gpupool.scheduler.fairshare import admission, order, reclaim_rules
 from gpupool.scheduler.fairshare.division import fair_shares
 from gpupool.scheduler.fairshare.lease import HeldLease, Waiting, seniority
+from gpupool.scheduler.fairshare.leases import Leases
 from gpupool.scheduler.fairshare.position import Position, Standing
 from gpupool.scheduler.fairshare.protection import Protection
 from gpupool.scheduler.fairshare.tree import ProjectTree
@@ -43,8 +44,8 @@ class Standings:
             leases: what is held.
             waiting: what waits.
             usage: of each leaf, what it used lately as a part of the pool, see :func:`.usage.part_of_pool`.
-            like: whose leases are held, too; of the same tree. Each goes its own way from here on. It costs a copy of some
-                dictionaries, a hundredth of what it takes to add all leases.
+            like: whose leases are held, too; of the same tree. Each goes its own way from here on. It costs as much as there
+                are projects, however many leases (`Leases`).
         """
         self.tree = tree
         self.capacity = capacity
@@ -60,10 +61,8 @@ class Standings:
                 tree.limit(path),
             )
         self._upwards = {path: tuple(p.upwards()) for path, p in self._positions.items()}
-        self._protection = Protection(self._positions)
-        self._leases: dict[str, HeldLease] = {}
-        #: The same by what decides whether they may be taken back: leaf, priority and kind.
-        self._groups: dict[tuple[str, int, str], dict[str, HeldLease]] = {}
+        self._leases: Leases = Leases(None if like is None else like._leases)
+        self._protection = Protection(self._positions, self._leases)
         self._waiting: dict[str, Waiting] = {}
         if like is not None:
             self._take_over(like)
@@ -124,7 +123,7 @@ class Standings:
         Reasons: ``protected``, ``priority``, ``over-quota``, ``within-fair-share``. Leases that are not known count
         as gone already.
         """
-        known = [self._leases[name] for name in dict.fromkeys(victims) if name in self._leases]
+        known = [lease for name in dict.fromkeys(victims) if (lease := self._leases.get(name)) is not None]
         asker = self._leaf(project)
         return reclaim_rules.may_take(self._positions, self._protection, asker, milli, priority, known)
 
@@ -138,11 +137,12 @@ class Standings:
         found = []
         # A lease of another project is judged by what the project holds, and by its own size.
         judged: dict[tuple[str, int], bool] = {}
-        for (leaf, of_priority, kind), leases in self._groups.items():
+        for group in self._leases.groups():
+            leaf, of_priority, _ = group
             own = leaf == asker.path
             if (own and of_priority >= priority) or not (own or from_others):
                 continue
-            for lease in self._protection.exposed(leaf, kind, leases):
+            for lease in self._protection.exposed(group):
                 key = (leaf, lease.milli)
                 if key not in judged:
                     judged[key] = own or self.may_take_from(project, milli, [lease.id]).admitted
@@ -152,8 +152,8 @@ class Standings:
 
     def exposed(self) -> Iterator[HeldLease]:
         """The leases that are not protected. A project without any costs nothing, however many it has."""
-        for (leaf, _, kind), leases in self._groups.items():
-            yield from self._protection.exposed(leaf, kind, leases)
+        for group in self._leases.groups():
+            yield from self._protection.exposed(group)
 
     # ---- what happens
 
@@ -165,8 +165,7 @@ class Standings:
         leaf = self.tree.leaf(lease.project)
         if leaf != lease.project:
             lease = HeldLease(lease.id, leaf, lease.milli, lease.kind, lease.priority, lease.granted_at)
-        self._leases[lease.id] = lease
-        self._groups.setdefault((leaf, lease.priority, lease.kind), {})[lease.id] = lease
+        self._leases.add(lease)
         self._move(lease, lease.milli)
         self._protection.add(lease)
 
@@ -176,12 +175,8 @@ class Standings:
     def without(self, lease_ids: Iterable[str]) -> None:
         """Leases end; those that are not known have."""
         for name in lease_ids:
-            lease = self._leases.pop(name, None)
+            lease = self._leases.pop(name)
             if lease is not None:
-                key = (lease.project, lease.priority, lease.kind)
-                del self._groups[key][name]
-                if not self._groups[key]:
-                    del self._groups[key]
                 self._move(lease, -lease.milli)
                 self._protection.remove(lease)
 
@@ -227,8 +222,6 @@ class Standings:
     # ---- helpers
 
     def _take_over(self, other: Standings) -> None:
-        self._leases = other._leases.copy()
-        self._groups = {key: group.copy() for key, group in other._groups.items()}
         for path, position in self._positions.items():
             theirs = other._positions[path]
             position.allocated, position.guaranteed = theirs.allocated, theirs.guaranteed

@@ -43,19 +43,21 @@ class Cluster:
             raise ValueError("two nodes have the same id")
         size, width = len(self.nodes), max(1, *(len(node.devices) for node in self.nodes))
         # Nodes that are alike often share one tuple, which is then read once.
-        alike = {id(node.devices): node.devices for node in self.nodes}
+        rows: dict[int, list[int]] = {}
+        for row, node in enumerate(self.nodes):
+            rows.setdefault(id(node.devices), []).append(row)
+        alike = {which: self.nodes[here[0]].devices for which, here in rows.items()}
         self.kinds: tuple[DeviceSpec, ...] = tuple(
             sorted({d for devices in alike.values() for d in devices}, key=lambda d: (d.model, d.usable_mib))
         )
         number = {kind: index for index, kind in enumerate(self.kinds)}
-        kinds_of = {which: [number[device] for device in devices] for which, devices in alike.items()}
         self.kind: Integers = np.zeros((size, width), np.int64)
         self.free_milli: Integers = np.zeros((size, width), np.int64)
         self.free_mib: Integers = np.zeros((size, width), np.int64)
         self.present: NDArray[np.bool_] = np.zeros((size, width), np.bool_)
-        for row, node in enumerate(self.nodes):
-            self.kind[row, : len(node.devices)] = kinds_of[id(node.devices)]
-            self.present[row, : len(node.devices)] = True
+        for which, devices in alike.items():
+            self.kind[rows[which], : len(devices)] = [number[device] for device in devices]
+            self.present[rows[which], : len(devices)] = True
         self.free_milli[self.present] = WHOLE_DEVICE_MILLI
         usable = np.array([kind.usable_mib for kind in self.kinds], np.int64)
         self.free_mib[self.present] = usable[self.kind[self.present]]
@@ -80,7 +82,7 @@ class Cluster:
 
     def changed_since(self, version: int) -> Nodes:
         """The nodes that changed since ``version``, ascending."""
-        return np.flatnonzero(self._changed_at > version)
+        return (self._changed_at > version).nonzero()[0]
 
     def take(self, placement: Placement) -> None:
         """Occupies what was placed. Raises ValueError, and changes nothing, when it is not free."""
@@ -122,14 +124,14 @@ class Cluster:
         Raises:
             ValueError: it is less than nothing or more than the device has; nothing has changed.
         """
-        full_milli, full_mib = int(self._full[0][node, device]), int(self._full[1][node, device])
+        full_milli, full_mib = self._full[0].item(node, device), self._full[1].item(node, device)
         if not (0 <= milli <= full_milli and 0 <= mib <= full_mib):
             raise ValueError(
                 f"node {self.nodes[node].id}: device {device}: {milli} milli-GPU and {mib} MiB cannot be free of "
                 f"{full_milli} and {full_mib}"
             )
-        more = milli - int(self.free_milli[node, device])
-        if more or mib != self.free_mib[node, device]:
+        more = milli - self.free_milli.item(node, device)
+        if more or mib != self.free_mib.item(node, device):
             self.free_milli[node, device] = milli
             self.free_mib[node, device] = mib
             self.free_total[node] += more

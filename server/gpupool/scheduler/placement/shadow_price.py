@@ -92,11 +92,14 @@ class ShadowPrice(ScoredPolicy):
             self._largest = max(self._cluster.kinds, key=lambda kind: kind.usable_mib, default=DeviceSpec())
 
     def costs(self, cluster: Cluster, shape: Shape, nodes: Nodes) -> Costs:
-        cost = (
-            self._stranding(cluster, shape, nodes)
-            + NODE_PULL * cluster.free_total[nodes] / WHOLE_DEVICE_MILLI
-        )
+        cost: Costs = NODE_PULL * cluster.free_total[nodes] / WHOLE_DEVICE_MILLI
+        if self._cpu:
+            cost = self._stranding(cluster, shape, nodes) + cost
         count = shape.demand.count
+        if not shape.wants_node:
+            # Nobody else has such shares: only CPU and memory of the node tell demands for the same apart.
+            own = cheapest(_read(self._prices(shape), cluster, shape, nodes), count) if count else 0.0
+            return cost + own
         if count:
             table, board = self._share(cluster, shape)
             devices = board.refreshed(
@@ -106,7 +109,7 @@ class ShadowPrice(ScoredPolicy):
         return only_where(shape.nodes_with_room(cluster, nodes), cost)
 
     def device_costs(self, cluster: Cluster, shape: Shape, nodes: Nodes) -> Costs:
-        return _read(self._share(cluster, shape)[0], cluster, shape, nodes)
+        return _read(self._prices(shape), cluster, shape, nodes)
 
     def _share(self, cluster: Cluster, shape: Shape) -> tuple[Costs, Board]:
         """What all demands for such shares have in common, whatever CPU they ask for."""
@@ -114,11 +117,17 @@ class ShadowPrice(ScoredPolicy):
         key = (demand.milli, demand.mib, demand.count, demand.models)
         known = self._shares.pop(key, None)
         if known is None:
-            known = (self._table(shape), Board(cluster))
+            known = (self._prices(shape), Board(cluster))
             if len(self._shares) >= MOST_SHAPES:
                 del self._shares[next(iter(self._shares))]
         self._shares[key] = known
         return known
+
+    def _prices(self, shape: Shape) -> Costs:
+        """The table of a shape; shapes are made anew when prices change (`forget`)."""
+        if shape.prices is None:
+            shape.prices = self._table(shape)
+        return shape.prices
 
     def _table(self, shape: Shape) -> Costs:
         """Per kind of device and free milli: what one share of the shape costs there."""
@@ -130,8 +139,6 @@ class ShadowPrice(ScoredPolicy):
 
     def _stranding(self, cluster: Cluster, shape: Shape, nodes: Nodes) -> Costs:
         """Per node: by how much more of its devices, in devices, would be left without CPU."""
-        if self._cpu == 0.0:
-            return np.zeros(len(nodes))
         if self._stranded is None:
             self._stranded = Board(cluster)
         now = self._stranded.refreshed(

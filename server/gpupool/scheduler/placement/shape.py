@@ -23,6 +23,13 @@ class Shape:
         self.mib: Integers = np.array([0 if s is None else s[1] for s in sizes], np.int64)
         #: The same milli on every kind of device; None: it depends.
         self.milli_anywhere = int(self.milli[0]) if len(set(self.milli.tolist())) == 1 else None
+        #: The same MiB, if it fits on every kind of device at all.
+        alike = self.milli_anywhere != _NEVER and len(set(sizes)) == 1
+        self._mib_anywhere = int(self.mib[0]) if alike else None
+        #: What a policy has worked out of it once and for all.
+        self.prices: NDArray[np.float64] | None = None
+        #: Whether it asks for CPU or memory of the node; there is never less than none.
+        self.wants_node = bool(demand.cpu_milli or demand.memory_mib)
 
     def milli_on(self, cluster: Cluster, nodes: Nodes) -> Integers | int:
         """Milli of a share, per device of ``nodes``."""
@@ -44,8 +51,13 @@ class Shape:
 
     def memory_fits(self, cluster: Cluster, nodes: Nodes) -> NDArray[np.bool_]:
         """Per device of ``nodes``: whether its free MiB hold one share."""
-        fits: NDArray[np.bool_] = cluster.free_mib[nodes] >= self.mib[cluster.kind[nodes]]
-        return fits & (self.milli[cluster.kind[nodes]] < _NEVER)
+        free = cluster.free_mib[nodes]
+        if self._mib_anywhere is not None:
+            everywhere: NDArray[np.bool_] = free >= self._mib_anywhere
+            return everywhere
+        kinds = cluster.kind[nodes]
+        fits: NDArray[np.bool_] = free >= self.mib[kinds]
+        return fits & (self.milli[kinds] < _NEVER)
 
     def nodes_with_room(self, cluster: Cluster, nodes: Nodes) -> NDArray[np.bool_]:
         """Per node: whether its CPU and memory suffice; its devices are not looked at."""
