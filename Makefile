@@ -120,8 +120,10 @@ BROWSER_JOBS ?= 2
 BROWSER_LONGEST_FIRST := $(addprefix ui-tests/,test_idle.py test_sidebar.py)
 
 .PHONY: test
-# Of what comes first most keeps one processor busy and has no timers: two at a time.
-test: build-tests $(STAMPS)/galata ## set up and pass every test
+# What comes first waits for a network or keeps one processor busy, and has no timers: two at a time. Not the system's
+# packages: only one at a time may install them.
+test: $(STAMPS)/system-tests $(STAMPS)/system ## set up and pass every test
+	@$(MAKE) --no-print-directory -j 2 build-tests $(STAMPS)/galata
 	@$(MAKE) --no-print-directory --output-sync=target -j 2 lint test-frontend
 	@$(MAKE) --no-print-directory test-native
 	@$(MAKE) --no-print-directory test-python

@@ -53,7 +53,7 @@ class PoolAndNode:
         self._serve_arguments = serve_arguments
         self._real_worker = real_worker
         self._node_arguments = node_arguments
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, forked_cli.Command] = {}
         self.environment = {
             key: value for key, value in os.environ.items() if not key.startswith(("GPUPOOL_", "SCRIPTED_"))
         } | {
@@ -111,12 +111,8 @@ class PoolAndNode:
 
     def _start(self, name: str, *arguments: str, script: str = "") -> None:
         with (self.home / f"{name}.log").open("ab") as log:
-            self.processes[name] = subprocess.Popen(
-                [sys.executable, "-m", "gpupool.cli.main", *arguments],
-                env={**self.environment, "SCRIPTED_WORKER": script},
-                stdout=log,
-                stderr=log,
-            )
+            environment = {**self.environment, "SCRIPTED_WORKER": script}
+            self.processes[name] = forked_cli.Command(*arguments, environment=environment, out=log, err=log)
 
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> int:
         """Signals the pool or the node and waits for its end; its exit status."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -26,6 +24,7 @@ from gpupool.proto import pool_pb2 as pb
 from gpupool.proto import pool_pb2_grpc
 from sqlalchemy import make_url, select
 
+from tests.support import forked_cli
 from tests.support.patience import until_late
 from tests.support.pool_node import ROOT, SCRIPTED_WORKER
 
@@ -57,7 +56,7 @@ class PoolServers:
         self.scale = scale
         # A short path: addresses of Unix sockets end at 107 bytes.
         self.folder = Path(tempfile.mkdtemp(prefix="gps-"))
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, forked_cli.Command] = {}
         self._serve = dict(serve or {})
         self._real_workers = real_workers
         self.environment = {
@@ -130,12 +129,8 @@ class PoolServers:
         home = self.home(name)
         home.mkdir(mode=0o700, exist_ok=True)
         with (self.folder / f"{name}.log").open("ab") as log:
-            self.processes[name] = subprocess.Popen(
-                [sys.executable, "-m", "gpupool.cli.main", *arguments],
-                env={**self.environment, "GPUPOOL_HOME": str(home)},
-                stdout=log,
-                stderr=log,
-            )
+            environment = {**self.environment, "GPUPOOL_HOME": str(home)}
+            self.processes[name] = forked_cli.Command(*arguments, environment=environment, out=log, err=log)
 
     def kill(self, name: str) -> None:
         """kill -9, stopped or not."""

@@ -26,6 +26,7 @@ from gpupool.client import convert
 from gpupool.proto import pool_pb2, pool_pb2_grpc
 from jupyter_client.blocking.client import BlockingKernelClient
 
+from tests.support import forked_cli
 from tests.support.patience import BUSY, until_late
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -269,14 +270,10 @@ class Stack:
         return Kernel(self, started["id"])
 
     def gpupool(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "gpupool.cli.main", *arguments],
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=90 * BUSY,
-            check=check,
-        )
+        done = forked_cli.gpupool(*arguments, environment=self.environment, seconds=90 * BUSY)
+        if check:
+            done.check_returncode()
+        return done
 
     def devices(self) -> list[dict[str, Any]]:
         """What `gpupool gpu list --json` lists, without starting a program each time.
