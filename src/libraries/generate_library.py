@@ -141,13 +141,22 @@ def functions(rows: list[dict[str, Any]]) -> list[Function]:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a function is not carried, and what it returns: a key of RETURNS, or nothing if that is a status."""
+    """Why a function is not carried.
+
+    Attributes:
+        reason: what its user is told.
+        returns: a key of RETURNS; None: it returns a status.
+        quiet: nobody is told, because programs ask for it and go on without it. Only of functions with a status.
+    """
 
     reason: str
     returns: str | None
+    quiet: bool = False
 
     def definition(self, name: str, not_supported: int) -> str:
         """The stub's C++ text."""
+        if self.quiet:
+            return f"GPUPOOL_LIBRARY_EXPORT int {name}() {{ return {not_supported}; }}"
         if self.returns is None:
             return (
                 f"GPUPOOL_LIBRARY_EXPORT int {name}() {{\n"
@@ -202,7 +211,9 @@ def load(table: Path, major: str) -> Library:
     for row in content.get("refused", []):
         if major not in row.get("majors", [major]):
             continue
-        refusal = Refusal(row["reason"], row.get("returns"))
+        refusal = Refusal(row["reason"], row.get("returns"), row.get("quiet", False))
+        if refusal.quiet and refusal.returns is not None:
+            raise TableError(f"{table}: a row of functions without a status is quiet")
         if refusal.returns is not None and refusal.returns not in RETURNS:
             raise TableError(f"{table}: nothing returns {refusal.returns}")
         for name in expanded(row["names"]):

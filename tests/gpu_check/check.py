@@ -42,7 +42,7 @@ ORDER: Final = (
     *("memory", "math_libraries", "product_epilogues", "triton_rows"),
     *("numba_reduction", "numba_memory_limit", "cuda_core_nvrtc", "parking.elsewhere"),
     *("beside", "both_full", "beside_long", "beside_upload"),
-    *("rates", "jax_train", "cupy_arrays", "libraries", "compiled"),
+    *("rates", "jax_train", "cupy_arrays", "torch_libraries", "jax_libraries", "compiled"),
     *("parking.mps", "parking.mps_parts"),
 )
 #: What level "pool" starts.

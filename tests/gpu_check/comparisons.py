@@ -63,7 +63,8 @@ FRAMEWORKS: Final = (
         limit="from version 13 on, NVIDIA's runtime is linked into CuPy",
     ),
     Program(*("jax_train", ("jax",)), tolerance=1e-4),
-    Program("libraries", ("torch",), tolerance=2e-3),
+    Program("torch_libraries", ("torch",), tolerance=2e-3),
+    Program("jax_libraries", ("jax",), tolerance=2e-3),
 )
 
 

@@ -101,8 +101,9 @@ def test_a_child_finds_our_plug_ins_of_frameworks(native: Path, tmp_path: Path) 
 
 def test_xla_measures_nothing_on_a_software_gpu_unless_its_user_wants_that() -> None:
     assert "autotune_level=0" in child_environment.compiler_variables({})["XLA_FLAGS"]
-    mine = {"XLA_FLAGS": "--xla_gpu_autotune_level=4"}
-    assert child_environment.compiler_variables(mine)["XLA_FLAGS"] == mine["XLA_FLAGS"]
+    mine = {"XLA_FLAGS": "--xla_gpu_autotune_level=4", "JAX_PALLAS_USE_MOSAIC_GPU": "true"}
+    made = child_environment.compiler_variables(mine)
+    assert {name: made[name] for name in mine} == mine
 
 
 @pytest.mark.parametrize(
@@ -118,6 +119,19 @@ def test_jax_looks_for_a_gpu_where_there_is_a_share(
     assert gpupool_device.has_gpu() is has
     monkeypatch.delenv("GPUPOOL_SESSION_FILE")
     assert gpupool_device.has_gpu()  # a software GPU of its own
+
+
+def test_xla_records_what_our_graphs_can_hold_unless_its_user_says_what(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = gpupool_device.with_what_is_recorded
+    assert recorded("") == "--xla_gpu_enable_command_buffer=-COLLECTIVES"
+    assert recorded("--mine") == "--mine --xla_gpu_enable_command_buffer=-COLLECTIVES"
+    assert recorded("--xla_gpu_enable_command_buffer= --mine") == "--xla_gpu_enable_command_buffer= --mine"
+    # On several nodes nothing can be read back.
+    (tmp_path / "session").write_text("version 1\nstate attached\ndevices 1,1\n")
+    monkeypatch.setenv("GPUPOOL_SESSION_FILE", str(tmp_path / "session"))
+    assert recorded("--mine") == "--mine --xla_gpu_enable_command_buffer="
 
 
 def test_on_a_software_gpu_compilers_hand_over_ptx(native: Path, tmp_path: Path) -> None:

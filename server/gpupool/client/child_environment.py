@@ -124,7 +124,7 @@ def uses_software_gpu_alone(native: Path, environment: Mapping[str, str]) -> boo
 def compiler_variables(before: Mapping[str, str]) -> dict[str, str]:
     """What makes Triton, TensorFlow, JAX and CuPy hand over PTX, and numba keep a hint about real cards to itself.
 
-    ``before``: the environment that they are added to. Flags for XLA that are in it stay as they are.
+    ``before``: the environment that they are added to. What it says to XLA and Pallas stays as it is.
     """
     assembler = str(ASSEMBLER)
     return {
@@ -135,6 +135,8 @@ def compiler_variables(before: Mapping[str, str]) -> dict[str, str]:
         "CUPY_COMPILE_WITH_PTX": "1",
         "MODULAR_NVPTX_COMPILER_PATH": assembler,  # Mojo's
         "XLA_FLAGS": before.get("XLA_FLAGS", XLA_FLAGS),
+        # Pallas makes kernels by Triton then. Mosaic, its other way, wants Hopper's tensor memory accelerator.
+        "JAX_PALLAS_USE_MOSAIC_GPU": before.get("JAX_PALLAS_USE_MOSAIC_GPU", "false"),
         # A grid that is small for a card is not small for a few cores; the hint would fill the cell's output.
         "NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS": "0",
     }

@@ -1,31 +1,24 @@
-"""What people build on PyTorch and JAX: each of these libraries makes a few steps, with weights drawn here.
+"""Libraries that people build on PyTorch: each makes a few steps, with weights drawn here.
 
-A library that this Python lacks is named and left out; one that fails hides no other. `GPU_CHECK_DEVICE=cpu` tries the
-program itself.
+`GPU_CHECK_DEVICE=cpu` tries the program itself.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
-import time
 from collections.abc import Callable
 from typing import Any
 
-os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
 from torch.nn import functional
 
+from tests.gpu_check.frameworks.each_library import numbers, tried
+
 DEVICE = os.environ.get("GPU_CHECK_DEVICE", "cuda")
 STEPS = 4
-
-
-def numbers(*values: Any) -> list[float]:
-    plain = (value.detach() if isinstance(value, torch.Tensor) else value for value in values)
-    return [round(float(value), 5) for value in plain]
 
 
 def learn(model: Any, loss_of: Callable[[], Any], rate: float = 1e-3) -> list[float]:
@@ -262,117 +255,17 @@ def torchdiffeq() -> list[float]:
     return learn(field, lambda: odeint(lambda _, y: field(y).tanh(), start, times)[-1].square().mean())
 
 
-def flax() -> list[float]:
-    """A convolutional network with optax's optimiser."""
-    import jax
-    import jax.numpy as jnp
-    import optax
-    from flax import linen
-
-    class Network(linen.Module):
-        @linen.compact
-        def __call__(self, x: Any) -> Any:
-            x = linen.relu(linen.Conv(8, (3, 3))(x))
-            x = linen.avg_pool(x, (2, 2), (2, 2)).reshape(x.shape[0], -1)
-            return linen.Dense(4)(linen.LayerNorm()(x))
-
-    keys = jax.random.split(jax.random.key(3), 2)
-    x = jax.random.normal(keys[0], (16, 8, 8, 3))
-    y = jnp.arange(16) % 4
-    network = Network()
-    weights = network.init(keys[1], x)
-    optimizer = optax.adam(1e-3)
-    state = optimizer.init(weights)
-
-    @jax.jit
-    def step(weights: Any, state: Any) -> Any:
-        def of(weights: Any) -> Any:
-            return optax.softmax_cross_entropy_with_integer_labels(network.apply(weights, x), y).mean()
-
-        loss, gradients = jax.value_and_grad(of)(weights)
-        updates, state = optimizer.update(gradients, state)
-        return loss, optax.apply_updates(weights, updates), state
-
-    losses = []
-    for _ in range(STEPS):
-        loss, weights, state = step(weights, state)
-        losses.append(loss)
-    return numbers(*losses)
-
-
-def equinox() -> list[float]:
-    """Equinox with diffrax: a differential equation, in double precision."""
-    import diffrax
-    import equinox as library
-    import jax
-    import jax.numpy as jnp
-
-    network = library.nn.MLP(2, 2, 16, 1, key=jax.random.key(1))
-
-    @library.filter_jit
-    def end(network: Any) -> Any:
-        term = diffrax.ODETerm(lambda t, y, args: network(y))
-        return diffrax.diffeqsolve(term, diffrax.Tsit5(), 0.0, 1.0, 0.1, jnp.array([1.0, -1.0])).ys[-1]
-
-    return numbers(*end(network))
-
-
-def numpyro() -> list[float]:
-    """A chain of NUTS."""
-    import jax
-    import jax.numpy as jnp
-    import numpyro as library
-    from numpyro import distributions
-    from numpyro.infer import MCMC, NUTS
-
-    seen = jnp.linspace(-1, 2, 30)
-
-    def model() -> None:
-        mean = library.sample("mean", distributions.Normal(0, 3))
-        spread = library.sample("spread", distributions.HalfNormal(2))
-        library.sample("seen", distributions.Normal(mean, spread), obs=seen)
-
-    chain = MCMC(NUTS(model), num_warmup=50, num_samples=50, progress_bar=False)
-    chain.run(jax.random.key(5))
-    return [float(abs(float(chain.get_samples()["mean"].mean()) - 0.5) < 0.3)]
-
-
-ON_TORCH = (
+PARTS = (
     *(transformers, peft, timm, torchvision, lightning, accelerate),
     *(torch_geometric, gpytorch, e3nn, torchdiffeq),
 )
-ON_JAX = (flax, equinox, numpyro)
 
 
 def main() -> None:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    result: dict[str, Any] = {}
-    figures: dict[str, float] = {}
-    problems: dict[str, str] = {}
-    missing: list[str] = []
-    for part in (*ON_TORCH, *ON_JAX):
-        if importlib.util.find_spec(part.__name__) is None:
-            missing.append(part.__name__)
-            continue
-        torch.manual_seed(11)
-        began = time.monotonic()
-        try:
-            result[part.__name__] = part()
-        except Exception as error:
-            problems[part.__name__] = f"{type(error).__name__}: {error}"[:600]
-            result[part.__name__] = "failed"
-        figures[f"{part.__name__}, s"] = round(time.monotonic() - began, 2)
-    print(
-        json.dumps(
-            {
-                "result": result,
-                "figures": figures,
-                "problems": problems,
-                "missing": missing,
-                "version": torch.__version__,
-            }
-        )
-    )
+    # The same numbers for each, whatever the one before it drew.
+    found = tried(PARTS, begin=lambda: torch.manual_seed(11))
+    print(json.dumps({**found, "version": torch.__version__}))
 
 
 if __name__ == "__main__":
