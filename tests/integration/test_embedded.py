@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -11,11 +12,15 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
 
 import psutil
 import pytest
+from gpupool.client.admin import AdminClient
+from gpupool.client.pool import PoolClient
+from gpupool.client.port_check import OpenPorts
 from gpupool.embedded import paths
 from gpupool.embedded.join import EmbeddedError, Lifeline, join, runs_by_itself
 from gpupool.embedded.options import EmbeddedOptions
@@ -104,6 +109,22 @@ def test_those_who_come_at_once_find_one_pool_which_ends_with_the_last(home: Pat
     assert again.started
     again.close()
     wait_ended(home)
+
+
+@pytest.mark.slow
+def test_its_node_listens_on_the_ports_that_were_asked_for(home: Path) -> None:
+    lifeline = join(home, replace(OPTIONS, port_range="42100-42103"))
+    assert lifeline is not None
+
+    async def opened() -> OpenPorts:
+        async with PoolClient(lifeline.ready.endpoint) as pool:
+            admin = AdminClient(pool)
+            (node,) = await admin.nodes()
+            return await admin.open_ports(node.name, 0)
+
+    ports = asyncio.run(opened())
+    assert (ports.host, ports.first, ports.last) == ("127.0.0.1", 42100, 42103)
+    assert lifeline.leave() == 0
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -15,6 +16,8 @@ from gpupool.client.native import native_directory
 from gpupool.client.worker_address import WorkerAddress
 from gpupool.engines.local import LocalEngine
 from gpupool.engines.records import (
+    OTHER_PROTOCOL_STATUS,
+    WORKER_PROTOCOL,
     DeviceGrant,
     EngineError,
     Placement,
@@ -285,6 +288,56 @@ async def test_a_restarted_engine_adopts_the_living_and_never_starts_them_twice(
     await second.stop(SESSION, 0.1)
     assert (await next_exit(second)).session == SESSION
     assert processes(bench) == []
+
+
+def rewrite(state: Path, **values: object) -> None:
+    """What another version of the engine would have stored; None: nothing."""
+    stored = json.loads(state.read_text()) | values
+    state.write_text(
+        json.dumps({key: value for key, value in stored.items() if value is not None or key == "exit_status"})
+    )
+
+
+@pytest.mark.parametrize(("stored", "known"), [(WORKER_PROTOCOL - 1, WORKER_PROTOCOL - 1), (None, 0)])
+async def test_a_worker_of_another_version_is_known_as_such_and_its_end_says_so(
+    scripted: Bench, stored: int | None, known: int
+) -> None:
+    first = scripted.engine()
+    worker = await start(first)
+    assert worker.protocol == WORKER_PROTOCOL
+    await first.close()
+    state = next(scripted.directory.rglob("state.json"))
+    rewrite(state, protocol=stored)
+    second = scripted.engine()
+    (found,) = await second.list_owned()
+    assert found.protocol == known
+    await second.refuse(SESSION, OTHER_PROTOCOL_STATUS, "of another version")
+    assert processes(scripted) == []
+    event = await next_exit(second)
+    assert (event.exit_status, event.reason) == (OTHER_PROTOCOL_STATUS, "of another version")
+    # An agent that is killed before the pool has heard it tells the next one.
+    await second.close()
+    third = scripted.engine()
+    assert await third.list_owned() == ()
+    assert await next_exit(third) == event
+
+
+async def test_a_worker_that_an_agent_refused_and_could_not_end_tells_its_own_end_later(
+    scripted: Bench,
+) -> None:
+    first = scripted.engine()
+    worker = await start(first)
+    await first.close()
+    rewrite(
+        next(scripted.directory.rglob("state.json")),
+        exit_status=OTHER_PROTOCOL_STATUS,
+        reason="of another version",
+    )
+    second = scripted.engine()
+    assert len(await second.list_owned()) == 1
+    os.kill(pid_of(worker), signal.SIGKILL)
+    event = await next_exit(second)
+    assert (event.exit_status, "SIGKILL" in event.reason) == (-signal.SIGKILL, True)
 
 
 async def test_an_end_that_nobody_saw_is_told_after_the_restart(bench: Bench) -> None:

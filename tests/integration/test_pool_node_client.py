@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import time
@@ -15,6 +16,7 @@ from gpupool.client.holder import LeaseHolder
 from gpupool.client.pool import PoolClient
 from gpupool.client.types import Grant, LeaseRequest, LeaseStatus, QueuePlace
 from gpupool.client.worker_address import WorkerAddress
+from gpupool.engines.records import WORKER_PROTOCOL
 from gpupool.node.control import ControlChannel, Notice, WorkerStats
 from gpupool.shares import Share
 
@@ -298,6 +300,37 @@ async def test_a_killed_agent_comes_back_and_adopts_the_worker(
             assert keeper.ends == {}
             await client.release(grant.lease_id, close_session=True)
             fresh.wait_free(5)
+
+
+@comes_back_in_time
+async def test_an_upgraded_agent_ends_a_worker_of_another_version_and_its_holder_hears_why(
+    fresh: PoolAndNode, held: Callable[[PoolClient], Held]
+) -> None:
+    async with PoolClient(fresh.endpoint) as client:
+        keeper = held(client)
+        async with keeper.holder:
+            grant = await attached(fresh, client, keeper)
+            fresh.kill("node")
+            (state,) = fresh.home.glob("run/*/workers/*/state.json")
+            state.write_text(json.dumps(json.loads(state.read_text()) | {"protocol": WORKER_PROTOCOL - 1}))
+            fresh.start_node()
+            await until(lambda: grant.lease_id in keeper.ends, 20, "the holder to be told")
+            assert (keeper.ends[grant.lease_id].state, keeper.ends[grant.lease_id].reason) == (
+                "ended",
+                "upgrade",
+            )
+            fresh.wait(lambda: not fresh.worker_pids(), 5, "the worker to end")
+            sessions = {session.id: session for session in await client.sessions()}
+            assert (sessions[grant.session_id].state, sessions[grant.session_id].reason) == (
+                "closed",
+                "upgrade",
+            )
+    log = fresh.log("node")
+    assert "adopted a worker" not in log
+    (line,) = [line for line in log.splitlines() if "a worker of another version is not adopted" in line]
+    assert f"worker_protocol={WORKER_PROTOCOL - 1}" in line
+    assert f"agent_protocol={WORKER_PROTOCOL}" in line
+    fresh.wait(lambda: not fresh.worker_states(), 5, "the worker's folder to be removed")
 
 
 @comes_back_in_time

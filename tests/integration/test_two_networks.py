@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from gpupool.client.netperf import machine_mark
 from gpupool.client.worker_address import WorkerAddress
 
 from benchmarks.network import Network, NetworkProxy
 from benchmarks.worker_process import WorkerProcess, probe, software_driver
+from tests.support.patience import BUSY
 from tests.support.worker_client import ASKS, SOFTWARE, Client
 
 HERE, THERE = "10.213.7.1", "10.213.7.2"
@@ -69,3 +72,18 @@ def test_a_client_elsewhere_uses_tls_through_a_slower_network(far_away: str, tmp
         ) as proxy:
             slower = WorkerAddress(THERE, proxy.port, tls=worker.fingerprint)
             assert f"connected by tls {THERE}" in client.run(ASKS, str(slower))
+
+
+def test_a_network_of_its_own_is_another_machine(far_away: str) -> None:
+    program = [
+        sys.executable,
+        "-c",
+        "from gpupool.client.netperf import machine_mark; print(machine_mark('x').hex())",
+    ]
+
+    def said(*before: str) -> str:
+        return subprocess.run(
+            [*before, *program], check=True, capture_output=True, text=True, timeout=60 * BUSY
+        ).stdout.strip()
+
+    assert said() == machine_mark("x").hex() != said("ip", "netns", "exec", far_away)

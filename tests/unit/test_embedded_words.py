@@ -51,6 +51,14 @@ def test_options_travel_to_the_keeper() -> None:
     assert options.node_words()[:4] == ["--driver", "software", "--software-gpus", "3"]
 
 
+def test_the_node_listens_on_the_ports_that_are_asked_for() -> None:
+    options = EmbeddedOptions(port_range="40000-40019")
+    assert EmbeddedOptions.from_json(options.to_json()) == options
+    words = options.node_words()
+    assert words[words.index("--port-range") + 1] == "40000-40019"
+    assert "--port-range" not in EmbeddedOptions().node_words()
+
+
 def test_nodes_of_providers_end_with_the_pool_and_dial_an_encrypted_port() -> None:
     options = EmbeddedOptions(providers="/p.toml", listen="login1:7460")
     assert EmbeddedOptions.from_json(options.to_json()) == options

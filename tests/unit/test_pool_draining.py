@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from gpupool.engines.records import OTHER_PROTOCOL_STATUS
 from gpupool.model import events, instructions
 from gpupool.model.clock import Clock
 from gpupool.model.state import LimitRecord
@@ -160,6 +161,30 @@ def test_a_session_that_its_user_ended_is_reset(world: PoolWorld) -> None:
     world.handle(events.WorkerExited(*me, "s1", 10, "ended by its user"))
     assert (lease(world, name).state, lease(world, name).reason) == ("ended", "reset")
     assert (session(world, name).state, session(world, name).reason) == ("closed", "reset")
+
+
+@pytest.mark.parametrize("parked", [False, True])
+def test_a_session_whose_node_was_upgraded_ends_with_that_reason(world: PoolWorld, parked: bool) -> None:
+    name = busy(world)
+    if parked:
+        world.release(name, "exit")
+        world.settle()
+    # The hello of the new agent names the worker; what it was is told right after it.
+    world.disconnect()
+    world.connect()
+    world.handle(
+        events.WorkerExited(
+            world.now,
+            "node1",
+            world.nodes["node1"].connection,
+            "s1",
+            OTHER_PROTOCOL_STATUS,
+            "of another version",
+        )
+    )
+    assert (session(world, name).state, session(world, name).reason) == ("closed", "upgrade")
+    assert lease(world, name).reason == ("exit" if parked else "upgrade")
+    assert "of another version" in [line for line in world.journal if line.kind == "closed"][-1].explanation
 
 
 def test_a_reset_closes_at_once_and_frees_the_share_with_the_worker(world: PoolWorld) -> None:

@@ -6,11 +6,14 @@ client runtime has them; the round trip is of `ECHO_BYTES` each way.
 
 from __future__ import annotations
 
+import hashlib
+import os
 import socket
 import statistics
 import struct
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from gpupool.client.errors import GpupoolError
@@ -18,6 +21,10 @@ from gpupool.client.errors import GpupoolError
 #: What is advised between kernels and nodes: at most so many µs, at least so many Gbit/s.
 ADVISED_ROUND_TRIP_US: Final = 50.0
 ADVISED_GBIT: Final = 10.0
+#: Bytes of `machine_mark`.
+MARK_BYTES: Final = 32
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_NETWORK: Final = Path("/proc/self/ns/net")
 _ORDER: Final = struct.Struct("!cQ")
 _ECHO_BYTES: Final = 64
 _PIECE_BYTES: Final = 1 << 20
@@ -29,13 +36,17 @@ _STILL_SECONDS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Round trips in microseconds, throughput in Gbit/s as this program sent and received."""
+    """Round trips in microseconds, throughput in Gbit/s as this program sent and received.
+
+    ``here``: the node is on this machine. A node behind a tunnel isn't, although its address may be 127.0.0.1.
+    """
 
     round_trip_us: float
     round_trip_p99_us: float
     to_node_gbit: float
     from_node_gbit: float
     round_trips: int
+    here: bool = False
 
     @property
     def advised(self) -> bool:
@@ -66,6 +77,7 @@ def measure(address: str, ticket: str, *, round_trips: int = 1000, seconds: floa
             times = _round_trips(connection, round_trips + _WARM_UP)[_WARM_UP:]
             up = _throughput(connection, b"U", seconds)
             down = _throughput(connection, b"D", seconds)
+            here = _is_here(connection, ticket)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise NotMeasuredError(
@@ -73,7 +85,7 @@ def measure(address: str, ticket: str, *, round_trips: int = 1000, seconds: floa
         ) from None
     times.sort()
     p99 = times[min(len(times) - 1, int(len(times) * 0.99))]
-    return Measured(statistics.median(times), p99, up, down, len(times))
+    return Measured(statistics.median(times), p99, up, down, len(times), here)
 
 
 def _round_trips(connection: socket.socket, count: int) -> list[float]:
@@ -108,6 +120,30 @@ def _throughput(connection: socket.socket, letter: bytes, seconds: float) -> flo
         if passed < seconds / 4:
             burst = min(burst * 2, _BURST_BYTES)
     return moved * 8 / 1e9 / max(time.perf_counter() - started, 1e-9)
+
+
+def machine_mark(ticket: str) -> bytes:
+    """Of this machine, in the one measurement whose ticket it is: elsewhere it says nothing.
+
+    No address says whether two programs are on one machine: a tunnel ends at 127.0.0.1, too. A machine is a boot of a system
+    and one of its networks, for in a container with its own 127.0.0.1 is another place. Where the machine cannot be told, no
+    two marks are the same.
+    """
+    try:
+        machine = f"{_BOOT.read_text().strip()} {_NETWORK.readlink()}".encode()
+    except OSError:
+        machine = os.urandom(MARK_BYTES)
+    return hashlib.sha256(ticket.encode() + b" " + machine).digest()
+
+
+def _is_here(connection: socket.socket, ticket: str) -> bool:
+    said = memoryview(bytearray(MARK_BYTES))
+    try:
+        connection.sendall(_ORDER.pack(b"W", 0))
+        _fill(connection, said)
+    except OSError:
+        return False  # a node of before, which does not say; or time is over
+    return bytes(said) == machine_mark(ticket)
 
 
 def _fill(connection: socket.socket, view: memoryview) -> None:

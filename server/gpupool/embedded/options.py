@@ -21,6 +21,7 @@ class EmbeddedOptions:
         providers: a file of engines that lend nodes, see `gpupool.providers.settings`; then none of this machine's GPUs
             is lent. Empty: there is none.
         listen: ``host:port`` at which these nodes reach the pool; empty: they are on this machine.
+        port_range: TCP ports of this machine's workers, as of ``gpupool node start``; empty: the system picks them.
     """
 
     driver: str = "auto"
@@ -31,6 +32,7 @@ class EmbeddedOptions:
     restarts: bool = True
     providers: str = ""
     listen: str = ""
+    port_range: str = ""
 
     def pool_words(self) -> list[str]:
         """Arguments of ``gpupool pool serve``."""
@@ -50,6 +52,7 @@ class EmbeddedOptions:
         return [
             *("--driver", self.driver),
             *(() if self.driver == "nvidia" else software),
+            *(("--port-range", self.port_range) if self.port_range else ()),
             # One machine, one user: usage may be as live as the sidebar shows it.
             *("--heartbeat-seconds", "1"),
             "--allow-host-access",  # the user of the worker whose memory that is

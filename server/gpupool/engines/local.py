@@ -322,7 +322,10 @@ class LocalEngine:
         else:
             exit_status = reap(worker.stored.pid)
         was_running = worker.stored.phase == "running"
-        self._end(worker, exit_status, f"the worker ended ({describe_exit(exit_status)})", tell=was_running)
+        reason = f"the worker ended ({describe_exit(exit_status)})"
+        if worker.stored.reason:  # it was refused
+            exit_status, reason = worker.stored.exit_status, worker.stored.reason
+        self._end(worker, exit_status, reason, tell=was_running)
 
     def _end(self, worker: _Worker, exit_status: int | None, reason: str, *, tell: bool) -> None:
         worker.stored = replace(worker.stored, phase="ended", exit_status=exit_status, reason=reason)
@@ -370,6 +373,20 @@ class LocalEngine:
                     await worker.ended.wait()
         # A process in an uninterruptible driver call ends when that call returns.
         await worker.ended.wait()
+
+    async def refuse(self, session: str, exit_status: int, reason: str) -> None:
+        """Ends a worker of an earlier life of the engine that is of no use, and returns when its process has ended.
+
+        Its end is told with ``exit_status`` and ``reason``: a process that is not our child leaves no status.
+        """
+        worker = self._workers.get(session)
+        if worker is None or worker.ended.is_set():
+            return
+        # Stored first: if the agent is killed meanwhile, the next one tells the same.
+        worker.stored = replace(worker.stored, exit_status=exit_status, reason=reason)
+        with contextlib.suppress(OSError):
+            worker.stored.write(worker.directory)
+        await self.stop(session, 0.0)
 
     async def _leave_mps(self, worker: _Worker) -> None:
         """Keeps other clients of MPS from harm by the end of this one. Where that fails, its end goes on all the same."""
@@ -420,8 +437,8 @@ class LocalEngine:
             return False
         worker.pidfd = pidfd
         useful = stored.phase == "running"
-        # From here on it counts as running, so that its end is told.
-        worker.stored = replace(stored, phase="running")
+        # From here on it counts as running, so that its end is told; an agent that refused it has not lived to end it.
+        worker.stored = replace(stored, phase="running", exit_status=None, reason="")
         asyncio.get_running_loop().add_reader(pidfd, self._on_exit, worker)
         if not useful:
             send_signal(pidfd, signal.SIGKILL)
@@ -470,6 +487,7 @@ class LocalEngine:
             control=worker.directory / "control.sock",
             devices=stored.devices,
             state={"pid": stored.pid, "start_ticks": stored.start_ticks, "boot_id": stored.boot_id},
+            protocol=stored.protocol,
         )
 
     def _last_log_line(self, worker: _Worker) -> str:

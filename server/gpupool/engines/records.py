@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
+#: Of what a worker says on its connections: `wire::protocol_version` of `src/wire/hello.h`. It grows with every change by
+#: which a worker of before may misunderstand its agent or its client.
+WORKER_PROTOCOL: Final = 3
+#: What is told as the exit status of a worker that is not adopted because it speaks another one; no worker says it itself.
+OTHER_PROTOCOL_STATUS: Final = 12
 #: What an engine needs to find its worker again: JSON-compatible, without secrets.
 WorkerState: TypeAlias = Mapping[str, Any]
 
@@ -85,7 +90,10 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class StartedWorker:
-    """A worker that answers: where its data plane and its control socket are."""
+    """A worker that answers: where its data plane and its control socket are.
+
+    ``protocol``: what it speaks, as `WORKER_PROTOCOL`; 0: it was started before that was noted.
+    """
 
     session: str
     epoch: int
@@ -93,6 +101,7 @@ class StartedWorker:
     control: Path
     state: WorkerState
     devices: tuple[DeviceGrant, ...]
+    protocol: int = WORKER_PROTOCOL
 
 
 @dataclass(frozen=True, slots=True)

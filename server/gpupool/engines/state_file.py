@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gpupool.client.session_file import write_private
-from gpupool.engines.records import DeviceGrant
+from gpupool.engines.records import WORKER_PROTOCOL, DeviceGrant
 
 FILE_NAME: Final = "state.json"
 _MAX_BYTES: Final = 64 * 1024
@@ -27,7 +27,10 @@ class StateFileError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class StoredWorker:
-    """``phase``: ``starting`` (pid 0 until spawned), ``running`` or ``ended``."""
+    """``phase``: ``starting`` (pid 0 until spawned), ``running`` or ``ended``.
+
+    ``protocol``: what its worker speaks; the program and the agent that starts it are of one installation. 0: not noted.
+    """
 
     session: str
     epoch: int
@@ -39,6 +42,7 @@ class StoredWorker:
     address: str = ""
     exit_status: int | None = None
     reason: str = ""
+    protocol: int = WORKER_PROTOCOL
 
     def write(self, directory: Path) -> None:
         """Stores this state durably."""
@@ -72,6 +76,7 @@ class StoredWorker:
             address=str(value["address"]),
             exit_status=None if value["exit_status"] is None else int(value["exit_status"]),
             reason=str(value["reason"]),
+            protocol=int(value.get("protocol", 0)),
         )
         if stored.phase not in ("starting", "running", "ended") or not _SESSION.fullmatch(stored.session):
             raise StateFileError("unknown phase or session")

@@ -26,6 +26,8 @@ from gpupool.client.errors import GpupoolError
 from gpupool.client.servers import NOT_LEADER, ServerRing, reason_of
 from gpupool.engines.local import LocalEngine
 from gpupool.engines.records import (
+    OTHER_PROTOCOL_STATUS,
+    WORKER_PROTOCOL,
     DeviceInventory,
     EngineError,
     StartedWorker,
@@ -121,6 +123,8 @@ class Agent:
             stop_grace_seconds=settings.stop_grace_seconds,
             images=settings.images,
         )
+        #: Workers that were ended in place of being adopted, until the pool has heard why.
+        self._refused: dict[str, WorkerLink] = {}
         self._all_told = asyncio.Event()
         self._obeying: set[asyncio.Task[None]] = set()
         self._devices: tuple[DeviceInventory, ...] = ()
@@ -227,6 +231,9 @@ class Agent:
 
     async def _adopt(self, worker: StartedWorker) -> None:
         link = WorkerLink(worker, self._settings.answer_seconds)
+        if worker.protocol != WORKER_PROTOCOL:
+            await self._refuse(worker, link)
+            return
         self._instructions.links[worker.session] = link
         try:
             await link.refresh()
@@ -236,6 +243,19 @@ class Agent:
             await self._engine.stop(worker.session, 0.0)
             return
         logger.info("adopted a worker", session=worker.session, epoch=link.epoch, state=link.stats.state)
+
+    async def _refuse(self, worker: StartedWorker, link: WorkerLink) -> None:
+        """A worker that may misunderstand what this agent says is never spoken to."""
+        logger.warning(
+            "a worker of another version is not adopted: it is ended",
+            session=worker.session,
+            worker_protocol=worker.protocol or "none",
+            agent_protocol=WORKER_PROTOCOL,
+        )
+        self._refused[worker.session] = link
+        its = f"protocol {worker.protocol}" if worker.protocol else "a protocol without a number"
+        why = f"a worker of another version of gpupool: it speaks {its}, its node's agent {WORKER_PROTOCOL}"
+        await self._engine.refuse(worker.session, OTHER_PROTOCOL_STATUS, why)
 
     async def _watch(self) -> None:
         async for event in self._engine.watch():
@@ -342,7 +362,11 @@ class Agent:
                 node=self._settings.node,
                 instance=self._instance,
                 devices=[node_device(device) for device in self._judged],
-                workers=[worker_report(link) for link in self._instructions.links.values()],
+                # Those that were refused are named as well: the pool would take them for lost before it hears why they ended.
+                workers=[
+                    worker_report(link)
+                    for link in (*self._instructions.links.values(), *self._refused.values())
+                ],
                 advertise_host=self._settings.advertise_host,
                 park_memory_mib=self._settings.park_memory_mib,
                 park_disk_mib=self._settings.park_disk_mib,
@@ -429,6 +453,7 @@ class Agent:
             del connection.sent_at[number]
             for session in connection.told_ends.pop(number, ()):
                 self._instructions.ends.pop(session, None)
+                self._refused.pop(session, None)
                 await self._engine.forget(session)
         if not self._instructions.ends:
             self._all_told.set()

@@ -7,7 +7,8 @@ A caller sends its ticket (64 hexadecimal digits), then orders of nine bytes: a 
 
 * ``E`` n: echo n messages of `ECHO_BYTES`;
 * ``U`` n: take n bytes, then answer one;
-* ``D`` n: send n bytes.
+* ``D`` n: send n bytes;
+* ``W`` n: answer which machine this is (`gpupool.client.netperf.machine_mark`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import threading
 import time
 from typing import Final
 
+from gpupool.client.netperf import machine_mark
 from gpupool.node.ports import PortRange
 
 ORDER: Final = struct.Struct("!cQ")
@@ -83,7 +85,7 @@ class Meter:
                     with connection:
                         if _admitted(connection, ticket, min(deadline, time.monotonic() + _TICKET_SECONDS)):
                             server.close()
-                            _serve(connection, deadline)
+                            _serve(connection, ticket, deadline)
                             return
         finally:
             self._busy.release()
@@ -98,7 +100,7 @@ def _admitted(connection: socket.socket, ticket: str, deadline: float) -> bool:
     return hmac.compare_digest(bytes(said), ticket.encode())
 
 
-def _serve(connection: socket.socket, deadline: float) -> None:
+def _serve(connection: socket.socket, ticket: str, deadline: float) -> None:
     piece = memoryview(bytearray(_PIECE_BYTES))
     total = 0
     try:
@@ -118,6 +120,8 @@ def _serve(connection: socket.socket, deadline: float) -> None:
                 connection.sendall(b"k")
             elif letter == b"D":
                 give(connection, number, piece, deadline)
+            elif letter == b"W":
+                connection.sendall(machine_mark(ticket))
             else:
                 return
     except OSError:

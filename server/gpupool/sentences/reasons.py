@@ -9,10 +9,11 @@ from gpupool.sentences.render import catalogue, render
 from gpupool.sentences.sentence import Sentence, say
 
 #: Why a lease ended or a session closed. `reset`: its user ended the session; `stopped`: its kernel ran on after its
-#: lease had ended, on a device whose driver cannot stop one. The page has them from here (`typescript.py`).
+#: lease had ended, on a device whose driver cannot stop one; `upgrade`: its worker was of another version than its node's
+#: agent, which had been started again. The page has them from here (`typescript.py`).
 REASONS: Final = (
     "exit", "release", "idle", "deadline", "budget", "reclaim", "preempt", "consolidate", "drain", "lost", "admin",
-    "reset", "stopped",
+    "reset", "stopped", "upgrade",
 )  # fmt: skip
 
 

@@ -6,17 +6,15 @@ import asyncio
 import enum
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from gpupool.cli.common import exits
 from gpupool.cli.common.options import TokenFile, duration, endpoint, whole
+from gpupool.cli.node.port_range import port_range as read_port_range
 from gpupool.client.software_gpu import MOST_DEVICES, MOST_MEMORY_MIB
 from gpupool.names import is_label
-
-if TYPE_CHECKING:
-    from gpupool.node.ports import PortRange
 
 
 class Tls(enum.Enum):
@@ -41,15 +39,6 @@ class Sharing(enum.Enum):
     ISOLATED = "isolated"
     WHOLE = "whole"
     OPEN = "open"
-
-
-def _ports(text: str | None) -> PortRange:
-    from gpupool.node.ports import PortRange, PortsError
-
-    try:
-        return PortRange() if text is None else PortRange.parse(text)
-    except PortsError as error:
-        raise typer.BadParameter(str(error), param_hint="--port-range") from None
 
 
 def _labels(values: list[str]) -> dict[str, str]:
@@ -134,6 +123,7 @@ def start(
     port_range: Annotated[
         str | None,
         typer.Option(
+            parser=read_port_range,
             metavar="FIRST-LAST",
             help="TCP ports for workers, for a firewall. Each session, each worker that is started ahead, "
             "and `gpupool node netperf` take one [default: the system chooses].",
@@ -275,6 +265,7 @@ def start(
     from gpupool.node.address import DEFAULT_HOST
     from gpupool.node.agent import AgentError, AgentSettings
     from gpupool.node.driver import SoftwareGpuSettings
+    from gpupool.node.ports import PortRange
     from gpupool.node.recent_log import RecentLog
     from gpupool.node.service import NodeOptions, run_node
 
@@ -305,7 +296,7 @@ def start(
         driver=driver,
         software=software,
         listen_host=listen_host,
-        listen_ports=_ports(port_range),
+        listen_ports=PortRange.parse(port_range) if port_range else PortRange(),
         tls=tls.value,
         worker_command=(str(worker.absolute()),) if worker else (),
         image_cache_mib=image_cache_mib,

@@ -116,21 +116,27 @@ def _clock(report: HealthReport, asked: float, answered: float) -> HealthCheck:
 async def _network(admin: AdminClient, nodes: Sequence[Node]) -> HealthCheck:
     if not nodes:
         return HealthCheck("network", "warn", "no node is connected, so nothing was measured", "")
-    said, slow, failed = [], False, False
+    said, slow, failed, tunnel = [], False, False, False
     for node in nodes:
         result = await netperf.measure_node(admin, node, round_trips=_ROUND_TRIPS, seconds=_MEASURE_SECONDS)
         if result.measured is None:
-            failed = True
+            failed, tunnel = True, tunnel or reaches_only_here(node.address)
             said.append(f"{node.name}: {result.problem}")
             continue
-        here = reaches_only_here(node.address)
+        here = result.measured.here
         slow = slow or not (here or result.measured.advised)
-        note = "; on this machine, where kernels use shared memory" if here else ""
+        note = ""
+        if here:
+            note = "; on this machine, where kernels use shared memory"
+        elif reaches_only_here(node.address):
+            note = f"; behind a tunnel that ends here at {node.address}"
         said.append(f"{node.name}: {netperf.figures(result.measured)}{note}")
         await asyncio.sleep(0)
     detail = "; ".join(said)
     if failed:
         hint = "kernels here may not reach that node: look at its --listen-host and at firewalls"
+        if tunnel:
+            hint += f"; where it is reached by SSH, {data_ports.FORWARD}"
         return HealthCheck("network", "warn", detail, hint)
     if slow:
         hint = (

@@ -121,6 +121,7 @@ def lab(
     no_restart: up.NoRestart = False,
     providers: up.Providers = None,
     listen: up.Listen = "",
+    port_range: up.Ports = None,
     idle_seconds: Annotated[
         int | None,
         typer.Option(
@@ -157,7 +158,7 @@ def lab(
 
     directory = up.use_home(home)
     options = up.options_of(
-        driver, software_gpus, memory_mib, quota, notice_seconds, no_restart, providers, listen
+        driver, software_gpus, memory_mib, quota, notice_seconds, no_restart, providers, listen, port_range
     )
     token = token or secrets.token_hex(24)
     settings = {"idle_seconds": idle_seconds, "warn_seconds": warn_seconds, "show_panel": panel}

@@ -15,6 +15,7 @@ import typer
 
 from gpupool.cli.common import exits, interrupts
 from gpupool.cli.common.options import whole
+from gpupool.cli.node.port_range import port_range as read_port_range
 from gpupool.client.endpoint import HOME_VARIABLE, home
 from gpupool.client.errors import GpupoolError
 from gpupool.client.software_gpu import MOST_DEVICES, MOST_MEMORY_MIB
@@ -80,6 +81,16 @@ Listen = Annotated[
         show_default=False,
     ),
 ]
+Ports = Annotated[
+    str | None,
+    typer.Option(
+        parser=read_port_range,
+        metavar="FIRST-LAST",
+        help="TCP ports of this machine's workers, so that SSH can forward them. Each session and each worker that is "
+        "started ahead take one [default: the system chooses].",
+        show_default=False,
+    ),
+]
 NoRestart = Annotated[bool, typer.Option("--no-restart", help="Don't restart a pool or node that has died.")]
 
 
@@ -104,6 +115,7 @@ def options_of(
     no_restart: bool,
     providers: Path | None,
     listen: str,
+    port_range: str | None,
 ) -> EmbeddedOptions:
     """What a new pool is made of. Raises typer.BadParameter."""
     from gpupool.cli.common import quantities
@@ -113,7 +125,13 @@ def options_of(
     for text in quota or []:
         quantities.quota(text)
     options = EmbeddedOptions(
-        driver, software_gpus, memory_mib, tuple(quota or ()), notice_seconds, not no_restart
+        driver,
+        software_gpus,
+        memory_mib,
+        tuple(quota or ()),
+        notice_seconds,
+        not no_restart,
+        port_range=port_range or "",
     )
     if providers is None:
         if listen:
@@ -122,6 +140,11 @@ def options_of(
     if driver != "auto":
         raise typer.BadParameter(
             f"--providers lends no GPU of this machine, so --driver {driver[:200]} has no effect; leave one of them out"
+        )
+    if port_range:
+        raise typer.BadParameter(
+            "--providers starts no worker on this machine, so --port-range has no effect; the file's node_options choose "
+            "the ports of its nodes"
         )
     try:
         return borrowing(options, providers, home(), listen)
@@ -179,6 +202,7 @@ def up(
     no_restart: NoRestart = False,
     providers: Providers = None,
     listen: Listen = "",
+    port_range: Ports = None,
 ) -> None:
     """Start a pool with the GPUs of this machine, and keep it until Ctrl-C.
 
@@ -190,10 +214,11 @@ def up(
       gpupool up
       gpupool up --driver software --software-gpus 4
       gpupool up --providers slurm.toml
+      gpupool up --port-range 40000-40019
     """
     directory = use_home(home)
     options = options_of(
-        driver, software_gpus, memory_mib, quota, notice_seconds, no_restart, providers, listen
+        driver, software_gpus, memory_mib, quota, notice_seconds, no_restart, providers, listen, port_range
     )
     with exits.clear_errors(), interrupts.as_keyboard_interrupt():
         lifeline = joined(directory, options)

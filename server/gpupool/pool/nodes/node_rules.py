@@ -14,8 +14,8 @@ from gpupool.pool.model.view import kept_mib
 from gpupool.records import replace
 from gpupool.sentences import param, say
 
-#: What a worker says by its exit status; any other is an accident.
-_EXITS: Final = {0: "exit", 10: "reset", 11: "stopped"}
+#: What a worker says by its exit status, or its agent in its place (12); any other is an accident.
+_EXITS: Final = {0: "exit", 10: "reset", 11: "stopped", 12: "upgrade"}
 
 
 def hello(step: Step, event: events.NodeHello) -> None:
