@@ -10,6 +10,7 @@ import contextlib
 from typing import Any
 
 _ATTRIBUTE = "gpupool"
+_SILENT_POOL = "gpupool_silent_pool"
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -25,6 +26,7 @@ def load_ipython_extension(shell: Any) -> None:
     from jupyter_gpupool.kernel.matcher import GpuMatcher, install
     from jupyter_gpupool.kernel.scope import Scopes
     from jupyter_gpupool.kernel.scope_lender import ScopeLender
+    from jupyter_gpupool.kernel.silence import SilentPool
     from jupyter_gpupool.kernel.transform import transform
 
     scopes = Scopes()
@@ -34,6 +36,11 @@ def load_ipython_extension(shell: Any) -> None:
     shell.input_transformers_cleanup.append(transform)
     shell.events.register("pre_run_cell", scopes.pre_run_cell)
     shell.events.register("post_run_cell", scopes.post_run_cell)
+    # After the scopes: the end of a cell may wait as well.
+    silent_pool = SilentPool()
+    setattr(shell, _SILENT_POOL, silent_pool)
+    shell.events.register("pre_run_cell", silent_pool.pre_run_cell)
+    shell.events.register("post_run_cell", silent_pool.post_run_cell)
     shell.register_magics(GpuMagics(shell, scopes))
     install(shell, GpuMatcher(last_share=lambda: scopes.last_share[0] if scopes.last_share else None))
     lender.register(ScopeLender(scopes))
@@ -65,3 +72,6 @@ def unload_ipython_extension(shell: Any) -> None:
     shell.input_transformers_cleanup.remove(transform)
     shell.events.unregister("pre_run_cell", scopes.pre_run_cell)
     shell.events.unregister("post_run_cell", scopes.post_run_cell)
+    silent_pool = getattr(shell, _SILENT_POOL)
+    shell.events.unregister("pre_run_cell", silent_pool.pre_run_cell)
+    shell.events.unregister("post_run_cell", silent_pool.post_run_cell)

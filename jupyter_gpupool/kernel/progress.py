@@ -14,7 +14,7 @@ def show(text: str, html: str) -> None:
 
 
 class Progress:
-    """The line about the queue: made at the first place, updated, removed when it is over."""
+    """The line about a wait: made at its beginning, updated, and removed where it would be wrong afterwards."""
 
     def __init__(self) -> None:
         self._handle: Any = None
@@ -25,6 +25,10 @@ class Progress:
         eta = event.get("eta_seconds")
         about = f", about {eta:.0f} s" if isinstance(eta, int | float) else ""
         text = f"Waiting for a GPU: place {event.get('place')}{about}. {event.get('reason') or ''}".rstrip()
+        self.tell(text)
+
+    def tell(self, text: str) -> None:
+        """Shows a sentence in the place of the one before."""
         if text != self._text:
             self._text = text
             self._put(text)

@@ -32,11 +32,11 @@ from jupyter_gpupool.server.kernels.server_address import local_server_url
 from jupyter_gpupool.server.pool.connection import PoolConnection, PoolFactory, WrongSettingError
 from jupyter_gpupool.server.pool.embedded import EmbeddedPool, not_startable
 from jupyter_gpupool.server.pool.embedded import allowed_by_default as embedded_allowed_by_default
-from jupyter_gpupool.server.pool.greeting import greeting
-from jupyter_gpupool.server.pool.identity import PoolAccess, PoolCaller
+from jupyter_gpupool.server.pool.greeting import beginning, greeting
+from jupyter_gpupool.server.pool.identity import PoolAccess, PoolCaller, PoolUser
 from jupyter_gpupool.server.pool.port import Pool
 from jupyter_gpupool.server.session.session import KernelSession
-from jupyter_gpupool.server.session.sessions import Sessions, default_user
+from jupyter_gpupool.server.session.sessions import Sessions
 from jupyter_gpupool.server.watching.busy import BusyTracker
 from jupyter_gpupool.server.watching.idle import IdleLimits
 from jupyter_gpupool.server.watching.watch import Watch
@@ -85,9 +85,10 @@ class GpuPoolExtension(ExtensionApp):
         JUPYTERHUB_API_TOKEN. The token is sent only to `pool_endpoint`, which must be tls:host:port or a
         Unix socket. Default: $GPUPOOL_HUB_IDENTITY.""",
     ).tag(config=True)
-    user = Unicode(help="The user who requests shares. Default: the Hub's user, else the system's.").tag(
-        config=True
-    )
+    user = Unicode(
+        help="""The user who requests shares. Default: the user of the token; without a token the Hub's user, else
+        the system's.""",
+    ).tag(config=True)
     idle_seconds = Float(
         600.0,
         min=0.0,
@@ -175,10 +176,6 @@ class GpuPoolExtension(ExtensionApp):
             # The connection says what is wrong with it.
             return os.environ[ENDPOINT_VARIABLE]
 
-    @default("user")
-    def _default_user(self) -> str:
-        return default_user()
-
     @default("start_pool_allowed")
     def _default_start_pool_allowed(self) -> bool:
         return embedded_allowed_by_default()
@@ -234,9 +231,9 @@ class GpuPoolExtension(ExtensionApp):
             await asyncio.to_thread(importlib.import_module, "gpupool.client.pool")
             await self.sessions()
             assert self._pool is not None
-            usable, line = await greeting(self._pool, self.user)
+            usable, line = await greeting(self._pool)
         except GpupoolError as error:
-            usable, line = False, f"GPU pool {self.pool_endpoint} as {self.user}: {error}"
+            usable, line = False, f"{beginning(self.pool_endpoint, self.known_user)} {error}"
         self.log.log(logging.INFO if usable else logging.WARNING, "%s", line)
 
     async def stop_extension(self) -> None:
@@ -313,9 +310,20 @@ class GpuPoolExtension(ExtensionApp):
         return await self._caller.learn(sessions.pool)
 
     @property
+    def known_user(self) -> str:
+        """Whom this server asks for; empty: only the pool knows, and has not said."""
+        return self._pool.known_user if self._pool is not None else self.user
+
+    async def pool_user(self) -> str:
+        """The same, from the pool where only it knows. Raises GpupoolError: it does not say."""
+        await self.sessions()
+        assert self._pool is not None
+        return await self._pool.user()
+
+    @property
     def reader(self) -> Reader:
         """Who reads what this server says."""
-        return reader_of(self.user, self._sessions)
+        return reader_of(self.known_user, self._sessions)
 
     async def sessions(self) -> Sessions:
         """The sessions of this server; starts the watch at the first call.
@@ -339,14 +347,14 @@ class GpuPoolExtension(ExtensionApp):
             ca_file=_file(self.pool_ca_file),
             hub_identity=self.hub_identity,
         )
+        user = PoolUser(self.user, by_token=access.is_by_token(self.pool_endpoint))
         self._pool = PoolConnection(
-            self.pool_endpoint, access, self.user, self.pool_factory, lambda said: said_to(self.reader, said)
+            self.pool_endpoint, access, user, self.pool_factory, lambda said: said_to(self.reader, said)
         )
         try:
             sessions = Sessions(
                 self._pool,
                 Path(self.session_dir),
-                user=self.user,
                 on_change=self._session_changed,
                 renew_seconds=self.renew_seconds,
                 return_seconds=self.return_seconds if self.return_seconds >= 0 else None,

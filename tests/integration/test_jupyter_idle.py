@@ -13,8 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from gpupool.client import holder
+from gpupool.client.session.words import SILENT_POOL
 
 from tests.support.jupyter import Cells, JupyterInProcess
+from tests.support.patience import BUSY
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -264,18 +267,38 @@ async def test_samples_of_use_once_a_second(jupyter: JupyterInProcess, kernel: C
     assert all(sample["t"] > newest for sample in later["samples"])
 
 
-async def test_a_pool_that_stays_silent_ends_the_lease(
+async def test_a_cell_waits_for_a_pool_that_stays_silent_and_that_is_shown(
+    jupyter: JupyterInProcess, kernel: Cells, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = tmp_path / "end"
+    monkeypatch.setattr(holder, "LEASE_SECONDS", 1.0)
+    await hold(jupyter, kernel)
+    running = kernel.start(until(end))
+    while not (await jupyter.kernel(kernel.kernel_id))["busy"]:
+        await asyncio.sleep(0.02)
+    jupyter.pool.down = True
+    async with asyncio.timeout(20 * BUSY):
+        while not (view := await jupyter.kernel(kernel.kernel_id))["silent"]:
+            await asyncio.sleep(0.05)
+        assert (view["state"], view["message"]) == ("attached", SILENT_POOL)
+        jupyter.pool.down = False
+        while (view := await jupyter.kernel(kernel.kernel_id))["silent"]:
+            await asyncio.sleep(0.05)
+    assert (view["state"], view["message"]) == ("attached", None)
+    end.touch()
+    cell = await kernel.finish(running)
+    assert SILENT_POOL in cell.text
+
+
+async def test_what_the_pool_said_last_keeps_no_gpu_while_it_is_silent(
     jupyter: JupyterInProcess, kernel: Cells, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sessions = await jupyter.extension.sessions()
-    monkeypatch.setattr(sessions, "_lease_seconds", 1.0)
+    monkeypatch.setattr(holder, "LEASE_SECONDS", 1.0)
     jupyter.pool.usage_now = replace(jupyter.pool.usage_now, in_flight=True)
     await hold(jupyter, kernel)
     jupyter.pool.down = True
-    await sessions._holder.renew_now()
-    view = await jupyter.until(kernel.kernel_id, "parked", "lost")
-    assert view["reason"] == "lost"
-    assert "not answered" in view["message"]
+    view = await jupyter.until(kernel.kernel_id, "parked", seconds=20)
+    assert (view["reason"], view["silent"]) == ("idle", False)
     jupyter.pool.down = False
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.jupyter import JupyterInProcess, jupyter_in_process
+from tests.support.patience import BUSY
 from tests.support.pool_server import Caller, ScriptedNode, make_token, pool_server
 from tests.support.stand_in import build_stand_in
 
@@ -84,6 +85,29 @@ async def told(running: JupyterInProcess, setting: str, *values: str) -> None:
     assert "the body ran" not in reply.text
 
 
+async def attaches_as_ann(running: JupyterInProcess) -> None:
+    """Without a setting of the user: her share is hers, for the pool and for pages."""
+    async with asyncio.timeout(30 * BUSY):
+        # gRPC finds a pool that has come back within some seconds.
+        while not (pool := (await running.json("GET", "gpupool/api/pool"))[1])["ok"]:
+            await asyncio.sleep(0.2)
+        assert (pool["user"], pool["wrong_setting"]) == ("ann", None)
+        kernel_id = await running.app.kernel_manager.start_kernel()
+        path = f"gpupool/api/kernels/{kernel_id}/attach"
+        status, view = await running.json("POST", path, {"share": "0.2", "wait": "1m"})
+        assert status == 202, view
+        while view["state"] != "attached":
+            assert not view["message"], view
+            await asyncio.sleep(0.2)
+            _, answer = await running.json("GET", "gpupool/api/kernels")
+            (view,) = [kernel for kernel in answer["kernels"] if kernel["kernel_id"] == kernel_id]
+    _, pool = await running.json("GET", "gpupool/api/pool")
+    shares = [share for device in pool["devices"] for share in device["shares"]]
+    assert [(share["user"], share["mine"]) for share in shares] == [("ann", True)]
+    _, defaults = await running.json("GET", "gpupool/api/defaults")
+    assert (defaults["user"], defaults["error"]) == ("ann", None)
+
+
 async def test_the_log_says_which_pool_as_whom_and_how_many_gpus(site: Site) -> None:
     async with site.jupyter() as running:
         assert site.lines == [("INFO", f"GPU pool {site.address} as ann: 2 GPUs (software)")]
@@ -112,6 +136,47 @@ async def test_a_user_that_the_token_is_not_for(site: Site) -> None:
         for part in ("'anne'", "c.GpuPoolExtension.user", "ann (role user)"):
             assert part in line
         await told(running, "c.GpuPoolExtension.user", "'anne'")
+
+
+async def test_the_user_of_the_token_needs_no_setting(site: Site) -> None:
+    async with site.jupyter(user="") as running:
+        assert site.lines == [("INFO", f"GPU pool {site.address} as ann: 2 GPUs (software)")]
+        await attaches_as_ann(running)
+
+
+async def test_the_user_of_the_token_is_known_once_a_pool_that_was_away_answers(tmp_path: Path) -> None:
+    """The server starts without it all the same, and what is asked before says that no pool answers."""
+    home = tmp_path / "pool"
+    home.mkdir(mode=0o700)
+    token_file = tmp_path / "token"
+    token_file.touch(mode=0o600)
+    async with pool_server(home=home, listen="127.0.0.1:0") as serving:
+        token_file.write_text(make_token(serving, "ann", "user"))
+        address = f"127.0.0.1:{serving.port}"
+    (tmp_path / "jupyter").mkdir()
+    async with jupyter_in_process(
+        tmp_path / "jupyter", endpoint=address, user="", token_file=str(token_file)
+    ) as running:
+        _, pool = await running.json("GET", "gpupool/api/pool")
+        assert (pool["ok"], pool["user"]) == (False, "")
+        await told(running, "c.GpuPoolExtension.pool_endpoint", address)
+        async with (
+            pool_server(home=home, listen=address) as serving,
+            Caller(f"unix:{serving.socket}") as local,
+            ScriptedNode(local),
+        ):
+            await attaches_as_ann(running)
+
+
+async def test_a_token_of_a_node_is_named(site: Site) -> None:
+    async with pool_server(listen="127.0.0.1:0") as serving:
+        site.token_file.write_text(make_token(serving, "node1", "node"))
+        async with site.jupyter(user="", endpoint=f"127.0.0.1:{serving.port}") as running:
+            ((level, line),) = site.lines
+            assert level == "WARNING"
+            for part in (str(site.token_file), "c.GpuPoolExtension.token_file"):
+                assert part in line
+            await told(running, "c.GpuPoolExtension.token_file", str(site.token_file))
 
 
 async def test_a_token_that_the_pool_does_not_know(site: Site) -> None:

@@ -108,7 +108,6 @@ async def test_a_kernel_finds_both_workers_in_its_session_file_and_goes_on_with_
             "k1",
             pool,
             path,
-            user="",
             hold_lease=lambda _: None,
             drop_lease=lambda _: None,
             on_change=lambda _: None,

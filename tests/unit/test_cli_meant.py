@@ -12,7 +12,7 @@ from gpupool.cli.main import app
 from gpupool.client.os_user import os_user
 from typer.testing import CliRunner
 
-from jupyter_gpupool.server.session.sessions import default_user
+from jupyter_gpupool.server.pool.identity import default_user
 
 
 def said(*words: str, code: int = 2) -> str:

@@ -22,7 +22,7 @@ class Server:
 
     def __init__(self, directory: Path) -> None:
         self.listed: list[str] = []
-        self.sessions = Sessions(MemoryPool(), directory, user="ann", on_change=lambda _session: None)
+        self.sessions = Sessions(MemoryPool(), directory, on_change=lambda _session: None)
         self.watch = Watch(
             self.sessions,
             BusyTracker(SimpleNamespace()),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from gpupool.client import holder as holder_module
 from gpupool.client.errors import PoolUnavailableError
 from gpupool.client.holder import JITTER, LEASE_SECONDS, RENEW_SECONDS, LeaseHolder
 from gpupool.client.types import LeaseStatus, Usage
@@ -54,6 +57,43 @@ async def test_a_lease_held_after_an_outage_does_not_inherit_it() -> None:
     holder.drop("lease1")  # given up: the pool has been silent for too long
     holder.hold("lease2")
     assert holder.failing_since is None
+
+
+async def test_silence_is_told_once_and_on_time_also_while_a_renewal_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(holder_module, "LEASE_SECONDS", 0.3)
+    pool: Any = Pool()
+    told: list[float] = []
+
+    async def waits(_: Sequence[str]) -> dict[str, LeaseStatus]:
+        await asyncio.sleep(3600)
+        return {}
+
+    holder = LeaseHolder(
+        pool,
+        on_ended=lambda status: None,
+        on_silence=lambda: told.append(time.monotonic()),
+        interval_seconds=0.05,
+    )
+    async with holder:
+        holder.hold("lease1")
+        await asyncio.sleep(0.5)
+        assert told == [], "it answers"
+        pool.renew, asked_at = waits, time.monotonic()
+        async with asyncio.timeout(5):
+            while not told:
+                await asyncio.sleep(0.01)
+        assert told[0] - asked_at > 0.15
+        await asyncio.sleep(0.2)
+        assert len(told) == 1
+
+
+async def test_who_was_stopped_for_long_asks_before_it_calls_the_pool_silent() -> None:
+    holder = holder_of(Pool())
+    holder.hold("lease1")
+    holder._answered_at -= 2 * LEASE_SECONDS
+    assert holder._silence_due(now := time.monotonic()) > now
 
 
 async def test_a_fault_about_one_lease_keeps_nothing_from_the_others() -> None:

@@ -20,7 +20,6 @@ async def asks_and_takes(folder: Path) -> tuple[KernelSession, asyncio.Task[Sess
         "k1",
         MemoryPool(silent=True),
         folder / "session",
-        user="ann",
         hold_lease=lambda _: None,
         drop_lease=lambda _: None,
         on_change=lambda _: None,

@@ -381,12 +381,6 @@ def test_a_lost_node_takes_the_memory_with_it() -> None:
     assert asked[0].request.session_id == ""
 
 
-def test_a_pool_that_is_silent_is_not_asked_again() -> None:
-    """It may still know the lease: whether it has ended is not known."""
-    session, asked = play(cell(), Granted(grant()), LeaseEnded("l1", "lost", told=False))
-    assert (session.state, session.session_id, asked) == (State.PARKED, "5e", [Publish()])
-
-
 def test_the_end_of_an_earlier_lease_is_ignored() -> None:
     session, _ = play(
         cell(), Granted(grant("l1")), ScopeLeft("c1"), cell("c2"), Granted(grant("l2", new=False))

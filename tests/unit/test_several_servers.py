@@ -28,7 +28,7 @@ from gpupool.pool.leading.leadership import Leadership
 from sqlalchemy.exc import OperationalError
 
 from jupyter_gpupool.server.pool.connection import PoolConnection, WrongSettingError
-from jupyter_gpupool.server.pool.identity import PoolAccess
+from jupyter_gpupool.server.pool.identity import PoolAccess, PoolUser
 
 A, B = "10.0.0.5:7460", "tls:pool2.example.org:7460"
 
@@ -79,7 +79,7 @@ class TestTheirNames:
 
             return await connect(endpoint, access)
 
-        pool = PoolConnection(f"{A},pool2", PoolAccess(), "ann", connect)  # type: ignore[arg-type]
+        pool = PoolConnection(f"{A},pool2", PoolAccess(), PoolUser("ann"), connect)  # type: ignore[arg-type]
         with pytest.raises(WrongSettingError, match=r"pool2.*c\.GpuPoolExtension\.pool_endpoint"):
             await pool.devices()
 

@@ -18,7 +18,6 @@ def kernel_session(folder: Path) -> KernelSession:
         "k1",
         MemoryPool(),
         folder / "session",
-        user="ann",
         hold_lease=lambda _: None,
         drop_lease=lambda _: None,
         on_change=lambda _: None,

@@ -34,7 +34,8 @@ class _AdministrationHandler(GpupoolHandler):
     async def only_administrators(self) -> Pool:
         """The pool, for who may change it; the pool itself asks for the role of this server's token besides."""
         if not await may_administer(self.extension):
-            raise RefusalError("forbidden", f"{self.extension.user} is no administrator of the GPU pool.")
+            user = await self.extension.pool_user()
+            raise RefusalError("forbidden", f"{user} is no administrator of the GPU pool.")
         return (await self.extension.sessions()).pool
 
 

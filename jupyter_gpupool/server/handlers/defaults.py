@@ -48,7 +48,7 @@ def defaults_view(extension: GpuPoolExtension) -> ServerDefaults:
         "idle_minutes_most": limits.longest / 60,
         "never_allowed": limits.never,
         "warn_seconds": limits.warn_seconds,
-        "user": extension.user,
+        "user": extension.known_user,
         "admin": extension.is_admin,
         "version": package_version(),
     }
@@ -60,7 +60,8 @@ async def _projects_view(extension: GpuPoolExtension) -> Projects:
     try:
         await extension.caller()
         pool = (await extension.sessions()).pool
-        listed = await asyncio.wait_for(ProjectsClient(pool).projects(extension.user), _POOL_SECONDS)
+        async with asyncio.timeout(_POOL_SECONDS):
+            listed = await ProjectsClient(pool).projects(await extension.pool_user())
     except GpupoolError as refused:
         error = str(refused)
     except TimeoutError:

@@ -57,7 +57,7 @@ class HistoryHandler(GpupoolHandler):
             points=int(self._number("points", _POINTS, most=2000)),
             by=self.get_query_argument("by", ""),
             # The server's own identity may see more than its user.
-            viewer="" if admin else self.extension.user,
+            viewer="" if admin else await self.extension.pool_user(),
         )
         answer: History = {**series_view(series), "admin": admin}
         self.answer(answer)

@@ -318,7 +318,7 @@ class ChoicesHandler(KernelSideHandler):
         from gpupool.client.choices import choices
 
         pool = (await self.extension.sessions()).pool
-        found = await choices(pool, self.extension.user)
+        found = await choices(pool, await self.extension.pool_user())
         self.answer(
             Choices(
                 projects=found["projects"],

@@ -23,7 +23,7 @@ class Reader:
     """Who reads.
 
     Attributes:
-        user: as the pool knows them.
+        user: as the pool knows them; empty: not known.
         notebooks: lease id → (kernel id, what people call it), of the kernels of this server.
     """
 
@@ -55,7 +55,7 @@ def personal(said: Sentence, reader: Reader) -> Sentence:
     code, mine = said.code, f"{said.code}.mine"
     if mine in catalogue():
         user = said.params.get("user")
-        if user is not None and user.value == reader.user:
+        if user is not None and user.value and user.value == reader.user:
             code = mine
         elif kernels := reader.kernels(said):
             code, params["leases"] = mine, Param("list", tuple(param.text(name) for _, name in kernels))

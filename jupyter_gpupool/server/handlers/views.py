@@ -75,9 +75,10 @@ def kernel_view(extension: GpuPoolExtension, session: KernelSession, *, name: st
         "released": released_view(session),
         "notice": notice_view(session, extension.reader),
         "returning": record.returning,
+        "silent": bool(session.silence),
         "project": record.request.project if record.request is not None else None,
         "reason": record.reason,
-        "message": record.message,
+        "message": session.silence or record.message,
         "usage": usage_view(session),
     }
 
@@ -107,6 +108,7 @@ def plain_kernel_view(
         "released": None,
         "notice": None,
         "returning": False,
+        "silent": False,
         "project": None,
         "reason": None,
         "message": message,
@@ -278,6 +280,7 @@ def samples_view(extension: GpuPoolExtension, session: KernelSession, since: flo
         "session_id": view["session_id"],
         "notice": view["notice"],
         "returning": view["returning"],
+        "silent": view["silent"],
         "state": view["state"],
         "share": view["share"],
         "device": view["device"],
@@ -312,7 +315,7 @@ async def pool_view(extension: GpuPoolExtension) -> Pool:
     """The whole pool; a pool that does not answer is a view too, with ``ok`` false."""
     silent: Pool = {
         "ok": False,
-        "user": extension.user,
+        "user": extension.known_user,
         "wrong_setting": None,
         "startable": "no",
         "devices": [],
@@ -323,6 +326,7 @@ async def pool_view(extension: GpuPoolExtension) -> Pool:
     try:
         pool = (await extension.sessions()).pool
         async with asyncio.timeout(POOL_SECONDS):
+            user = await extension.pool_user()
             devices, queue = await asyncio.gather(pool.devices(), pool.queue())
             lenders = [] if devices else await pool.lenders()
     except GpupoolError as error:
@@ -340,11 +344,11 @@ async def pool_view(extension: GpuPoolExtension) -> Pool:
     usable = [device for device in devices if device.healthy]
     return {
         "ok": True,
-        "user": extension.user,
+        "user": user,
         "wrong_setting": extension.wrong_setting or None,
         "startable": "no",
         "lenders": lenders,
-        "devices": [_device_view(device, extension.user, kernels) for device in devices],
+        "devices": [_device_view(device, user, kernels) for device in devices],
         "queue": [_entry_view(entry, extension.reader, kernels) for entry in queue],
         "totals": Totals(milli=1000 * len(usable), free_milli=sum(device.free_milli for device in usable)),
     }

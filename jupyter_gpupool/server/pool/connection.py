@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeAlias, TypeVar
 
 from gpupool.client.endpoint import EndpointError, parse_endpoints, read_token
@@ -28,7 +29,7 @@ from gpupool.client.types import (
 from gpupool.sentences import Sentence, render
 from gpupool.shares import Share
 
-from jupyter_gpupool.server.pool.identity import PoolAccess
+from jupyter_gpupool.server.pool.identity import PoolAccess, PoolUser
 from jupyter_gpupool.server.pool.port import Pool
 
 #: Makes the connection to the pool; replaced in tests and by sites with their own pool.
@@ -53,7 +54,7 @@ class PoolConnection:
     Args:
         endpoint: where it is.
         access: how this server shows who it is.
-        user: whom this server asks for.
+        user: whom this server asks for; every request goes out in that name.
         factory: makes the connection.
         words: how a refusal is said to this server's user.
     """
@@ -62,7 +63,7 @@ class PoolConnection:
         self,
         endpoint: str,
         access: PoolAccess,
-        user: str,
+        user: PoolUser,
         factory: PoolFactory,
         words: Callable[[Sentence], str] = render,
     ) -> None:
@@ -85,6 +86,11 @@ class PoolConnection:
     @property
     def has_answered(self) -> bool:
         return self._answered
+
+    @property
+    def known_user(self) -> str:
+        """Whom this server asks for; empty: only the pool knows, and has not said."""
+        return self._user.name
 
     @property
     def problem(self) -> str:
@@ -154,24 +160,36 @@ class PoolConnection:
         except PoolRefusedError as error:
             if error.reason != "forbidden":
                 raise
-            shown = self._access.token_file
-            named = f"{_CLASS}.token_file is {str(shown)!r}" if shown else f"{_CLASS}.token_file is not set"
-            self._unwelcome = f"The pool at {self._endpoint} does not let this server in: {error}. {named}."
+            self._unwelcome = (
+                f"The pool at {self._endpoint} does not let this server in: {error}. {self._shown()}."
+            )
             raise WrongSettingError(self._unwelcome) from error
+
+    def _shown(self) -> str:
+        """Which file has the token, as one clause."""
+        named = self._access.named_token()
+        return f"{named[0]} is {named[1]!r}" if named else f"{_CLASS}.token_file is not set"
+
+    async def user(self) -> str:
+        """Whom this server asks for; the pool is asked where only it knows. Raises what a call raises."""
+        if not self._user.name:
+            await self.whoami()
+        return self._user.name
 
     # --- the port -------------------------------------------------------------------------
 
     async def whoami(self) -> Caller:
         caller = await self._ask_as_anybody(lambda pool: pool.whoami())
-        acts = caller.is_admin or (caller.role == "user" and caller.name == self._user)
+        self._user.follow(caller)
+        acts = caller.is_admin or (caller.role == "user" and caller.name == self._user.name)
         self._unwelcome = "" if acts else self._not_for(f"{caller.name} (role {caller.role})")
         return caller
 
     def _not_for(self, caller: str) -> str:
-        return (
-            f"The pool takes this server for {caller}, who may not ask on behalf of {self._user!r}, which is "
-            f"{_CLASS}.user of this server."
-        )
+        taken = f"The pool takes this server for {caller}, who may not ask"
+        if self._user.by_token:
+            return f"{taken} for GPUs. {self._shown()}."
+        return f"{taken} on behalf of {self._user.name!r}, which is {_CLASS}.user of this server."
 
     async def request(
         self,
@@ -180,15 +198,20 @@ class PoolConnection:
         on_queued: Callable[[QueuePlace], None] | None = None,
         wait_seconds: float | None = None,
     ) -> Grant:
+        asked = replace(request, on_behalf_of=await self.user())
         try:
             return await self._ask(
-                lambda pool: pool.request(request, on_queued=on_queued, wait_seconds=wait_seconds)
+                lambda pool: pool.request(asked, on_queued=on_queued, wait_seconds=wait_seconds)
             )
         except PoolRefusedError as error:
             if error.reason != "forbidden":
                 raise
-            who = self._unwelcome or f"This server asks for {self._user!r}: {_CLASS}.user."
-            why = who if self._unwelcome else f"{str(error).rstrip('.')}. {who}"
+            who = (
+                self._shown()
+                if self._user.by_token
+                else f"This server asks for {self._user.name!r}: {_CLASS}.user"
+            )
+            why = self._unwelcome or f"{str(error).rstrip('.')}. {who}."
             raise PoolRefusedError("forbidden", why, error.details) from error
 
     async def release(self, lease_id: str, reason: str = "release", close_session: bool = False) -> None:

@@ -14,22 +14,31 @@ from jupyter_gpupool.server.pool.connection import PoolConnection
 _ANSWER_SECONDS: Final = 15.0
 
 
-async def greeting(pool: PoolConnection, user: str) -> tuple[bool, str]:
+async def greeting(pool: PoolConnection) -> tuple[bool, str]:
     """Whether this server can ask the pool, and the line."""
-    beginning = f"GPU pool {pool.endpoint} as {user}:"
+    usable, said = await _ask(pool)
+    return usable, f"{beginning(pool.endpoint, pool.known_user)} {said}"
+
+
+def beginning(endpoint: str, user: str) -> str:
+    """Of the line. Without a user only the pool knows who that is, and has not said."""
+    return f"GPU pool {endpoint} as {user}:" if user else f"GPU pool {endpoint}:"
+
+
+async def _ask(pool: PoolConnection) -> tuple[bool, str]:
     try:
         async with asyncio.timeout(_ANSWER_SECONDS):
             await pool.whoami()
             devices = await pool.devices()
     except TimeoutError:
-        return False, f"{beginning} no answer within {_ANSWER_SECONDS:g} s."
+        return False, f"no answer within {_ANSWER_SECONDS:g} s."
     except PoolUnavailableError as error:
-        return False, f"{beginning} it does not answer ({error.detail})."
+        return False, f"it does not answer ({error.detail})."
     except GpupoolError as error:
-        return False, f"{beginning} {error}"
+        return False, str(error)
     if pool.problem:
-        return False, f"{beginning} {pool.problem}"
-    return True, f"{beginning} {_devices_text(devices)}"
+        return False, pool.problem
+    return True, _devices_text(devices)
 
 
 def _devices_text(devices: list[Device]) -> str:

@@ -1,6 +1,7 @@
 """Who this server's user is at the pool: how that is shown to it, and whom it takes them for.
 
-The pool decides, not this server, which runs as the user: what is learned here only says what to offer.
+The pool decides, not this server, which runs as the user: what is learned here only says what to offer, and in which
+name to ask.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ import asyncio
 import contextlib
 import logging
 import math
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from gpupool.client.endpoint import TOKEN_FILE_VARIABLE
 from gpupool.client.errors import GpupoolError, PoolRefusedError
+from gpupool.client.os_user import os_user
 from gpupool.client.types import Caller
 
 from jupyter_gpupool.server.pool.port import Pool
@@ -34,6 +38,43 @@ class PoolAccess:
     token_file: Path | None = None
     ca_file: Path | None = None
     hub_identity: bool = False
+
+    def named_token(self) -> tuple[str, str] | None:
+        """What names the file of the token that it shows, and the file; None: it shows none."""
+        if self.hub_identity:
+            return None
+        if self.token_file is not None:
+            return "c.GpuPoolExtension.token_file", str(self.token_file)
+        named = os.environ.get(TOKEN_FILE_VARIABLE)
+        return (f"${TOKEN_FILE_VARIABLE}", named) if named else None
+
+    def is_by_token(self, endpoint: str) -> bool:
+        """Whether the pool there learns from a token who we are. On a Unix socket it looks at none."""
+        return self.named_token() is not None and not endpoint.startswith(("unix:", "unix-abstract:"))
+
+
+class PoolUser:
+    """Whom this server asks for: the one place that knows the name.
+
+    Args:
+        setting: ``c.GpuPoolExtension.user``; empty: not set.
+        by_token: whether a token says who it is. Then only the pool knows the name, and says it when it first answers.
+    """
+
+    def __init__(self, setting: str, *, by_token: bool = False) -> None:
+        self.by_token = by_token and not setting
+        #: Empty: the pool has not said it, or takes this server for nobody who may ask.
+        self.name = "" if self.by_token else setting or default_user()
+
+    def follow(self, caller: Caller) -> None:
+        """Hears whom the pool takes this server for."""
+        if not self.by_token:
+            return
+        if caller.is_admin:
+            # Who may ask for anybody asks, under a Hub, for whom the server is.
+            self.name = _hub_user() or caller.name
+        else:
+            self.name = caller.name if caller.role == "user" else ""
 
 
 class PoolCaller:
@@ -78,3 +119,12 @@ class PoolCaller:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+
+
+def default_user() -> str:
+    """Who the server's kernels belong to, where neither a setting nor a token says so: the Hub's user, else the system's."""
+    return _hub_user() or os_user()
+
+
+def _hub_user() -> str:
+    return os.environ.get("JUPYTERHUB_USER", "")

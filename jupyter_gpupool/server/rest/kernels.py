@@ -133,6 +133,8 @@ class Session(TypedDict):
     """Set from the moment that the pool says it will take the share back."""
     returning: bool
     """Its share was taken back for others, and it waits for it to come again."""
+    silent: bool
+    """The pool has not answered for so long that the share may be gone: calls wait until it says."""
     memory: Memory | None
     """Null while there is no session, or the pool has not told."""
     message: str | None

@@ -86,6 +86,7 @@ class Pool(TypedDict):
     """Whether one may be started with `POST api/pool/start`, because none is configured and none answers; and whether it lends
     the GPUs of the server's machine, or borrows GPUs from an engine such as Slurm."""
     user: str
+    """Whom the server asks for; empty: it shows a token, and the pool has not said yet whose."""
     devices: list[Device]
     lenders: list[str]
     """Engines that lend nodes when somebody needs them; told only where there is no device."""
@@ -129,6 +130,7 @@ class ServerDefaults(TypedDict):
     never_allowed: bool
     warn_seconds: float
     user: str
+    """Whom the server asks for; empty: it shows a token, and the pool has not said yet whose."""
     admin: bool
     version: str
     """Empty where the code was not installed."""

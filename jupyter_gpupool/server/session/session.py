@@ -25,7 +25,7 @@ from jupyter_gpupool.server.session.kernel_files import KernelFiles
 from jupyter_gpupool.server.session.released import Release, release_of, with_later_report
 from jupyter_gpupool.server.session.shown import Lacking, Shown
 from jupyter_gpupool.server.session.usage_history import UsageHistory
-from jupyter_gpupool.server.session.words import KERNEL_WORDS
+from jupyter_gpupool.server.session.words import GIVEN_BACK, KERNEL_WORDS
 
 __all__ = ["AttachRefusedError", "KernelSession"]
 
@@ -37,7 +37,6 @@ class KernelSession(HolderSession):
 
     Args:
         kernel_id, pool, path, return_seconds, on_change: as of :class:`HolderSession`; ``path`` is the session file.
-        user: on whose behalf the pool is asked.
         hold_lease, drop_lease: start and stop the renewal of a lease id.
     """
 
@@ -47,7 +46,6 @@ class KernelSession(HolderSession):
         pool: Pool,
         path: Path,
         *,
-        user: str,
         return_seconds: float | None = None,
         hold_lease: Callable[[str], None],
         drop_lease: Callable[[str], None],
@@ -67,7 +65,6 @@ class KernelSession(HolderSession):
         self.on_change = on_change
         #: Idle seconds that were chosen for this kernel: 0 never, None the server's default.
         self.idle_choice: float | None = None
-        self._user = user
         self._capability = Capability(time.monotonic())
         self.history = UsageHistory()
         self.shown = Shown()
@@ -117,6 +114,12 @@ class KernelSession(HolderSession):
         if self.released is not None:
             self.released = with_later_report(self.released, self.record.session_id, usage)
 
+    def pool_is_silent(self) -> None:
+        super().pool_is_silent()
+        if not self.record.returns:
+            # The session may still live on its node: the next attach asks for it first.
+            self.abandon_lease(GIVEN_BACK)
+
     # --- capability ---------------------------------------------------------------------
 
     @property
@@ -164,9 +167,7 @@ class KernelSession(HolderSession):
             AttachRefusedError: no share was given; says why.
         """
         while True:
-            wanted = LeaseRequest.of(
-                request, on_behalf_of=self._user, label=self.label, holder=self.kernel_id
-            )
+            wanted = LeaseRequest.of(request, label=self.label, holder=self.kernel_id)
             try:
                 record = await self.ask(
                     wanted, by=by, scope=scope, hold=hold, wait_seconds=request.patience, on_queued=on_queued

@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import os
 import re
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 from gpupool.client.endpoint import private_directory
 from gpupool.client.errors import GpupoolError
-from gpupool.client.holder import LEASE_SECONDS, RENEW_SECONDS, LeaseHolder
-from gpupool.client.os_user import os_user
+from gpupool.client.holder import RENEW_SECONDS, LeaseHolder
 from gpupool.client.reasons import SESSION_ENDS
 from gpupool.client.session import events as events
 from gpupool.client.session.port import SESSION_LIVES
@@ -46,7 +43,6 @@ class Sessions:
     Args:
         pool: where shares come from.
         directory: where session files are written; made private to its owner.
-        user: on whose behalf the pool is asked.
         on_change: called after each change of state of any kernel.
         renew_seconds: interval of lease renewals.
         return_seconds: how long a kernel waits for a lease that was taken back for others; None without limit,
@@ -58,13 +54,11 @@ class Sessions:
         pool: Pool,
         directory: Path,
         *,
-        user: str,
         on_change: OnChange,
         renew_seconds: float = RENEW_SECONDS,
         return_seconds: float | None = None,
     ) -> None:
         self.pool = pool
-        self.user = user
         self._directory = private_directory(directory)
         self._on_change = on_change
         self._kernels: dict[str, KernelSession] = {}
@@ -74,7 +68,6 @@ class Sessions:
         self._idle_choices: dict[str, float] = {}
         self._launches = itertools.count(1)
         self._return_seconds = return_seconds
-        self._lease_seconds = LEASE_SECONDS
         self._ending: set[asyncio.Task[None]] = set()
         self._holder = LeaseHolder(
             # The holder needs no more of it than the port has.
@@ -82,6 +75,7 @@ class Sessions:
             on_ended=self._lease_ended,
             on_renewed=self._lease_renewed,
             on_last_moments=self._last_moments,
+            on_silence=self._pool_is_silent,
             interval_seconds=renew_seconds,
         )
 
@@ -113,7 +107,6 @@ class Sessions:
             self.pool,
             # Not shared with an earlier launch, which may still be closing and then removes its file.
             self._directory / f"{kernel_id}-{next(self._launches)}.session",
-            user=self.user,
             return_seconds=self._return_seconds,
             hold_lease=self._holder.hold,
             drop_lease=self._holder.drop,
@@ -196,6 +189,7 @@ class Sessions:
     def _lease_renewed(self, status: LeaseStatus) -> None:
         session = self._of_lease(status.lease_id)
         if session is not None:
+            session.pool_answers()
             session.notice_told(status.lease_id, status.notice)
 
     def _last_moments(self, status: LeaseStatus) -> None:
@@ -203,17 +197,9 @@ class Sessions:
         if session is not None:
             session.last_moments(status.lease_id)
 
-    def check_renewals(self) -> None:
-        """Ends leases that could not be renewed for so long that the pool has taken them back.
-
-        To be called about every second. The session may still live on its node: the next
-        attach asks for it first.
-        """
-        failing_since = self._holder.failing_since
-        if failing_since is None or time.monotonic() - failing_since < self._lease_seconds:
-            return
+    def _pool_is_silent(self) -> None:
         for session in self:
-            session.abandon_lease(_SILENT_POOL)
+            session.pool_is_silent()
 
     def renew_capabilities(self) -> None:
         """Replaces what kernels show to ask for their GPUs, from time to time. To be called about every second."""
@@ -246,11 +232,3 @@ class Sessions:
             if session.record.lease is not None and session.record.lease.lease_id == lease_id:
                 return session
         return None
-
-
-_SILENT_POOL = "The GPU pool has not answered for so long that the GPU was given back."
-
-
-def default_user() -> str:
-    """Who the server's kernels belong to: the Hub's user, else the operating system's."""
-    return os.environ.get("JUPYTERHUB_USER") or os_user()

@@ -22,6 +22,9 @@ NOT_STRICT = (
 #: What the client runtime says when a CUDA call finds nothing attached.
 NOT_ATTACHED = f"No GPU is attached. {WAY_OUT}"
 
+#: What is said where nobody waits for a lease that may be over.
+GIVEN_BACK = "The GPU pool has not answered for so long that the GPU was given back."
+
 
 class KernelWords(Words):
     """How people are told of a notebook's kernel."""

@@ -92,6 +92,8 @@ class Watch:
 
     def _signals(self, session: KernelSession) -> Signals:
         usage = session.history.latest
+        # The last report grows old with the silence of the pool; what ran then has ended with the lease, or waits.
+        silent = session.silent_for()
         return Signals(
             now=time.monotonic(),
             attached_at=session.attached_at,
@@ -99,8 +101,8 @@ class Watch:
             # before the subscription did.
             cell_running=bool(session.record.scopes) or self._busy.busy(session.kernel_id),
             last_cell_at=self._busy.last_ended_at(session.kernel_id),
-            gpu_idle_seconds=usage.idle_seconds if usage is not None else None,
-            gpu_in_flight=usage is not None and (usage.in_flight or usage.work == "running"),
+            gpu_idle_seconds=usage.idle_seconds + silent if usage is not None else silent or None,
+            gpu_in_flight=usage is not None and not silent and (usage.in_flight or usage.work == "running"),
             last_work_at=session.work_seen_at,
             kept_until=session.kept_until,
         )
@@ -122,7 +124,6 @@ class Watch:
 
     async def tick(self) -> None:
         """One look at everything."""
-        self._sessions.check_renewals()
         self._sessions.renew_capabilities()
         self._end_stale_scopes()
         attached = [session for session in self._sessions if session.record.state in HOLDING]

@@ -56,6 +56,7 @@ export function aKernel(part: Partial<GpuPool.IKernel> = {}): GpuPool.IKernel {
     released: null,
     notice: null,
     returning: false,
+    silent: false,
     project: null,
     reason: null,
     message: null,

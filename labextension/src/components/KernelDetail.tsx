@@ -30,7 +30,8 @@ export function KernelDetail(props: {
   const { kernel, front, context } = props;
   const { trans } = context;
   const text = detailText(kernel, context);
-  const title = [text, enforcementText(kernel, trans)]
+  const said = kernel.silent ? kernel.message : null;
+  const title = [said, text, enforcementText(kernel, trans)]
     .filter(Boolean)
     .join('\n');
   return text === '' && !front ? null : (
@@ -54,6 +55,7 @@ function detailText(kernel: GpuPool.IKernel, { trans }: IContext): string {
     const named = deviceNames(kernel.devices, trans);
     const places = kernel.software ? trans.__('%1 (software)', named) : named;
     return [
+      kernel.silent ? trans.__('waits for the GPU pool') : null,
       kernel.share
         ? trans.__('%1 of %2', shareText(kernel.share), places)
         : places,

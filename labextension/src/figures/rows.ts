@@ -53,6 +53,7 @@ function needsAnEye(kernel: GpuPool.IKernel): boolean {
     kernel.state === 'warned' ||
     kernel.state === 'lost' ||
     kernel.returning ||
+    kernel.silent ||
     kernel.notice !== null ||
     hasFailed(kernel) ||
     Boolean(kernel.usage?.out_of_memory) ||

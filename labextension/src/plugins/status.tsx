@@ -130,6 +130,9 @@ class GpuStatus extends ReactWidget {
     if (hasFailed(kernel)) {
       return trans.__('GPU: failed');
     }
+    if (kernel?.silent) {
+      return trans.__('GPU: waits for the pool');
+    }
     if (kernel && holds(kernel) && kernel.share) {
       return trans.__('GPU: %1', shareText(kernel.share));
     }

@@ -26,6 +26,9 @@ export function stateText(session: GpuPool.ISession): string {
   if (session.returning) {
     return 'taken back for others, waits to come again';
   }
+  if (session.silent) {
+    return 'waits for the GPU pool, which does not answer';
+  }
   const { state, queue } = session;
   const place = queue?.place ? `, place ${queue.place}` : '';
   // A newer server may know more states than this page.

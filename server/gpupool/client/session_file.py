@@ -33,6 +33,8 @@ PROCESS_VARIABLE: Final = "GPUPOOL_SESSION_PROCESS"
 MAX_BYTES: Final = 64 * 1024
 VERSION: Final = 1
 STATES: Final = ("none", "queued", "attached", "waiting", "parked", "closed")
+#: Reason of ``waiting`` while nobody can say whether the lease goes on.
+SILENT: Final = "silent"
 #: Workers that one process may have, the first included.
 MAX_WORKERS: Final = 16
 #: Devices that it may have on all of them.
@@ -70,7 +72,8 @@ class SessionRecord:
     ``message`` is one line shown to the user on a refused call; ``reason`` is why the session has ended (an id, such as
     ``reset``); ``share`` is what NVML shows of each device.
     ``state`` is ``waiting`` where the lease was, or is about to be, taken back for another and the holder asks for
-    one again: calls wait for it. ``resumes`` says of an attached session that its holder will do so.
+    one again, or where the pool is silent for so long that it may be over (``reason`` :data:`SILENT`): calls wait for it.
+    ``resumes`` says of an attached session that its holder will do so.
     ``answered`` is the number of the latest wish for a lease that has its answer (:mod:`gpupool.client.wishes`).
     ``workers`` are those beside the first one; ``devices`` says how many devices each has, the first one included
     (empty: all are the first one's). ``told``: the holder has said ``message`` to the user itself.

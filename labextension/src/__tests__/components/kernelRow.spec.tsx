@@ -51,6 +51,13 @@ describe('the row of a kernel', () => {
     ]);
   });
 
+  it('says that calls wait for a pool that is silent', () => {
+    const message = 'The GPU pool has not answered for so long.';
+    render(row(anAttachedKernel({ silent: true, message })));
+    const detail = screen.getByText(/^waits for the GPU pool · /);
+    expect(detail.parentElement?.title).toContain(message);
+  });
+
   it('attaches what was typed with the Enter key', () => {
     render(row(aKernel()));
     const input = screen.getByRole('textbox', {

@@ -34,6 +34,9 @@ describe('the state in the widget', () => {
     expect(stateText(aKernel())).toBe('no GPU attached');
     expect(stateText(anAttachedKernel())).toBe('attached');
     expect(stateText(aKernel({ state: 'parked' }))).toBe('no GPU, memory kept');
+    expect(stateText(anAttachedKernel({ silent: true }))).toBe(
+      'waits for the GPU pool, which does not answer'
+    );
   });
 
   it('has the place in the queue', () => {

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from gpupool.client.errors import GpupoolError
 from gpupool.client.holder import LeaseHolder
@@ -26,11 +26,6 @@ from gpupool.client.session.session import AttachRefusedError, HolderSession
 from gpupool.client.session.state import HOLDING, Session
 from gpupool.client.session.words import PROGRAM_WORDS, Words
 from gpupool.client.types import Grant, GrantedShare, LeaseRequest, LeaseStatus, QueuePlace, Usage
-
-#: What a call says that is interrupted while it waits for the pool.
-SILENT_POOL: Final = (
-    "The GPU pool has not answered for so long that this share may be gone. Calls wait until it answers."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +69,7 @@ class ProgramSession(HolderSession):
             on_ended=lambda status: self.lease_ended(status.lease_id, status.reason),
             on_renewed=self._lease_renewed,
             on_last_moments=lambda status: self.last_moments(status.lease_id),
-            on_silence=self._pool_is_silent,
+            on_silence=self.pool_is_silent,
             interval_seconds=interval,
         )
         self.files = SessionFiles(directory / "session", asks_later=asks_later)
@@ -196,16 +191,8 @@ class ProgramSession(HolderSession):
     def not_given_back(self, error: GpupoolError) -> None:
         self._say(f"the share was not given back now; it ends by itself in half a minute ({error})")
 
-    def _pool_is_silent(self) -> None:
-        """Its calls wait until the pool says whether the lease goes on, where it would be asked for again if not."""
-        if self.record.returns:
-            self.files.silence = SILENT_POOL
-            self.publish()
-
     def _lease_renewed(self, status: LeaseStatus) -> None:
-        if self.files.silence:
-            self.files.silence = ""
-            self.publish()
+        self.pool_answers()
         self.usage = status.usage
         self.notice_told(status.lease_id, status.notice)
         with contextlib.suppress(OSError):  # monitors show old figures while the disk is full

@@ -119,10 +119,9 @@ class LastMoments:
 
 @dataclass(frozen=True, slots=True)
 class LeaseEnded:
-    """The pool ended the lease.
+    """The pool ended the lease, or has been silent for so long that it must have.
 
-    ``session_alive`` False: its memory is gone as well. ``held_seconds``: for how long it was held. ``told`` False: the
-    pool has been silent for so long that it must have; whether it has is not known.
+    ``session_alive`` False: its memory is gone as well. ``held_seconds``: for how long it was held.
     """
 
     lease_id: str
@@ -130,7 +129,6 @@ class LeaseEnded:
     session_alive: bool = True
     detail: str = ""
     held_seconds: float = 0.0
-    told: bool = True
 
 
 @dataclass(frozen=True, slots=True)

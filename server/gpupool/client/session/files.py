@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gpupool.client.session.call_message import call_message
 from gpupool.client.session.record import Session, State
-from gpupool.client.session_file import SessionFile, SessionFileError, write_private
+from gpupool.client.session_file import SILENT, SessionFile, SessionFileError, write_private
 from gpupool.client.usage_file import UsageFile
 from gpupool.client.wishes import Wishes
 
@@ -96,13 +96,14 @@ class SessionFiles:
                 ended = record.state is State.LOST or record.reason == "reset"
                 ended = ended or (record.state is State.PARKED and not self._asks_later)
                 state = "closed" if ended else str(record.state)
+            reason = record.reason or "" if state == "closed" else ""
             self.session.write(
                 state,
                 session=record.session_id or "",
                 message=self._refusal or self.silence or call_message(record),
                 software=self._software,
                 profile=profile,
-                reason=(record.reason or "") if state == "closed" else "",
+                reason=SILENT if self.silence else reason,
                 told=state == "closed" and self.end_is_told,
             )
         except (OSError, SessionFileError) as error:

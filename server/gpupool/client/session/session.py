@@ -17,6 +17,7 @@ from gpupool.client.session import events as events
 from gpupool.client.session.giving_back import give_back
 from gpupool.client.session.shell import RELEASE_SECONDS, AttachRefusedError, SessionShell
 from gpupool.client.session.state import Session, State
+from gpupool.client.session.words import SILENT_POOL
 from gpupool.client.types import LeaseRequest, Notice, QueuePlace
 from gpupool.shares import Share
 
@@ -170,11 +171,36 @@ class HolderSession(SessionShell):
         """The pool takes the lease back in a moment."""
         self.observe(events.LastMoments(lease_id))
 
+    def pool_is_silent(self) -> None:
+        """The pool has not answered for so long that the lease may be over there.
+
+        Calls wait until it says whether it is, where it would be asked for again if so.
+        """
+        if self.record.lease is not None and self.record.returns:
+            self.silent_since = time.monotonic()
+            self._files.silence = SILENT_POOL
+            self.publish()
+
+    def pool_answers(self) -> None:
+        """It has renewed the lease."""
+        if self._files.silence:
+            self._files.silence = ""
+            self.publish()
+
+    @property
+    def silence(self) -> str:
+        """Why calls wait for the pool's word; empty: it answers, or there is no lease."""
+        return self._files.silence
+
+    def silent_for(self) -> float:
+        """Seconds since calls wait for it; 0: they don't."""
+        return time.monotonic() - self.silent_since if self._files.silence else 0.0
+
     def abandon_lease(self, detail: str) -> None:
         """Ends the lease because the pool has been silent for so long that it ends there too."""
         lease = self.record.lease
         if lease is not None:
-            self.observe(events.LeaseEnded(lease.lease_id, "lost", detail=detail, told=False))
+            self.observe(events.LeaseEnded(lease.lease_id, "lost", detail=detail))
             # In case the pool comes back sooner than it gives the share to somebody else.
             self._background.spawn(give_back(self._pool.release, lease.lease_id, "lost"))
 

@@ -74,6 +74,8 @@ class SessionShell:
         self.attached_at = 0.0
         #: When the pool takes the lease back, monotonic; only with a notice.
         self.notice_until = 0.0
+        #: When calls began to wait for a pool that is silent, monotonic; only while they do.
+        self.silent_since = 0.0
         self._pool = pool
         self._return_seconds = return_seconds
         #: One request at a time.

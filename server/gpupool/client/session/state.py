@@ -312,7 +312,7 @@ def _lease_ended(session: Session, event: LeaseEnded) -> Step:
         return session, ()
     if event.reason == "reset" and not event.session_alive:
         return as_reset(session), (Publish(),)
-    comes_back = event.told and event.session_alive and event.reason in COMES_BACK
+    comes_back = event.session_alive and event.reason in COMES_BACK
     if comes_back and session.held and session.returns:
         return returns(session, event)
     ended = replace(

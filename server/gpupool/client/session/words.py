@@ -9,6 +9,11 @@ from typing import Final
 
 from gpupool.sentences import reasons
 
+#: Why calls wait while the pool does not say whether the lease goes on.
+SILENT_POOL: Final = (
+    "The GPU pool has not answered for so long that this share may be gone. Calls wait until it answers."
+)
+
 
 def _taken_back(reason: str) -> str:
     return f"The pool took this program's GPU share back: {reasons.because(reason)}."
