@@ -24,7 +24,20 @@ import jupyterlab  # noqa: E402
 
 from tests.support.stack import Stack, wait_until  # noqa: E402
 
-__all__ = ["ROOT", "LabStack", "wait_until", "write_notebook"]
+__all__ = ["ROOT", "LabStack", "read_notebook", "wait_until", "write_notebook"]
+
+
+def read_notebook(path: Path) -> Any:
+    """What is on disk of a notebook now. While Jupyter writes it, that is not yet a notebook."""
+    found: list[Any] = []
+
+    def whole() -> bool:
+        with contextlib.suppress(ValueError):
+            found.append(json.loads(path.read_text()))
+        return bool(found)
+
+    wait_until(whole, 5, "a whole notebook")
+    return found[0]
 
 
 def write_notebook(path: Path, *cells: str) -> None:

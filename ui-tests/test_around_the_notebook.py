@@ -11,7 +11,7 @@ from typing import Any
 import programs
 from lab_page import KERNEL_MS, LabPage
 from playwright.sync_api import Locator, expect
-from stack import LabStack, wait_until, write_notebook
+from stack import LabStack, read_notebook, wait_until, write_notebook
 
 Open = Callable[..., LabPage]
 
@@ -34,7 +34,7 @@ def open_menu(page: LabPage) -> None:
 
 
 def metadata(path: Path) -> Any:
-    return json.loads(path.read_text())["metadata"].get("gpupool")
+    return read_notebook(path)["metadata"].get("gpupool")
 
 
 def restart_and_run_all(page: LabPage) -> None:
@@ -68,7 +68,7 @@ def test_cells_are_not_run_without_the_gpu_that_is_asked_for(lab: LabStack, open
         other = lab.stack.api("POST", "api/kernels", {"name": "python3"})
         lab.stack.api("POST", f"gpupool/api/kernels/{other['id']}/attach", {"share": "1"})
     wait_until(lambda: lab.free_milli() == 0, 20, "both devices to be taken")
-    written = json.loads(path.read_text())
+    written = read_notebook(path)
     written["metadata"]["gpupool"] = {"share": "0.5"}
     path.write_text(json.dumps(written))
     page.page.reload()

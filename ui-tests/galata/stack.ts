@@ -3,12 +3,15 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { Readable, Writable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 const ROOT = resolve(__dirname, '..', '..');
 const PYTHON =
   process.env.GPUPOOL_TEST_PYTHON ?? join(ROOT, '.venv/bin/python');
 /** Five processes start, on a machine that may be busy, ms. */
 const START_MS = 120_000;
+/** A notebook is written, likewise. */
+const WRITE_MS = 20_000;
 
 interface IStarted {
   url: string;
@@ -98,12 +101,21 @@ export class Stack {
     writeFileSync(join(this._started.folder, name), JSON.stringify(notebook));
   }
 
-  /** What is on disk of a notebook now. */
-  readNotebook(name: string): {
+  /** What is on disk of a notebook now. While Jupyter writes it, that is not yet a notebook. */
+  async readNotebook(name: string): Promise<{
     metadata: Record<string, unknown>;
     cells: { outputs: { data?: Record<string, unknown> }[] }[];
-  } {
-    return JSON.parse(readFileSync(join(this._started.folder, name), 'utf8'));
+  }> {
+    const path = join(this._started.folder, name);
+    for (const began = Date.now(); ; await sleep(50)) {
+      try {
+        return JSON.parse(readFileSync(path, 'utf8'));
+      } catch (error) {
+        if (Date.now() - began > WRITE_MS) {
+          throw error;
+        }
+      }
+    }
   }
 
   /** A request to the Jupyter server; the decoded JSON. Rejects with its answer when it refuses. */

@@ -50,16 +50,16 @@ for (const application of ['JupyterLab', 'Notebook 7'] as const) {
 
         await page.keyboard.press('Control+s');
         await expect
-          .poll(() =>
-            stack
-              .readNotebook(NOTEBOOK)
-              .cells[0].outputs.flatMap(({ data }) => Object.keys(data ?? {}))
-          )
+          .poll(async () => {
+            const { cells } = await stack.readNotebook(NOTEBOOK);
+            return cells[0].outputs.flatMap(({ data }) =>
+              Object.keys(data ?? {})
+            );
+          })
           .toContain('application/vnd.gpupool.cell+json');
         // `%%gpu` is in the cell; what was attached by hand is in the notebook.
-        expect(stack.readNotebook(NOTEBOOK).metadata.gpupool).toMatchObject({
-          share: '0.25'
-        });
+        const { metadata } = await stack.readNotebook(NOTEBOOK);
+        expect(metadata.gpupool).toMatchObject({ share: '0.25' });
       });
     });
   });
