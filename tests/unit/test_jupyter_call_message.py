@@ -19,7 +19,7 @@ def test_a_fresh_kernel_is_told_what_to_do() -> None:
     assert "kept" not in said
 
 
-@pytest.mark.parametrize("reason", sorted({*REASONS} - {"lost", "admin", "stopped"}))
+@pytest.mark.parametrize("reason", sorted({*REASONS} - {"lost", "admin", "stopped", "upgrade"}))
 def test_a_parked_session_is_told_that_its_memory_is_kept(reason: str) -> None:
     parked = Session(
         State.PARKED, "5e", reason=reason, message=KERNEL_WORDS.ended(reason), words=KERNEL_WORDS

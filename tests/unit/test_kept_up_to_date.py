@@ -92,6 +92,8 @@ class World:
 
 
 @example(commands=[("hello", 2, 2), ("hello", 0, 1), ("look", 0, 0), ("hello", 2, 1), ("hello", 2, 2)])
+# A drained node falls silent.
+@example(commands=[("hello", 1, 1), ("drain", 1, 1), ("look", 0, 0), *[("gone", 0, 0)] * 15])
 @given(commands=st.lists(COMMANDS, max_size=40))
 def test_whatever_comes_and_goes(commands: list[tuple[str, int, int]]) -> None:
     world = World()

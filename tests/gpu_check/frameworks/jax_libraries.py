@@ -14,7 +14,7 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 import jax
 import jax.numpy as jnp
 
-from tests.gpu_check.frameworks.each_library import numbers, tried
+from tests.gpu_check.each_library import numbers, tried
 
 STEPS = 4
 

@@ -15,7 +15,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch
 from torch.nn import functional
 
-from tests.gpu_check.frameworks.each_library import numbers, tried
+from tests.gpu_check.each_library import numbers, tried
 
 DEVICE = os.environ.get("GPU_CHECK_DEVICE", "cuda")
 STEPS = 4

@@ -269,7 +269,7 @@ class LiveView:
 
     def _falls_silent(self, node: NodeRecord, now: float) -> float:
         """The first moment at which `health` may say something else about it."""
-        if node.connection is None or node.lost or node.drained:
+        if node.connection is None or node.lost:
             return math.inf
         silent = now - node.last_answered
         if silent <= self.timers.suspect:
