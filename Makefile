@@ -114,7 +114,7 @@ SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder
 # Tests of real processes wait far more than they compute: four at a time keep two processors busy. TEST_JOBS=1 is one
 # after the other. Tests marked `serial` measure, and have the machine for themselves.
 TEST_JOBS ?= 4
-LONGEST_FIRST := $(addprefix tests/,integration/test_ways_to_die.py property/test_session_machine.py $(addprefix integration/,test_pool_node_client.py test_providers_kubernetes.py test_standby.py test_time_limit.py test_idle_release.py test_borrowing_pool.py test_cli.py test_main_job.py test_jupyter_idle.py test_worker_long_kernels.py test_bad_input.py))
+LONGEST_FIRST := $(addprefix tests/,integration/test_ways_to_die.py property/test_session_machine.py documentation/test_commands.py documentation/test_blocks.py $(addprefix integration/,test_pool_node_client.py test_providers_kubernetes.py test_standby.py test_time_limit.py test_idle_release.py test_borrowing_pool.py test_cli.py test_main_job.py test_jupyter_idle.py test_worker_long_kernels.py test_bad_input.py))
 # Each with a browser and a JupyterLab of its own.
 BROWSER_JOBS ?= 2
 BROWSER_LONGEST_FIRST := $(addprefix ui-tests/,test_idle.py test_sidebar.py)
