@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from gpupool.client.session.record import Session
+from gpupool.client.types import Lease
 from gpupool.request.gpu_request import GpuRequest
 from gpupool.shares import Share
 
@@ -14,11 +15,13 @@ from jupyter_gpupool.server.session.session import KernelSession
 from tests.support.memory_pool import MemoryPool
 
 
-async def asks_and_takes(folder: Path) -> tuple[KernelSession, asyncio.Task[Session]]:
+async def asks_and_takes(
+    folder: Path, pool: MemoryPool | None = None
+) -> tuple[KernelSession, asyncio.Task[Session]]:
     """A kernel whose request for 0.5 is being replaced by one for 0.1; its pool answers nothing."""
     session = KernelSession(
         "k1",
-        MemoryPool(silent=True),
+        pool or MemoryPool(silent=True),
         folder / "session",
         hold_lease=lambda _: None,
         drop_lease=lambda _: None,
@@ -29,6 +32,34 @@ async def asks_and_takes(folder: Path) -> tuple[KernelSession, asyncio.Task[Sess
         await asyncio.sleep(0)
     await session.take(GpuRequest(Share.parse("0.1")))
     return session, attach
+
+
+class SlowPool(MemoryPool):
+    """Whoever asks which leases there are waits until the test lets it."""
+
+    listing: asyncio.Event
+
+    async def leases(self) -> list[Lease]:
+        await self.listing.wait()
+        return await super().leases()
+
+
+async def test_the_other_request_is_made_when_strays_of_the_first_are_gone(tmp_path: Path) -> None:
+    """Its lease would be given back with them."""
+    pool = SlowPool(silent=True)
+    pool.listing = asyncio.Event()
+    session, attach = await asks_and_takes(tmp_path, pool)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert Share.parse("0.1") not in [request.share for request in pool.requests]
+    assert session.waiting
+    pool.listing.set()
+    async with asyncio.timeout(10):
+        while not pool.requests:
+            await asyncio.sleep(0)
+    assert pool.requests[-1].share == Share.parse("0.1")
+    attach.cancel()
+    await asyncio.wait([attach], timeout=1.0)
 
 
 async def test_it_waits_in_every_moment_until_the_other_request_is_made(tmp_path: Path) -> None:

@@ -82,6 +82,8 @@ class SessionShell:
         self._lock = asyncio.Lock()
         self._returning: asyncio.Task[None] | None = None
         self._request: asyncio.Future[Grant] | None = None
+        #: Gives leases back that may have crossed the end of their requests.
+        self._straying: asyncio.Task[None] | None = None
         self._handing_over: asyncio.Task[None] | None = None
         #: Told each place in the queue.
         self._listeners: set[Callable[[QueuePlace], None]] = set()
@@ -156,9 +158,7 @@ class SessionShell:
         wait_seconds: float | None,
         on_queued: Callable[[QueuePlace], None] | None,
     ) -> None:
-        answer = asyncio.ensure_future(
-            self._pool.request(request, on_queued=self._queued, wait_seconds=wait_seconds)
-        )
+        answer = asyncio.ensure_future(self._answer(request, wait_seconds))
         self._request = answer
         if on_queued is not None:
             self._listeners.add(on_queued)
@@ -172,7 +172,7 @@ class SessionShell:
             await self._apply(events.RequestCancelled())
             if answer.done() and not answer.cancelled() and answer.exception() is None:
                 self._background.spawn(self._release_unwanted(answer.result()))
-            self._background.spawn(self._release_strays())
+            self._give_strays_back()
             if withdrawn:
                 raise AttachRefusedError("cancelled", "The request for a GPU was withdrawn.") from None
             raise
@@ -188,6 +188,12 @@ class SessionShell:
         await self._apply(events.Granted(grant))
         if self.record.lease is not grant:
             raise AttachRefusedError("cancelled", "The request for a GPU was withdrawn.")
+
+    async def _answer(self, request: LeaseRequest, wait_seconds: float | None) -> Grant:
+        if self._straying is not None:
+            # The lease of this request would be taken for one of those that are being given back.
+            await asyncio.wait([self._straying])
+        return await self._pool.request(request, on_queued=self._queued, wait_seconds=wait_seconds)
 
     def _queued(self, place: QueuePlace) -> None:
         if self._step(events.Queued(place)):
@@ -206,7 +212,7 @@ class SessionShell:
             on_request=self._asks,
         )
         if event is None:
-            await self._release_strays()
+            self._give_strays_back()
             return
         if isinstance(event, events.Granted):
             self._files.keep_profile(event.grant.profile, event.grant.software)
@@ -281,6 +287,9 @@ class SessionShell:
         """The answer came in the moment in which nobody wanted it any more."""
         with contextlib.suppress(GpupoolError):  # it ends by itself in half a minute
             await self._pool.release(grant.lease_id, "release", close_session=grant.new_session)
+
+    def _give_strays_back(self) -> None:
+        self._straying = self._background.spawn(self._release_strays())
 
     async def _release_strays(self) -> None:
         lease = self.record.lease
