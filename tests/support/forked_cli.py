@@ -1,8 +1,8 @@
 """The command line without the start of an interpreter: each command is a process of its own, forked from one that has
 loaded everything.
 
-Half a second of processor time for each of hundreds of commands, and two for each pool with a node, was most of what tests of
-them cost. How people start them is tried by `gpupool lab` and `gpupool up`, and by tests of what a terminal does.
+The start of an interpreter for each of hundreds of commands, and 1.5 s of imports for each pool with a node, were most of what
+tests of them cost. How people start them is tried by `gpupool lab` and `gpupool up`, and by tests of what a terminal does.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import gc
 import importlib
 import json
 import os
-import pkgutil
 import random
 import select
 import signal
@@ -27,16 +26,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-from gpupool import cli
-
 ROOT = Path(__file__).resolve().parents[2]
-#: What commands load when they run, and not before.
-PRELOADED = (
-    "gpupool.pool.server",
-    "gpupool.pool.serving",
-    "gpupool.node.service",
-    "gpupool.cli.top.run_command",
-)
+#: The command line, and what its commands load when they run.
+LOADED = (
+    "gpupool.cli.main", "gpupool.pool.server", "gpupool.pool.serving", "gpupool.node.service", "gpupool.cli.top.run_command",
+)  # fmt: skip
 _START_SECONDS = 60.0
 
 
@@ -219,8 +213,7 @@ def _tell(connection: socket.socket, command: int) -> NoReturn:
 
 def _load() -> None:
     """All that commands are made of."""
-    commands = (found.name for found in pkgutil.walk_packages(cli.__path__, "gpupool.cli."))
-    for module in (*commands, *PRELOADED):
+    for module in LOADED:
         importlib.import_module(module)
     assert len(list(Path("/proc/self/task").iterdir())) == 1, "something has started a thread"
     gc.freeze()

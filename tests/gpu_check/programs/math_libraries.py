@@ -6,7 +6,6 @@ bits of cuRAND's Philox, which NVIDIA documents.
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import json
 from ctypes import byref, c_double, c_float, c_int, c_size_t, c_ulonglong, c_void_p
@@ -14,43 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from tests.gpu_check.libraries_by_hand import check, cuda, device, host
+from tests.gpu_check.libraries_by_hand import library as library_of
+
 MAJORS = {
     "cublas": (13, 12), "cudnn": (9,), "cufft": (12, 11), "curand": (10,), "cusolver": (12, 11), "cusparse": (12,)
 }  # fmt: skip
 SINGLE_PRECISION = 1e-4
-cuda = ctypes.CDLL("libcuda.so.1")
 random = np.random.default_rng(7)
-
-
-def check(status: int, what: str) -> None:
-    if status != 0:
-        raise SystemExit(f"{what} returned {status}")
-
-
-def library(name: str) -> Any:
-    tried = [f"lib{name}.so.{major}" for major in MAJORS[name]]
-    for file in tried:
-        try:
-            return ctypes.CDLL(file)
-        except OSError:
-            continue
-    raise SystemExit(f"none of {', '.join(tried)} can be loaded")
-
-
-def device(array: Any) -> c_void_p:
-    """A copy in device memory, which stays until the program ends."""
-    address = c_void_p()
-    check(cuda.cuMemAlloc_v2(byref(address), c_size_t(array.nbytes)), "cuMemAlloc")
-    check(
-        cuda.cuMemcpyHtoD_v2(address, array.ctypes.data_as(c_void_p), c_size_t(array.nbytes)), "cuMemcpyHtoD"
-    )
-    return address
-
-
-def host(address: c_void_p, like: Any) -> Any:
-    made = np.empty_like(like)
-    check(cuda.cuMemcpyDtoH_v2(made.ctypes.data_as(c_void_p), address, c_size_t(made.nbytes)), "cuMemcpyDtoH")
-    return made
 
 
 def near(found: Any, wanted: Any) -> bool:
@@ -63,7 +33,7 @@ def normal(*shape: int) -> Any:
 
 def blas() -> dict[str, bool]:
     """Level 3, 2 and 1, a solution, and batched LU as PyTorch and JAX call it."""
-    lib, handle = library("cublas"), c_void_p()
+    lib, handle = library_of("cublas", MAJORS["cublas"]), c_void_p()
     check(lib.cublasCreate_v2(byref(handle)), "cublasCreate")
     one, zero, n = c_float(1), c_float(0), 96
     a, b, c = normal(n, n), normal(n, n), normal(n, n)
@@ -116,7 +86,7 @@ def tensor(lib: Any, shape: tuple[int, int, int, int]) -> c_void_p:
 
 def dnn() -> dict[str, bool]:
     """A convolution, softmax, pooling and batch normalisation."""
-    lib, handle = library("cudnn"), c_void_p()
+    lib, handle = library_of("cudnn", MAJORS["cudnn"]), c_void_p()
     check(lib.cudnnCreate(byref(handle)), "cudnnCreate")
     one, zero, found = c_float(1), c_float(0), {}
     x = random.standard_normal((2, 3, 8, 8)).astype(np.float32)
@@ -225,7 +195,7 @@ def dropout(lib: Any, handle: c_void_p) -> dict[str, bool]:
 
 def fft() -> dict[str, bool]:
     """One and two dimensions, complex and real; one line that is long."""
-    lib, found = library("cufft"), {}
+    lib, found = library_of("cufft", MAJORS["cufft"]), {}
     for name, shape in (("1d", (1000,)), ("2d", (32, 48)), ("long", (1 << 17,))):
         plan = c_int()
         sizes = (c_int * len(shape))(*shape)
@@ -248,7 +218,7 @@ def fft() -> dict[str, bool]:
 
 def rand() -> dict[str, object]:
     """The bits of a documented generator, from two calls."""
-    lib, generator = library("curand"), c_void_p()
+    lib, generator = library_of("curand", MAJORS["curand"]), c_void_p()
     check(lib.curandCreateGenerator(byref(generator), 161), "curandCreateGenerator")
     check(
         lib.curandSetPseudoRandomGeneratorSeed(generator, c_ulonglong(1234)),
@@ -274,7 +244,7 @@ def rand() -> dict[str, object]:
 
 def solver() -> dict[str, bool]:
     """A factor, and eigenvalues with their vectors, of one symmetric matrix."""
-    lib, handle, size = library("cusolver"), c_void_p(), c_int()
+    lib, handle, size = library_of("cusolver", MAJORS["cusolver"]), c_void_p(), c_int()
     check(lib.cusolverDnCreate(byref(handle)), "cusolverDnCreate")
     order, info, found = 96, np.zeros(1, np.int32), {}
     half = random.standard_normal((order, order))
@@ -303,7 +273,7 @@ def solver() -> dict[str, bool]:
 
 def sparse() -> dict[str, bool]:
     """Tridiagonal systems."""
-    lib, handle, size = library("cusparse"), c_void_p(), c_size_t()
+    lib, handle, size = library_of("cusparse", MAJORS["cusparse"]), c_void_p(), c_size_t()
     check(lib.cusparseCreate(byref(handle)), "cusparseCreate")
     order, columns = 200, 3
     below, main, above = (random.standard_normal(order) for _ in range(3))

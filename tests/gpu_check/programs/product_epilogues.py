@@ -26,6 +26,9 @@ from typing import Any
 
 import numpy as np
 
+from tests.gpu_check.libraries_by_hand import Refused, check, cuda, device, host
+from tests.gpu_check.libraries_by_hand import library as library_of
+
 MAJORS = {"cublasLt": (13, 12), "curand": (10,)}
 M, N, K = 128, 64, 96
 WORKSPACE = 32 << 20
@@ -59,12 +62,7 @@ TRANSPOSE_A, TRANSPOSE_B, EPILOGUE, BIAS_POINTER, AUX_POINTER, AUX_LEADING = 3, 
 #: Of cublasLtMatmulPreferenceAttributes_t.
 MOST_WORKSPACE = 1
 MRG32K3A = 121
-cuda = ctypes.CDLL("libcuda.so.1")
 random = np.random.default_rng(7)
-
-
-class Refused(Exception):
-    """A call that returned another status than 0."""
 
 
 class Far(Exception):
@@ -83,42 +81,11 @@ class Algorithm(ctypes.Structure):
     )
 
 
-def check(status: int, what: str) -> None:
-    if status != 0:
-        raise Refused(f"status {status} in {what}")
-
-
 def outcome(part: Callable[[], object]) -> object:
     try:
         return part()
     except (Refused, Far) as error:
         return str(error)
-
-
-def library(name: str) -> Any:
-    tried = [f"lib{name}.so.{major}" for major in MAJORS[name]]
-    for file in tried:
-        try:
-            return ctypes.CDLL(file)
-        except OSError:
-            continue
-    raise SystemExit(f"none of {', '.join(tried)} can be loaded")
-
-
-def device(array: Any) -> c_void_p:
-    """A copy in device memory, which stays until the program ends."""
-    address = c_void_p()
-    check(cuda.cuMemAlloc_v2(byref(address), c_size_t(array.nbytes)), "cuMemAlloc")
-    check(
-        cuda.cuMemcpyHtoD_v2(address, array.ctypes.data_as(c_void_p), c_size_t(array.nbytes)), "cuMemcpyHtoD"
-    )
-    return address
-
-
-def host(address: c_void_p, like: Any) -> Any:
-    made = np.empty_like(like)
-    check(cuda.cuMemcpyDtoH_v2(made.ctypes.data_as(c_void_p), address, c_size_t(made.nbytes)), "cuMemcpyDtoH")
-    return made
 
 
 def stored(numbers: Any, kind: str) -> Any:
@@ -270,7 +237,7 @@ class Products:
 
 def products() -> dict[str, object]:
     """Each epilogue, of each type and layout."""
-    lib, handle = library("cublasLt"), c_void_p()
+    lib, handle = library_of("cublasLt", MAJORS["cublasLt"]), c_void_p()
     check(lib.cublasLtCreate(byref(handle)), "cublasLtCreate")
     of = Products(lib, handle, device(np.zeros(WORKSPACE, np.uint8)))
     found = {}
@@ -300,7 +267,7 @@ def drawn_twice(lib: Any, function: str, dtype: type[Any]) -> str:
 
 def rand() -> dict[str, object]:
     """MRG32K3A's bits and uniform numbers, of more than its 81920 subsequences."""
-    lib = library("curand")
+    lib = library_of("curand", MAJORS["curand"])
     return {
         "bits": outcome(lambda: drawn_twice(lib, "curandGenerate", np.uint32)),
         "uniform": outcome(lambda: drawn_twice(lib, "curandGenerateUniform", np.float32)),

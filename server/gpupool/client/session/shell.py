@@ -190,9 +190,7 @@ class SessionShell:
             raise AttachRefusedError("cancelled", "The request for a GPU was withdrawn.")
 
     async def _answer(self, request: LeaseRequest, wait_seconds: float | None) -> Grant:
-        if self._straying is not None:
-            # The lease of this request would be taken for one of those that are being given back.
-            await asyncio.wait([self._straying])
+        await self._strays_gone()
         return await self._pool.request(request, on_queued=self._queued, wait_seconds=wait_seconds)
 
     def _queued(self, place: QueuePlace) -> None:
@@ -203,6 +201,7 @@ class SessionShell:
 
     async def _return(self, request: LeaseRequest) -> None:
         """Waits for a lease that was taken back for others."""
+        await self._strays_gone()
         event = await ask_again(
             self._pool,
             request,
@@ -290,6 +289,11 @@ class SessionShell:
 
     def _give_strays_back(self) -> None:
         self._straying = self._background.spawn(self._release_strays())
+
+    async def _strays_gone(self) -> None:
+        """To be awaited before each request: its lease would be taken for one of them."""
+        if self._straying is not None:
+            await asyncio.wait([self._straying])
 
     async def _release_strays(self) -> None:
         lease = self.record.lease
