@@ -318,6 +318,10 @@ build/helm/helm: .ci/get_helm.py $(STAMPS)/venv
 helm-check: build-tests build/helm/helm ## the Helm chart with helm itself: rendered, installed, used, upgraded and removed on a cluster for tests
 	$(BIN)/python -m pytest tests/integration/test_helm_chart.py tests/integration/test_helm_release.py $(PYTEST_ARGS)
 
+.PHONY: kubernetes-check
+kubernetes-check: build-tests build/helm/helm ## the provider of pods and the chart on a real cluster with the project's images: make kubernetes-check KUBECONFIG=<file> [IMAGES=registry.example/] [TAG=0.1.0] [DEVICE_CLASS=<of claims>]
+	GPUPOOL_CHECK_KUBECONFIG=$(KUBECONFIG) GPUPOOL_CHECK_IMAGES=$(IMAGES) GPUPOOL_CHECK_TAG=$(or $(TAG),0.1.0) GPUPOOL_CHECK_DEVICE_CLASS=$(DEVICE_CLASS) $(BIN)/python -m pytest tests/conformance/provider_kubernetes.py -s $(PYTEST_ARGS)
+
 .PHONY: conformance-numba
 conformance-numba: build-tests ## numba-cuda's own test suite on the software GPU, alone and through client, wire and worker
 	$(BIN)/python -m tests.conformance.numba_suite

@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from gpupool.providers.contract import JobOrder, JobReport, Provider, State
 from gpupool.providers.kubernetes.provider import KubernetesProvider
@@ -18,6 +18,7 @@ from gpupool.providers.local import LocalProvider, LocalSettings
 from gpupool.providers.slurm import SlurmProvider, SlurmSettings
 
 from tests.support.cluster.cluster import Cluster
+from tests.support.cluster.kubectl import KubectlCluster
 from tests.support.patience import until_late
 from tests.support.slurm import SlurmCluster
 
@@ -91,13 +92,17 @@ class SlurmEngine:
         return file.read_text() if file.exists() else ""  # Slurm says "running" before it has made the file
 
 
-class KubernetesEngine:
-    """A namespace of a cluster of the test's own, under a quota of two devices. Close it in the loop of its providers."""
+_C = TypeVar("_C", Cluster, KubectlCluster)
+
+
+class _OnKubernetes(Generic[_C]):
+    """A namespace of a cluster. Close it in the loop of its providers."""
 
     devices = 2
 
-    def __init__(self, cluster: Cluster, namespace: str = "default") -> None:
+    def __init__(self, cluster: _C, namespace: str = "default", **settings: Any) -> None:
         self.cluster, self.namespace = cluster, namespace
+        self._settings = {"image": "gpupool-node:test", **settings}
         self._opened: list[KubernetesProvider] = []
 
     def provider(self, pool_id: str = "pool", **more: Any) -> KubernetesProvider:
@@ -107,7 +112,7 @@ class KubernetesEngine:
         more.setdefault("kubeconfig", str(self.cluster.kubeconfig))
         more.setdefault("namespace", self.namespace)
         more.setdefault("name", "kube")
-        made = KubernetesProvider(KubernetesSettings(pool_id, image="gpupool-node:test", **more))
+        made = KubernetesProvider(KubernetesSettings(pool_id, **{**self._settings, **more}))
         self._opened.append(made)
         return made
 
@@ -126,6 +131,11 @@ class KubernetesEngine:
     async def close(self) -> None:
         for provider in self._opened:
             await provider.close()
+
+
+#: On the cluster of the test's own, and on one that is there already.
+KubernetesEngine = _OnKubernetes[Cluster]
+RealKubernetesEngine = _OnKubernetes[KubectlCluster]
 
 
 async def until(

@@ -54,6 +54,9 @@ def pod(settings: KubernetesSettings, order: JobOrder, owners: Sequence[Manifest
         "terminationGracePeriodSeconds": round(settings.grace),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
+        # The pause container is then process 1. The kernel ignores a signal of process 1 until it has a handler: an agent that is
+        # told to end in its first second would not hear it, and the pod would last for all of its grace.
+        "shareProcessNamespace": True,
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": _USER,
