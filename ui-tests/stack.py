@@ -146,7 +146,7 @@ class LabStack:
             node.wait(30)
 
     def start_notebook(self, name: str, share: str = "") -> str:
-        """Starts the kernel of a notebook that no page shows; with a share it is attached. Its id."""
+        """Starts the kernel of a notebook that no page shows; with a share it returns when that is attached. Its id."""
         write_notebook(self.folder / name, "pass")
         started = self.stack.api(
             "POST",
@@ -156,7 +156,16 @@ class LabStack:
         kernel = str(started["kernel"]["id"])
         if share:
             self.stack.api("POST", f"gpupool/api/kernels/{kernel}/attach", {"share": share})
+            try:
+                wait_until(lambda: self.kernel_view(kernel)["state"] == "attached", 60, "the share")
+            except TimeoutError:
+                raise AssertionError(f"{name} has no share: {self.kernel_view(kernel)}") from None
         return kernel
+
+    def kernel_view(self, kernel: str) -> dict[str, Any]:
+        """As the sidebar is told of it."""
+        listed = self.stack.api("GET", "gpupool/api/kernels")["kernels"]
+        return next(dict(one) for one in listed if one["kernel_id"] == kernel)
 
     def reserve(self, share: str, user: str, label: str) -> None:
         """A share that somebody else holds for the next hour."""

@@ -233,8 +233,8 @@ def test_a_program_outlives_the_pod_of_its_gpu(release: Release, cluster: Kubect
 def test_a_program_outlives_the_time_limit_of_its_gpu(release: Release) -> None:
     """Each pod ends after a minute and a half; the program runs longer, and nothing is lost."""
     release.install(
-        "--set", "providers.kube.time_limit=90s", "--set", "providers.kube.drain_before=30s", "--set", "providers.kube.replace_before=30s",
-        "--set", "providers.kube.idle=20s",
+        "--set", "providers.kube.time_limit=90s", "--set", "providers.kube.drain_before=30s",
+        "--set", "providers.kube.replace_before=30s", "--set", "providers.kube.idle=20s",
     )  # fmt: skip
     release.user("ann")
     release.begun = time.monotonic()

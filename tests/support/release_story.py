@@ -198,7 +198,11 @@ def _what_has_a_state(release: Release) -> Mapping[str, str]:
 
 
 #: What the cluster itself puts into each namespace.
-_OF_THE_CLUSTER = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}
+_OF_THE_CLUSTER = {
+    ("ConfigMap", "kube-root-ca.crt"),
+    ("ConfigMap", "openshift-service-ca.crt"),
+    ("ServiceAccount", "default"),
+}
 
 
 #: Kinds of everything that the chart and the pool make, but pods.
