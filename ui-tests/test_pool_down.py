@@ -23,7 +23,7 @@ def fragile() -> Iterator[LabStack]:
 
 
 def test_the_page_says_that_the_pool_is_down_and_recovers(fragile: LabStack, open_page: Open) -> None:
-    write_notebook(fragile.folder / "work.ipynb", "%%gpu 0.2\nprint('not run')")
+    write_notebook(fragile.folder / "work.ipynb", "%%gpu 0.2\nprint('the cell', 'ran')")
     page = open_page(fragile)
     page.open("work.ipynb")
     page.open_sidebar()
@@ -41,12 +41,16 @@ def test_the_page_says_that_the_pool_is_down_and_recovers(fragile: LabStack, ope
     expect(page.sidebar.get_by_role("button", name="Pool as it was")).to_be_visible()
     expect(page.device(1)).to_be_visible()
 
-    page.press("work.ipynb", "Attach")
-    refused = page.kernel("work.ipynb").get_by_role("alert")
-    expect(refused).to_contain_text("pool")
+    # A cell that may wait goes on asking, and says why.
+    page.run_cell(0)
+    expect(page.state("work.ipynb")).to_have_text("queued")
+    expect(page.kernel("work.ipynb")).to_contain_text("The GPU pool does not answer")
+    output = page.cell(0).locator(".jp-OutputArea")
+    expect(output).to_contain_text("Waiting for a GPU. The GPU pool does not answer")
+    # After half a minute it fails.
+    expect(output).to_contain_text("GpuError", timeout=60_000)
+    expect(output).not_to_contain_text("the cell ran")
     expect(page.state("work.ipynb")).to_have_text("no GPU")
-    page.run_and_wait(0, "pool")
-    expect(page.cell(0).locator(".jp-OutputArea")).not_to_contain_text("not run")
 
     with (fragile.stack.home / "pool-again.log").open("w") as log:
         again = subprocess.Popen(
@@ -59,6 +63,7 @@ def test_the_page_says_that_the_pool_is_down_and_recovers(fragile: LabStack, ope
     try:
         expect(problem).to_have_count(0, timeout=60_000)
         expect(page.device(1)).to_contain_text("1 free", timeout=60_000)
+        page.run_and_wait(0, "the cell ran")
         page.attach("work.ipynb", "0.2")
     finally:
         again.terminate()

@@ -21,10 +21,11 @@ class Progress:
         self._text = ""
 
     def queued(self, event: dict[str, Any]) -> None:
-        """Shows a change of place: ``{"place": 2, "reason": "…", "eta_seconds": 30 or None}``."""
+        """Shows a change of place: ``{"place": 2, "reason": "…", "eta_seconds": 30 or None}``; 0: in no queue yet."""
         eta = event.get("eta_seconds")
         about = f", about {eta:.0f} s" if isinstance(eta, int | float) else ""
-        text = f"Waiting for a GPU: place {event.get('place')}{about}. {event.get('reason') or ''}".rstrip()
+        where = f": place {event['place']}{about}" if event.get("place") else ""
+        text = f"Waiting for a GPU{where}. {event.get('reason') or ''}".rstrip()
         self.tell(text)
 
     def tell(self, text: str) -> None:

@@ -247,7 +247,7 @@ class Scopes:
         except KeyboardInterrupt:
             self._withdraw(server, scope_id)
             progress.done()
-            where = f" (place {place['place']} in the queue)" if place else ""
+            where = f" (place {place['place']} in the queue)" if place and place["place"] else ""
             raise GpuWaitInterrupted(f"stopped waiting for a GPU{where}; nothing is attached") from None
         except GpuError:
             progress.done()

@@ -1,5 +1,6 @@
 """What every provider of nodes must do: the same cases for each engine. `make test` runs them on processes of this machine and
-on a cluster for tests that speaks Kubernetes' API, `make slurm-check` on a real Slurm.
+on a cluster for tests that speaks Kubernetes' API, `make slurm-check` on a real Slurm, `make kubernetes-check` on a real
+Kubernetes.
 """
 
 from __future__ import annotations

@@ -95,7 +95,8 @@ class OwnLender:
         try:
             for answer in answers:
                 if answer["event"] == "queued":
-                    text = f"waiting for a GPU at place {answer['place']}: {answer['reason']}"
+                    where = f" at place {answer['place']}" if answer["place"] else ""
+                    text = f"waiting for a GPU{where}: {answer['reason']}"
                     if text != said:
                         said = text
                         self._say(text)

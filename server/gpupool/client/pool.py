@@ -52,8 +52,10 @@ from gpupool.shares import Share
 RETRY_SECONDS: Final = 2.0
 #: How long a server may take to say who leads, seconds.
 DESCRIBE_SECONDS: Final = 3.0
-#: How long a request that already waits in the queue rides out a pool restart, seconds.
+#: How long a request that already waits rides out a pool restart, seconds.
 REQUEUE_SECONDS: Final = 30.0
+#: What somebody who waits meanwhile reads.
+NO_ANSWER: Final = "The GPU pool does not answer. The request continues as soon as it does."
 #: What a worker's start may take beyond the wait in the queue, seconds: memory may have to be moved away
 #: first, and the session's own brought from another node.
 START_SECONDS: Final = 480.0
@@ -95,6 +97,8 @@ class PoolClient:
         self._ca_file = ca_file
         self._credentials: Credentials = TokenCredentials(None)
         self._servers: Servers | None = None
+        #: Whether the pool has answered a call: one that never did is more likely named wrongly than about to come back.
+        self._heard = False
 
     async def __aenter__(self) -> Self:
         of_hub = wants_hub_identity() and self._token_file is None
@@ -131,6 +135,8 @@ class PoolClient:
 
         ``wait_seconds`` 0 refuses at once, None waits without limit. ``on_queued`` is called
         with each change of place. Cancelling the task leaves the queue.
+        If a pool that has answered before does not answer now, a request that may wait goes on for half a minute, and
+        ``on_queued`` hears of it as place 0.
 
         Raises:
             QueueTimeoutError: ``wait_seconds`` passed.
@@ -140,7 +146,7 @@ class PoolClient:
         limit = None if wait_seconds is None or wait_seconds < 0 else time.monotonic() + wait_seconds
         servers = self._opened()
         patience = Patience(servers, RETRY_SECONDS)
-        queued = refused = False
+        queued = refused = silent = False
         while True:
             began = time.monotonic()
             remaining = None if limit is None else max(0.0, limit - began)
@@ -149,7 +155,8 @@ class PoolClient:
                 metadata = await self._credentials.metadata()
                 async with self._credentials.kept_good():
                     async for event in self._call_request(request, remaining, metadata):
-                        refused = False
+                        self._heard = True
+                        refused = silent = False
                         patience.answered()
                         kind = event.WhichOneof("event")
                         if kind == "queued":
@@ -167,11 +174,26 @@ class PoolClient:
                 if self._may_show_another(error) and not refused:
                     refused = True
                     continue
-                at_least = REQUEUE_SECONDS if queued else 0.0
                 lasted = time.monotonic() - began
+                at_least = self._patience_of_request(wait_seconds, queued=queued)
                 if not patience.failed(error, asked, at_least=at_least, lasted=lasted):
                     self._raise(error)
+                if at_least > 0.0 and on_queued is not None and not silent:
+                    silent = True
+                    on_queued(QueuePlace(0, NO_ANSWER, None))
                 await asyncio.sleep(0.25)
+
+    def _patience_of_request(self, wait_seconds: float | None, *, queued: bool) -> float:
+        """For how long a pool that does not answer is asked again, seconds."""
+        if queued:
+            return REQUEUE_SECONDS
+        if not self._heard:
+            return 0.0
+        return (
+            REQUEUE_SECONDS
+            if wait_seconds is None or wait_seconds < 0
+            else min(REQUEUE_SECONDS, wait_seconds)
+        )
 
     def _call_request(self, request: LeaseRequest, remaining: float | None, metadata: Metadata) -> Any:
         message = convert.lease_request(request, -1.0 if remaining is None else remaining)
@@ -293,7 +315,9 @@ class PoolClient:
                 with servers.asking():
                     metadata = await self._credentials.metadata()
                     call = getattr(self._service(service), name)
-                    return await call(message, timeout=seconds, metadata=metadata)
+                    answer = await call(message, timeout=seconds, metadata=metadata)
+                self._heard = True
+                return answer
             except grpc.aio.AioRpcError as error:
                 if self._may_show_another(error) and not refused:
                     refused = True

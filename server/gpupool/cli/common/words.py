@@ -16,7 +16,8 @@ NO_GPU: Final = "the pool has no GPU; start a node: gpupool node start"
 def say_queued(place: QueuePlace) -> None:
     """Tells on standard error, so that standard output stays what was asked for."""
     about = "" if place.eta_seconds is None else f", about {show.seconds(place.eta_seconds)}"
-    exits.say(f"waiting at place {place.place}{about}: {place.reason}")
+    where = f" at place {place.place}" if place.place else ""
+    exits.say(f"waiting{where}{about}: {place.reason}")
 
 
 def begun_with(sessions: Iterable[str], said: str) -> str | None:
