@@ -41,7 +41,7 @@ def test_the_page_says_that_the_pool_is_down_and_recovers(fragile: LabStack, ope
     expect(page.sidebar.get_by_role("button", name="Pool as it was")).to_be_visible()
     expect(page.device(1)).to_be_visible()
 
-    # A cell that may wait goes on asking, and says why.
+    # A cell that may wait asks again, and says why it waits.
     page.run_cell(0)
     expect(page.state("work.ipynb")).to_have_text("queued")
     expect(page.kernel("work.ipynb")).to_contain_text("The GPU pool does not answer")
@@ -50,6 +50,12 @@ def test_the_page_says_that_the_pool_is_down_and_recovers(fragile: LabStack, ope
     # After half a minute it fails.
     expect(output).to_contain_text("GpuError", timeout=60_000)
     expect(output).not_to_contain_text("the cell ran")
+    expect(page.state("work.ipynb")).to_have_text("no GPU")
+    # So does the button.
+    page.press("work.ipynb", "Attach")
+    expect(page.state("work.ipynb")).to_have_text("queued")
+    refused = page.kernel("work.ipynb").get_by_role("alert")
+    expect(refused).to_contain_text("pool", timeout=60_000)
     expect(page.state("work.ipynb")).to_have_text("no GPU")
 
     with (fragile.stack.home / "pool-again.log").open("w") as log:

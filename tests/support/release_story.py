@@ -197,7 +197,7 @@ def _what_has_a_state(release: Release) -> Mapping[str, str]:
     }
 
 
-#: What the cluster itself puts into each namespace.
+#: What the cluster itself puts into each namespace, some of it on OpenShift only.
 _OF_THE_CLUSTER = {
     ("ConfigMap", "kube-root-ca.crt"),
     ("ConfigMap", "openshift-service-ca.crt"),

@@ -98,7 +98,7 @@ class PoolClient:
         self._credentials: Credentials = TokenCredentials(None)
         self._servers: Servers | None = None
         #: Whether the pool has answered a call: one that never did is more likely named wrongly than about to come back.
-        self._heard = False
+        self._answered = False
 
     async def __aenter__(self) -> Self:
         of_hub = wants_hub_identity() and self._token_file is None
@@ -155,7 +155,7 @@ class PoolClient:
                 metadata = await self._credentials.metadata()
                 async with self._credentials.kept_good():
                     async for event in self._call_request(request, remaining, metadata):
-                        self._heard = True
+                        self._answered = True
                         refused = silent = False
                         patience.answered()
                         kind = event.WhichOneof("event")
@@ -187,7 +187,7 @@ class PoolClient:
         """For how long a pool that does not answer is asked again, seconds."""
         if queued:
             return REQUEUE_SECONDS
-        if not self._heard:
+        if not self._answered:
             return 0.0
         return (
             REQUEUE_SECONDS
@@ -316,7 +316,7 @@ class PoolClient:
                     metadata = await self._credentials.metadata()
                     call = getattr(self._service(service), name)
                     answer = await call(message, timeout=seconds, metadata=metadata)
-                self._heard = True
+                self._answered = True
                 return answer
             except grpc.aio.AioRpcError as error:
                 if self._may_show_another(error) and not refused:
