@@ -401,10 +401,20 @@ class GpuPoolExtension(ExtensionApp):
 
         def exited() -> None:
             # A restart may have put the next launch in its place meanwhile.
-            if self._sessions is not None and self._sessions.get(kernel_id) is launch:
+            if self._sessions is None or self._sessions.get(kernel_id) is not launch:
+                return
+            if self._is_being_ended(kernel_id):
                 self.kernel_gone(kernel_id)
+            else:
+                self.busy.forget(kernel_id)
+                self._sessions.kernel_died(kernel_id)
 
         launch.when_closed(when_exited(pid, exited))
+
+    def _is_being_ended(self, kernel_id: str) -> bool:
+        """Whether somebody has asked for the end of its process: a shutdown, a restart, or the end of the server."""
+        kernels = self.server.kernel_manager
+        return kernel_id not in kernels or kernels.get_kernel(kernel_id).shutting_down
 
     def kernel_gone(self, kernel_id: str) -> None:
         self.busy.forget(kernel_id)

@@ -298,7 +298,8 @@ async def test_a_restart_closes_the_session_and_changes_the_capability(
     old = jupyter.kernel_headers(kernel.kernel_id)
     await jupyter.app.kernel_manager.restart_kernel(kernel.kernel_id)
     view = await jupyter.kernel(kernel.kernel_id)
-    assert (view["state"], view["session_id"]) == ("none", None)
+    # A person who restarts a kernel knows that its memory is gone.
+    assert (view["state"], view["session_id"], view["released"]) == ("none", None, None)
     assert jupyter.pool.free_milli == 1000
     assert jupyter.pool.session_states[session_id] == "closed"
     assert (await jupyter.fetch("GET", "gpupool/self/status", headers=old)).code == 403
@@ -341,6 +342,12 @@ async def test_a_killed_kernel_comes_back_under_its_id_without_the_old_lease(
     view = await jupyter.kernel(kernel.kernel_id)
     # Nor does the cell run for ever that died with its kernel.
     assert (view["state"], view["session_id"], view["busy"]) == ("none", None, False)
+    # Its row says where the share is, until the next attach.
+    released = view["released"]
+    assert (released["reason"], released["undo_seconds"]) == ("died", 0)
+    assert released["freed"]["milli"] == 200
+    assert released["memory"] == {"bytes": 0, "place": "none"}
+    assert released["message"].startswith("The kernel died: ")
     assert (await jupyter.fetch("GET", "gpupool/self/status", headers=old)).code == 403
     new = jupyter.kernel_headers(kernel.kernel_id)
     assert (await jupyter.fetch("GET", "gpupool/self/status", headers=new)).code == 200

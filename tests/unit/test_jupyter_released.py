@@ -12,6 +12,7 @@ from gpupool.shares import Share
 from jupyter_gpupool.server.session.quantities import duration_text, memory_text
 from jupyter_gpupool.server.session.released import (
     Release,
+    release_by_death,
     release_of,
     release_sentence,
     undo_seconds,
@@ -43,6 +44,17 @@ def noted(after: Session = PARKED, before: Session = HELD, memory: int = 1_288_4
     release = release_of(before, after, unused_seconds=600, memory_bytes=memory, at=1_000.0)
     assert release is not None
     return release
+
+
+def test_a_kernel_that_died_says_what_it_held() -> None:
+    release = release_by_death(HELD, at=1_000.0)
+    assert release is not None
+    again = Session()
+    assert release_sentence(release, again, None) == (
+        "The kernel died: 0.2 of GPU 0 on vm is free again; what was in its memory is gone."
+    )
+    assert undo_seconds(release, again, 1_000.0) == 0
+    assert release_by_death(PARKED, at=1_000.0) is None
 
 
 def test_says_why_what_is_free_and_where_the_memory_is() -> None:

@@ -22,6 +22,8 @@ UNDO_SECONDS: Final = 120.0
 #: Releases that nobody else waits for, and that one click takes back. The others are the pool's decision.
 _UNDONE: Final = frozenset({"idle", "release", "deadline"})
 
+#: To the pool a kernel that has died has given its GPU back; a person did not ask for that.
+DIED: Final = "died"
 #: Ends of a lease that need no word.
 _UNSAID: Final = frozenset({None, "exit", "reset"})
 #: For how long work may go on after its lease has ended, seconds; the worker counts it.
@@ -39,7 +41,7 @@ class Release:
     """A release, as it was at its moment.
 
     Attributes:
-        reason: one of the reasons of a lease's end.
+        reason: one of the reasons of a lease's end, or :data:`DIED`.
         at: Unix time, seconds.
         session_id: whose memory was kept; None: it ended with the lease.
         milli, mib: what each of ``devices`` has got back.
@@ -72,22 +74,46 @@ def release_of(
 
     The end of a ``%%gpu`` cell, of the kernel, and a reset are what was asked for and need no word.
     """
-    lease, reason = before.lease, after.reason
-    ended = after.state is State.CLOSED or reason in _UNSAID
-    if lease is None or before.request is None or ended:
+    if after.state is State.CLOSED or after.reason in _UNSAID:
         return None
-    request, hold = before.request, before.hold
+    return _release(
+        before,
+        after.reason or "",
+        after.session_id,
+        unused_seconds=unused_seconds,
+        memory_bytes=memory_bytes,
+        at=at,
+    )
+
+
+def release_by_death(before: Session, *, at: float) -> Release | None:
+    """What there is to say when the process of a kernel that held ``before``'s lease has died; None: it held none."""
+    return _release(before, DIED, None, unused_seconds=0.0, memory_bytes=0, at=at)
+
+
+def _release(
+    before: Session,
+    reason: str,
+    session_id: str | None,
+    *,
+    unused_seconds: float,
+    memory_bytes: int,
+    at: float,
+) -> Release | None:
+    lease, request, hold = before.lease, before.request, before.hold
+    if lease is None or request is None:
+        return None
     if hold is not None:
         # A cell that ran in it may have had it grow.
         request = replace(request, share=hold.share)
     return Release(
-        reason=reason or "",
+        reason=reason,
         at=at,
-        session_id=after.session_id,
+        session_id=session_id,
         milli=lease.shares[0].milli,
         mib=lease.shares[0].mib,
         devices=tuple(share.device_id for share in lease.shares),
-        memory_bytes=memory_bytes if after.session_id is not None else 0,
+        memory_bytes=memory_bytes if session_id is not None else 0,
         unused_seconds=unused_seconds,
         request=request,
         by=hold.by if hold is not None else "sidebar",

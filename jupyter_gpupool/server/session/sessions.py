@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import logging
 import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
@@ -20,6 +21,7 @@ from gpupool.client.session.state import State
 from gpupool.client.types import LeaseStatus
 
 from jupyter_gpupool.server.pool.port import Pool
+from jupyter_gpupool.server.session.released import Release, release_by_death
 from jupyter_gpupool.server.session.session import KernelSession
 
 if TYPE_CHECKING:
@@ -66,6 +68,8 @@ class Sessions:
         self._ended: set[str] = set()
         #: What was chosen for a kernel outlives its restarts: idle seconds, 0 for never.
         self._idle_choices: dict[str, float] = {}
+        #: What kernels held when they died, until Jupyter has started them again.
+        self._deaths: dict[str, Release] = {}
         self._launches = itertools.count(1)
         self._return_seconds = return_seconds
         self._ending: set[asyncio.Task[None]] = set()
@@ -113,6 +117,7 @@ class Sessions:
             on_change=self._on_change,
         )
         session.idle_choice = self._idle_choices.get(kernel_id)
+        session.released = self._deaths.pop(kernel_id, None)
         session.offer_profile(*await self._first_profile())
         session.offer_capability()
         self._kernels[kernel_id] = session
@@ -126,6 +131,13 @@ class Sessions:
         if session is not None:
             self._ended.add(kernel_id)
             await session.close(reason)
+
+    def kernel_died(self, kernel_id: str) -> None:
+        """The process of a kernel has ended, and nobody had asked for it; the server may start the kernel again."""
+        session = self._kernels.get(kernel_id)
+        if session is not None and (release := release_by_death(session.record, at=time.time())) is not None:
+            self._deaths[kernel_id] = release
+        self.end_in_background(kernel_id)
 
     async def choose_idle(
         self, session: KernelSession, seconds: float | None, *, warn_seconds: float
@@ -143,8 +155,9 @@ class Sessions:
 
     def forget(self, live: set[str]) -> None:
         """Drops what is known of kernels that do not exist any more."""
-        for kernel_id in self._idle_choices.keys() - live:
-            del self._idle_choices[kernel_id]
+        for of_kernels in (self._idle_choices, self._deaths):
+            for kernel_id in of_kernels.keys() - live:
+                del of_kernels[kernel_id]
         self._ended &= live
 
     def end_in_background(self, kernel_id: str, reason: str = "exit") -> None:
