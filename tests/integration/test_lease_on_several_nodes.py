@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from gpupool.client.holder import LeaseHolder
 from gpupool.client.pool import PoolClient
 from gpupool.client.session_file import SessionFile, SessionRecord
 from gpupool.client.types import Grant, LeaseRequest, QueuePlace
@@ -108,8 +109,7 @@ async def test_a_kernel_finds_both_workers_in_its_session_file_and_goes_on_with_
             "k1",
             pool,
             path,
-            hold_lease=lambda _: None,
-            drop_lease=lambda _: None,
+            leases=LeaseHolder(pool, on_ended=lambda _: None),
             on_change=lambda _: None,
         )
         await kernel.attach(GpuRequest(Share(milli=500), 2), by="magic", scope="cell")

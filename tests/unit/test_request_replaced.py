@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
+from gpupool.client.holder import LeaseHolder
 from gpupool.client.session.record import Session
 from gpupool.client.types import Lease
 from gpupool.request.gpu_request import GpuRequest
@@ -19,12 +21,12 @@ async def asks_and_takes(
     folder: Path, pool: MemoryPool | None = None
 ) -> tuple[KernelSession, asyncio.Task[Session]]:
     """A kernel whose request for 0.5 is being replaced by one for 0.1; its pool answers nothing."""
+    asked: Any = pool or MemoryPool(silent=True)
     session = KernelSession(
         "k1",
-        pool or MemoryPool(silent=True),
+        asked,
         folder / "session",
-        hold_lease=lambda _: None,
-        drop_lease=lambda _: None,
+        leases=LeaseHolder(asked, on_ended=lambda _: None),
         on_change=lambda _: None,
     )
     attach = asyncio.create_task(session.attach(GpuRequest(Share.parse("0.5")), by="sidebar", hold=True))

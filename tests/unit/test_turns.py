@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpupool.client.holder import LeaseHolder
 from gpupool.client.program.session import ProgramSession
 
 from jupyter_gpupool.server.session.session import KernelSession
@@ -14,12 +15,12 @@ from tests.support.memory_pool import MemoryPool
 
 
 def kernel_session(folder: Path) -> KernelSession:
+    pool: Any = MemoryPool()
     return KernelSession(
         "k1",
-        MemoryPool(),
+        pool,
         folder / "session",
-        hold_lease=lambda _: None,
-        drop_lease=lambda _: None,
+        leases=LeaseHolder(pool, on_ended=lambda _: None),
         on_change=lambda _: None,
     )
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from gpupool.client.holder import LeaseHolder
 from gpupool.client.session import events as events
 from gpupool.client.session.renewed_lease import RenewedLease
 from gpupool.client.session.session import AttachRefusedError, HolderSession
@@ -37,7 +38,7 @@ class KernelSession(HolderSession):
 
     Args:
         kernel_id, pool, path, return_seconds, on_change: as of :class:`HolderSession`; ``path`` is the session file.
-        hold_lease, drop_lease: start and stop the renewal of a lease id.
+        leases: renews the lease that it holds.
     """
 
     def __init__(
@@ -47,8 +48,7 @@ class KernelSession(HolderSession):
         path: Path,
         *,
         return_seconds: float | None = None,
-        hold_lease: Callable[[str], None],
-        drop_lease: Callable[[str], None],
+        leases: LeaseHolder,
         on_change: Callable[[KernelSession], None],
     ) -> None:
         self.files = KernelFiles(path)
@@ -58,7 +58,7 @@ class KernelSession(HolderSession):
             self.files,
             words=KERNEL_WORDS,
             return_seconds=return_seconds,
-            renewed=RenewedLease(hold_lease, drop_lease),
+            renewed=RenewedLease(leases),
             on_change=lambda: on_change(self),
         )
         self.label = ""

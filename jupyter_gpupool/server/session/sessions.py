@@ -112,8 +112,7 @@ class Sessions:
             # Not shared with an earlier launch, which may still be closing and then removes its file.
             self._directory / f"{kernel_id}-{next(self._launches)}.session",
             return_seconds=self._return_seconds,
-            hold_lease=self._holder.hold,
-            drop_lease=self._holder.drop,
+            leases=self._holder,
             on_change=self._on_change,
         )
         session.idle_choice = self._idle_choices.get(kernel_id)

@@ -79,7 +79,7 @@ class ProgramSession(HolderSession):
             self.files,
             words=words,
             return_seconds=return_seconds,
-            renewed=RenewedLease(self._leases.hold, self._leases.drop),
+            renewed=RenewedLease(self._leases),
             on_change=lambda: None,
         )
         self._say = say
@@ -158,7 +158,8 @@ class ProgramSession(HolderSession):
         """The command has ended: says why its share was taken back, if it was just now."""
         # A program that failed because its share was taken away ends sooner than the next renewal.
         if self.record.lease is not None:
-            await self._confirm_lease()
+            with contextlib.suppress(AttachRefusedError):
+                await self._confirm_lease()
 
     async def close(self, reason: str = "exit") -> None:
         """The program ended: gives back the share, and the session with what is on the device."""
@@ -201,12 +202,6 @@ class ProgramSession(HolderSession):
     async def _release(self, lease_id: str, reason: str) -> None:
         # At the end of the program nothing of its session is wanted: work on the device need not come to rest first.
         await self._pool.release(lease_id, reason, close_session=self._ends)
-
-    async def _confirm_lease(self) -> None:
-        # A pool that is away for a moment takes nothing from a program that has a share.
-        if self._leases.failing_since is None:
-            with contextlib.suppress(AttachRefusedError):
-                await super()._confirm_lease()
 
     async def _release_strays(self) -> None:
         """Leaves them to their end, half a minute later: names of holders are not unique beyond one machine."""

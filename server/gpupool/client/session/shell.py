@@ -302,12 +302,19 @@ class SessionShell:
         )
 
     async def _confirm_lease(self) -> None:
+        """Asks the pool whether the lease still lives.
+
+        A pool that is away takes nothing from a session that holds a share. If it stays away for longer than a lease lives,
+        calls wait for it.
+        """
         lease = self.record.lease
         assert lease is not None
+        if self._renewed.is_failing:
+            return
         try:
             statuses = await self._pool.renew([lease.lease_id])
-        except PoolUnavailableError as error:
-            raise AttachRefusedError("pool-down", str(error)) from None
+        except PoolUnavailableError:
+            return
         except PoolRefusedError as error:
             raise AttachRefusedError(error.reason, error.explanation) from None
         status = statuses.get(lease.lease_id)
