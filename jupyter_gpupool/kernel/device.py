@@ -72,7 +72,9 @@ def attach(*, software: bool) -> None:
         stale_handles.look(session().session)
         runtime.attach()
     except GpupoolError as error:
-        raise GpuError(str(error), "runtime") from None
+        # Calls wait by themselves for a share that is being waited for.
+        if not runtime.loaded() or session().state != "waiting":
+            raise GpuError(str(error), "runtime") from None
 
 
 def wish_for_leases(on: bool) -> None:

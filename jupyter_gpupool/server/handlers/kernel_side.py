@@ -186,7 +186,8 @@ class DetachHandler(KernelSideHandler):
 
     @allow_unauthenticated
     async def post(self) -> None:
-        if self.session.record.state not in HOLDING:
+        record = self.session.record
+        if record.state not in HOLDING and record.asking is None:
             raise RefusalError("not-attached", "No GPU is attached to this kernel.")
         await self.session.detach("release")
         self.answer(await self.view())

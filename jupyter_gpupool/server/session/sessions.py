@@ -21,7 +21,7 @@ from gpupool.client.session.state import State
 from gpupool.client.types import LeaseStatus
 
 from jupyter_gpupool.server.pool.port import Pool
-from jupyter_gpupool.server.session.released import Release, release_by_death
+from jupyter_gpupool.server.session.released import DIED, Release, release_by_death
 from jupyter_gpupool.server.session.session import KernelSession
 
 if TYPE_CHECKING:
@@ -88,9 +88,10 @@ class Sessions:
 
     async def stop(self, reason: str = "exit") -> None:
         """Closes every session; the server ends."""
-        closing = [self.kernel_ended(kernel_id, reason) for kernel_id in list(self._kernels)]
-        if closing:
-            await asyncio.wait([asyncio.ensure_future(close) for close in closing], timeout=CLOSE_SECONDS)
+        for kernel_id in list(self._kernels):
+            self.end_in_background(kernel_id, reason)
+        if self._ending:  # those of kernels that have ended just before, too
+            await asyncio.wait(self._ending, timeout=CLOSE_SECONDS)
         await self._holder.close()
 
     # --- kernels --------------------------------------------------------------------------
@@ -117,6 +118,7 @@ class Sessions:
         )
         session.idle_choice = self._idle_choices.get(kernel_id)
         session.released = self._deaths.pop(kernel_id, None)
+        session.draining = session.released is not None
         session.offer_profile(*await self._first_profile())
         session.offer_capability()
         self._kernels[kernel_id] = session
@@ -134,8 +136,12 @@ class Sessions:
     def kernel_died(self, kernel_id: str) -> None:
         """The process of a kernel has ended, and nobody had asked for it; the server may start the kernel again."""
         session = self._kernels.get(kernel_id)
-        if session is not None and (release := release_by_death(session.record, at=time.time())) is not None:
-            self._deaths[kernel_id] = release
+        if session is not None:
+            # One that dies again and again at its start has not taken its word back.
+            of_before = session.released if session.released and session.released.reason == DIED else None
+            release = release_by_death(session.record, at=time.time()) or of_before
+            if release is not None:
+                self._deaths[kernel_id] = release
         self.end_in_background(kernel_id)
 
     async def choose_idle(

@@ -152,6 +152,9 @@ class OwnLender:
             stale_handles.look(_session().session)
             runtime.attach()
         except BaseException as error:
+            # Calls wait by themselves for a share that is being waited for.
+            if isinstance(error, GpupoolError) and runtime.loaded() and _session().state == "waiting":
+                return
             # A share that this process cannot use must not stay held.
             self._give_back(scope)
             if isinstance(error, GpupoolError):
