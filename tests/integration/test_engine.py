@@ -253,6 +253,25 @@ async def test_a_failed_start_says_why_and_leaves_no_process(
     await start(engine)
 
 
+async def test_an_engine_that_closes_during_a_start_leaves_no_process(
+    scripted: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers that run live on. Of one that is only starting, nobody would know."""
+    monkeypatch.setenv("SCRIPTED_WORKER", "silent")
+    engine = scripted.engine()
+    starting = asyncio.create_task(start(engine))
+    state = scripted.directory / "workers" / SESSION / "state.json"
+    async with asyncio.timeout(20):
+        while not state.exists() or not json.loads(state.read_text())["pid"]:
+            await asyncio.sleep(0.02)
+    await engine.close()
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    async with asyncio.timeout(20):
+        while any(process.status() != psutil.STATUS_ZOMBIE for process in processes(scripted)):
+            await asyncio.sleep(0.02)
+
+
 async def test_a_second_start_of_a_session_is_refused_while_it_runs(bench: Bench) -> None:
     engine = bench.engine()
     await start(engine, epoch=3)

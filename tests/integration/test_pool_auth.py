@@ -9,6 +9,9 @@ import pytest
 from gpupool.client import agreement, endpoint
 from gpupool.client.errors import PoolRefusedError
 from gpupool.client.pool import PoolClient
+from gpupool.node.agent import Agent, AgentError, AgentSettings
+from gpupool.node.health import DeviceHealth
+from gpupool.node.health_watch import HealthWatch
 from gpupool.pool.access import tokens
 from gpupool.pool.access.auth import ALLOWED_ROLES
 from gpupool.proto import pool_pb2 as pb
@@ -78,6 +81,18 @@ async def test_a_caller_of_another_protocol_version_is_told_both(stage, monkeypa
     assert refused.value.reason == "other-version"
     assert f"version {agreement.PROTOCOL_VERSION} of the protocol" in str(refused.value)
     assert "the caller version 7" in str(refused.value)
+
+
+async def test_an_agent_of_another_protocol_version_ends_with_the_reason_unless_it_has_served(
+    stage, monkeypatch
+):
+    monkeypatch.setattr(endpoint, "PROTOCOL_VERSION", 7)
+    settings = AgentSettings(node="node9", endpoint=f"unix:{stage.serving.socket}")
+    agent = Agent(settings, None, HealthWatch(DeviceHealth()))
+    with pytest.raises(AgentError, match="the caller version 7"):
+        await agent._serve_once(settings.endpoint)
+    agent._served = True
+    assert not await agent._serve_once(settings.endpoint)
 
 
 class TestTokens:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from pathlib import Path
 
 import pytest
 from gpupool.providers.contract import ProviderRefusedError
-from gpupool.providers.local import LocalProvider, LocalSettings
+from gpupool.providers.local import MARK, WORKER_MARK, LocalProvider, LocalSettings
 
 from tests.conformance.provider_contract import ProviderContract
 from tests.support.patience import until_late
@@ -34,6 +36,26 @@ async def test_who_does_not_end_is_made_to(tmp_path: Path) -> None:
         jobs = {"l1": await provider.submit(order("l1"))}
         while (await provider.poll(jobs))["l1"].phase != "ended":
             await provider.cancel("l1", jobs["l1"])
+
+
+async def test_workers_of_an_agent_that_died_keep_its_gpu_until_they_are_ended(tmp_path: Path) -> None:
+    agent = (
+        "/bin/sh", "-c",
+        f'env -u {MARK} {WORKER_MARK}="${MARK}" setsid sleep 600 & echo $! > {tmp_path}/worker; wait', "agent",
+    )  # fmt: skip
+    provider = LocalProvider(LocalSettings(tmp_path / "jobs", "pool", agent, gpus=("6",)))
+    async with nothing_left(provider):
+        state = await provider.submit(order("p1"))
+        deadline = until_late(20)
+        told = tmp_path / "worker"
+        while not told.exists() or not told.read_text() or not provider._process(int(told.read_text())):
+            assert asyncio.get_running_loop().time() < deadline
+            await asyncio.sleep(0.02)
+        os.kill(state["pid"], signal.SIGKILL)
+        with pytest.raises(ProviderRefusedError, match="0 of this machine's 1"):
+            await provider.submit(order("p2"))
+        await until(provider, {"p1": state}, "ended")
+        await provider.submit(order("p3"))
 
 
 async def test_an_agent_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ class ScriptedProvider:
         slow: seconds that it takes for a submit.
         loses_answers: a job is taken, and the answer lost.
         refuses: why it will have no job.
+        unending: jobs that it will not end.
         submits: how often it was asked for one.
     """
 
@@ -44,6 +45,7 @@ class ScriptedProvider:
     slow: float = 0.0
     loses_answers: bool = False
     refuses: str = ""
+    unending: set[str] = field(default_factory=set)
     submits: int = 0
     cancels: list[str] = field(default_factory=list)
     closed: bool = False
@@ -78,6 +80,8 @@ class ScriptedProvider:
         if self.hangs:
             await asyncio.sleep(3600)
         self._answer()
+        if job in self.unending:
+            raise ProviderDownError(f"{job} is protected")
         self.cancels.append(job)
         if job in self.jobs:
             self.jobs[job] = JobReport("ended", "cancelled")
@@ -98,7 +102,11 @@ class ScriptedProvider:
 
 @dataclass
 class ScriptedPool:
-    """The pool's side."""
+    """The pool's side.
+
+    Attributes:
+        loses_drains: so many of the next cannot be stored.
+    """
 
     clock: float = 1000.0
     waiting: list[Ask] = field(default_factory=list)
@@ -106,6 +114,7 @@ class ScriptedPool:
     drains: list[tuple[str, str, bool]] = field(default_factory=list)
     said: dict[str, Sentence] = field(default_factory=dict)
     promised: dict[str, Scale] = field(default_factory=dict)
+    loses_drains: int = 0
 
     def now(self) -> float:
         return self.clock
@@ -136,7 +145,9 @@ class ScriptedPool:
 
     def drain(self, node: str, why: str, *, evict: bool) -> None:
         self.drains.append((node, why, evict))
-        if node in self.nodes:
+        if self.loses_drains:
+            self.loses_drains -= 1
+        elif node in self.nodes:
             self.change(node, drained=True)
 
     def forget(self, node: str) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from gpupool.engines.records import OTHER_PROTOCOL_STATUS
+from gpupool.engines.records import OTHER_PROTOCOL_STATUS, UNKNOWN_STATUS
 from gpupool.model import events, instructions
 from gpupool.model.clock import Clock
 from gpupool.model.state import LimitRecord
@@ -185,6 +185,17 @@ def test_a_session_whose_node_was_upgraded_ends_with_that_reason(world: PoolWorl
     assert (session(world, name).state, session(world, name).reason) == ("closed", "upgrade")
     assert lease(world, name).reason == ("exit" if parked else "upgrade")
     assert "of another version" in [line for line in world.journal if line.kind == "closed"][-1].explanation
+
+
+def test_an_end_whose_status_nobody_saw_is_a_loss(world: PoolWorld) -> None:
+    name = busy(world)
+    world.handle(
+        events.WorkerExited(world.now, "node1", world.nodes["node1"].connection, "s1", UNKNOWN_STATUS, "")
+    )
+    assert (session(world, name).state, session(world, name).reason) == ("closed", "lost")
+    assert lease(world, name).reason == "lost"
+    said = [line for line in world.journal if line.kind == "closed"][-1].explanation
+    assert str(UNKNOWN_STATUS) not in said and "nobody saw" in said
 
 
 def test_a_reset_closes_at_once_and_frees_the_share_with_the_worker(world: PoolWorld) -> None:

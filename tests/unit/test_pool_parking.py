@@ -663,6 +663,17 @@ class TestOnDisk:
         world.live(60)
         assert (session(world, first).state, world.nodes["node1"].images) == ("closed", {})
 
+    def test_an_image_whose_session_is_long_forgotten_is_removed(self, world):
+        first = self.on_disk(world)
+        world.disconnect()
+        world.handle(events.SessionClosed(world.now, first, "exit"))
+        world.live(2 * 3600)
+        assert first not in world.machine.state.sessions
+        assert first in world.nodes["node1"].images
+        world.connect()
+        world.settle()
+        assert world.nodes["node1"].images == {}
+
     def test_closing_it_removes_the_image(self, world):
         first = self.on_disk(world)
         world.handle(events.SessionClosed(world.now, first, "exit"))

@@ -310,6 +310,51 @@ class TestEnginesThatFail:
         world.pool.waiting = []
         await world.look()
         assert world.provider.cancels == [job]
+        assert [(node, evict) for node, _, evict in world.pool.drains] == [
+            (world.provider.node_of(job), True)
+        ]
+
+    async def test_an_agent_that_connects_while_its_job_cannot_be_ended_serves_nobody(self) -> None:
+        world = World()
+        job = await world.one_job(connect=False)
+        world.provider.unending = {job}
+        await world.look(after=51.0, times=2)
+        assert world.book.rows[job]["phase"] == "cancelling"
+        node = world.provider.node_of(job)
+        world.pool.connect(node)
+        await world.look()
+        assert world.pool.nodes[node].drained
+
+    async def test_a_drain_that_could_not_be_stored_is_tried_again(self) -> None:
+        world = World()
+        job = await world.one_job(busy=True)
+        node = world.provider.node_of(job)
+        world.provider.jobs[job] = JobReport("running", "evicting", 50.0)
+        world.pool.loses_drains = 1
+        await world.look()
+        assert not world.pool.nodes[node].drained
+        await world.look()
+        assert world.pool.nodes[node].drained
+        assert [evict for _, _, evict in world.pool.drains] == [True, True]
+
+    async def test_a_job_that_cannot_be_ended_keeps_no_other_from_its_end(self) -> None:
+        world = World()
+        world.pool.waiting = [replace(ASK, id=f"u{i}", milli=1000) for i in range(2)]
+        await world.look()
+        first, second = world.provider.living()
+        world.provider.unending = {first}
+        world.pool.waiting = []
+        await world.look(after=61.0, times=3)
+        assert world.provider.cancels == [second]
+
+    async def test_a_stranger_that_cannot_be_ended_stops_no_look(self) -> None:
+        world = World()
+        job = await world.one_job(busy=True)
+        world.provider.jobs["stranger"] = JobReport("running")
+        world.provider.unending = {"stranger"}
+        world.provider.jobs[job] = JobReport("running", "evicting", 50.0)
+        await world.look(after=400.0, times=2)
+        assert world.pool.nodes[world.provider.node_of(job)].drained
 
     async def test_a_preempted_job_is_replaced_for_whoever_waits(self) -> None:
         world = World()

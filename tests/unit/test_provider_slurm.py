@@ -118,6 +118,7 @@ async def test_a_job_gets_neither_the_secrets_of_a_server_nor_the_limits_of_a_jo
     told = {
         "JUPYTERHUB_API_TOKEN": "secret", "JPY_API_TOKEN": "secret", "GPUPOOL_HUB_IDENTITY": "1",
         "GPUPOOL_TOKEN_FILE": "/t", "SLURM_MEM_PER_NODE": "1", "CUDA_VISIBLE_DEVICES": "3",
+        "PGPASSWORD": "secret", "PGPASSFILE": "/p", "GPUPOOL_LEDGER": "postgresql://",
     }  # fmt: skip
     kept = {"SLURM_CONF": "/slurm.conf", "SLURM_JWT": "jwt", "GPUPOOL_CA_FILE": "/ca", "SBATCH_QOS": "q"}
     for name, value in (told | kept).items():

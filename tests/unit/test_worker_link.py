@@ -150,6 +150,20 @@ async def test_what_cannot_be_resumed_stays_in_the_host(worker: Worker, link: Wo
     assert (link.devices, link.stats.place, link.revoked) == ((FIRST,), "host", True)
 
 
+async def test_a_lease_that_cannot_be_stored_is_refused_and_the_pool_hears_it(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def record(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(node.engine, "record", record, raising=False)
+    async with asyncio.timeout(10.0 * BUSY):
+        await node.obey("lease", pool_pb2.ApplyLease(session_id="5e", epoch=2))
+    (told,) = node.told
+    assert (told.applied.request, told.applied.ok) == (7, False)
+    assert "No space left" in told.applied.message
+
+
 async def test_work_under_way_is_no_idleness(
     worker: Worker, link: WorkerLink, monkeypatch: pytest.MonkeyPatch
 ) -> None:

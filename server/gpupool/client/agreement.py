@@ -9,6 +9,8 @@ from typing import Final
 MOST_SKEW: Final = 2.0
 #: Of `gpupool.v1`: grows with every change by which a caller and a pool may misunderstand each other.
 PROTOCOL_VERSION: Final = 1
+#: Why a pool refuses a call of another one.
+OTHER_VERSION: Final = "other-version"
 #: Names it among the metadata of a call.
 PROTOCOL_KEY: Final = "gpupool-protocol"
 

@@ -136,6 +136,7 @@ class LocalEngine:
         )
         self._boot_id = boot_id()
         self._workers: dict[str, _Worker] = {}
+        self._closed = False
         self._events: asyncio.Queue[WorkerExited] = asyncio.Queue()
         self._devices: dict[int, DeviceInventory] = {}
 
@@ -230,7 +231,7 @@ class LocalEngine:
             await self._spawn(worker, spec, placement.devices)
         except EngineError as error:
             await self._discard(worker)
-            if warm is None:
+            if warm is None or self._closed:
                 raise
             # The driver may have changed since the worker opened it.
             logger.warning("a warm worker was of no use", reason=str(error))
@@ -302,6 +303,9 @@ class LocalEngine:
 
     async def _discard(self, worker: _Worker) -> None:
         """After a failed start: nothing of it remains."""
+        if self._closed:
+            # What is stored leads the next engine to a process that has not ended yet.
+            return
         if worker.pidfd is not None:
             send_signal(worker.pidfd, signal.SIGKILL)
             await worker.ended.wait()
@@ -465,12 +469,15 @@ class LocalEngine:
             shutil.rmtree(worker.directory, ignore_errors=True)
 
     async def close(self) -> None:
-        """Stops watching. Workers live on. May be called twice."""
+        """Stops watching. Workers live on, but those that are starting: nobody would know them. May be called twice."""
+        self._closed = True
         await self._warm.close()
         loop = asyncio.get_running_loop()
         for worker in self._workers.values():
             if worker.pidfd is not None:
                 loop.remove_reader(worker.pidfd)
+                if worker.stored.phase == "starting":
+                    send_signal(worker.pidfd, signal.SIGKILL)
                 os.close(worker.pidfd)
                 worker.pidfd = None
             if worker.process is not None and worker.process.returncode is None:

@@ -12,6 +12,8 @@ from typing import Any, Final, TypeAlias
 WORKER_PROTOCOL: Final = 3
 #: What is told as the exit status of a worker that is not adopted because it speaks another one; no worker says it itself.
 OTHER_PROTOCOL_STATUS: Final = 12
+#: The same of one whose status nobody could collect, because it is no child of the agent that saw its end.
+UNKNOWN_STATUS: Final = 13
 #: What an engine needs to find its worker again: JSON-compatible, without secrets.
 WorkerState: TypeAlias = Mapping[str, Any]
 

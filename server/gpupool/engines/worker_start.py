@@ -23,11 +23,14 @@ READY_SECONDS: Final = 60.0
 RESUME_SECONDS: Final = 280.0
 _READY_LINE_BYTES: Final = 8192
 _READY = re.compile(rb"ready port=([0-9]{1,5}) pid=([0-9]{1,10})(?: tls=([0-9a-f]{64}))?\s*")
-# Of no use to a worker: the agent's own credentials, libraries meant for clients, and dumps of the GPU's memory, which
-# users' kernels would fill the node's disk with.
+# Of no use to a worker: credentials of the agent and of the pool's database, libraries meant for clients, and dumps of the
+# GPU's memory, with which users' kernels would fill the node's disk.
 _WITHHELD: Final = (
     "GPUPOOL_TOKEN_FILE",
     "GPUPOOL_SESSION_FILE",
+    "GPUPOOL_LEDGER",
+    "PGPASSWORD",
+    "PGPASSFILE",
     "LD_PRELOAD",
     "NOTIFY_SOCKET",
     # Marks the agent itself, see `gpupool.providers.local`.
@@ -70,6 +73,8 @@ class WorkerProgram:
         for this one.
         """
         environment = {key: value for key, value in os.environ.items() if key not in _WITHHELD}
+        if job := os.environ.get("GPUPOOL_PROVIDER_JOB"):
+            environment["GPUPOOL_PROVIDER_WORKER"] = job  # if the agent dies, the provider ends it
         control = str(directory / "control.sock")
         if warm or len(os.fsencode(control)) > _MAX_SOCKET_PATH:
             control = "control.sock"

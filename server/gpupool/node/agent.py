@@ -21,6 +21,7 @@ import grpc.aio
 import stamina
 import structlog
 
+from gpupool.client.agreement import OTHER_VERSION
 from gpupool.client.endpoint import EndpointError, metadata, open_channel, read_token, resolve_endpoint
 from gpupool.client.errors import GpupoolError
 from gpupool.client.servers import NOT_LEADER, ServerRing, reason_of
@@ -157,8 +158,9 @@ class Agent:
         except EngineError as error:
             raise AgentError(str(error)) from error
         logger.info("devices", node=self._settings.node, count=len(self._devices))
-        for worker in await self._engine.list_owned():
-            await self._adopt(worker)
+        owned = await self._engine.list_owned()
+        # At once: those that answer have 25 s until they fence themselves, whatever the others do.
+        await asyncio.gather(*(self._adopt(worker) for worker in owned))
         watcher = asyncio.create_task(self._watch(), name="engine watch")
         serving = asyncio.create_task(self._serve(), name="pool connection")
         stopping = asyncio.create_task(self._stopping.wait(), name="stop")
@@ -240,7 +242,8 @@ class Agent:
         except ControlError as error:
             # It runs but cannot be spoken to: it would fence itself; end it now instead.
             logger.warning("an adopted worker does not answer", session=worker.session, error=str(error))
-            await self._engine.stop(worker.session, 0.0)
+            # Not waited for: a process in a call of a driver that hangs ends when that returns.
+            self._keep(self._engine.stop(worker.session, 0.0), "end of a worker that does not answer")
             return
         logger.info("adopted a worker", session=worker.session, epoch=link.epoch, state=link.stats.state)
 
@@ -338,9 +341,14 @@ class Agent:
                 task.result()
         except grpc.aio.AioRpcError as error:
             # One that was accepted tries once more: its token may have been replaced, file and all.
-            if error.code() in _REFUSED and not connection.answered.is_set():
+            other_version = reason_of(error) == OTHER_VERSION
+            refused = error.code() in _REFUSED and not connection.answered.is_set()
+            # One that has served goes on with its sessions: the pool may be put back.
+            if refused or (other_version and not self._served):
                 raise AgentError(f"The pool refuses this node: {error.details()}.") from error
-            if reason_of(error) == NOT_LEADER:
+            if other_version:
+                logger.warning("the pool refuses this node", endpoint=endpoint, reason=error.details())
+            elif reason_of(error) == NOT_LEADER:
                 logger.info("this pool server does not lead", endpoint=endpoint)
             else:
                 logger.info("the pool cannot be reached", endpoint=endpoint, detail=error.details())

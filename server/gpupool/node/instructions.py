@@ -170,7 +170,8 @@ class Instructions:
             except (ControlError, BadInstructionError, EngineError, OSError) as error:
                 answer = Applied(False, str(error))
             if not answer.ok:
-                await self._engine.record(lease.session_id, link.epoch, link.devices)
+                with contextlib.suppress(OSError):  # a full disk, of which the answer tells
+                    await self._engine.record(lease.session_id, link.epoch, link.devices)
         _answer(connection, request, lease, answer, link)
 
     async def _revoke_lease(self, connection: Connection, request: int, revoke: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from gpupool.engines.records import DeviceGrant, DeviceInventory, WorkerExited
+from gpupool.engines.records import UNKNOWN_STATUS, DeviceGrant, DeviceInventory, WorkerExited
 from gpupool.node.worker_link import WorkerLink
 from gpupool.proto import pool_pb2
 
@@ -93,7 +93,7 @@ def started(link: WorkerLink) -> Any:
 
 
 def exited(event: WorkerExited, link: WorkerLink | None = None) -> Any:
-    """A worker has ended; a status that nobody could collect is sent as 0, the reason says so.
+    """A worker has ended.
 
     Args:
         event: what the engine saw.
@@ -104,7 +104,7 @@ def exited(event: WorkerExited, link: WorkerLink | None = None) -> Any:
         reason = _ran_on(link)
     message = pool_pb2.WorkerExited(
         session_id=event.session,
-        exit_status=event.exit_status or 0,
+        exit_status=UNKNOWN_STATUS if event.exit_status is None else event.exit_status,
         reason=reason,
         worker=worker_report(link) if link is not None else None,
     )

@@ -327,7 +327,10 @@ class Grower:
                 logger.warning(
                     "a job that this pool does not know is ended", provider=provided.name, job=job_id
                 )
-                await provided.provider.cancel(job_id, state)
+                try:
+                    await provided.provider.cancel(job_id, state)
+                except (ProviderDownError, ProviderRefusedError) as error:
+                    logger.warning("it is not ended", provider=provided.name, job=job_id, problem=str(error))
         # Those that were asked to end are looked at again soon.
         strangers = any(job_id not in self._jobs for job_id in owned)
         provided.swept = now if not strangers else now - self._pace.sweep + self._pace.insist
@@ -356,6 +359,8 @@ class Grower:
 
     def _take_node(self, provided: _Provided, job: Job) -> None:
         seen = self._jobs.seen(job)
+        if job.phase in ("draining", "cancelling"):
+            self._keep_drained(job)
         if seen.connected and job.phase != "over":
             return
         node = self._pool.node(job.node)
@@ -375,6 +380,13 @@ class Grower:
         else:
             self._pool.forget(job.node)
 
+    def _keep_drained(self, job: Job) -> None:
+        """The ledger may have been away when the drain was stored, and an agent may connect when its job ends already."""
+        node = self._pool.node(job.node)
+        if node is not None and node.connected and not node.drained:
+            evict = job.phase == "cancelling" or self._jobs.seen(job).evicting
+            self._pool.drain(job.node, job.why, evict=evict)
+
     def _note_needs(self, provided: _Provided, decided: Plan, now: float) -> None:
         for job in self._jobs.of(provided.name):
             node = self._pool.node(job.node)
@@ -389,13 +401,15 @@ class Grower:
             self._drain(ending)
         for ending in decided.cancel:
             self._jobs.store(replace(self._jobs[ending.job], phase="cancelling", why=ending.why))
+            self._keep_drained(self._jobs[ending.job])
             if ending.failed:
                 provided.trouble = provided.trouble.failed(now, ending.why)
         room = now >= provided.trouble.not_before
         try:
-            for job in self._jobs.of(provided.name):
-                if job.phase == "cancelling":
-                    await self._end(provided, job, now)
+            ending = [job for job in self._jobs.of(provided.name) if job.phase == "cancelling"]
+            # Those first that were asked the longest ago: one that the engine will not end keeps no other from its end.
+            for job in sorted(ending, key=lambda job: self._jobs.seen(job).told_to_end or 0.0):
+                await self._end(provided, job, now)
             for _ in range(decided.submit if room else 0):
                 await self._submit(provided, now)
         except (ProviderDownError, ProviderRefusedError) as error:
@@ -414,10 +428,11 @@ class Grower:
         seen = self._jobs.seen(job)
         if seen.told_to_end is not None and now - seen.told_to_end < self._pace.insist:
             return
-        await provided.provider.cancel(job.id, job.state)
-        if seen.told_to_end is None:
-            logger.info("a job is given back", provider=provided.name, job=job.id, node=job.node, why=job.why)
+        first = seen.told_to_end is None
         seen.told_to_end = now
+        await provided.provider.cancel(job.id, job.state)
+        if first:
+            logger.info("a job is given back", provider=provided.name, job=job.id, node=job.node, why=job.why)
 
     async def _submit(self, provided: _Provided, now: float) -> None:
         name = self._name()

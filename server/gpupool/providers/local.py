@@ -25,11 +25,14 @@ from gpupool.providers.contract import (
     ProviderRefusedError,
     State,
 )
+from gpupool.providers.job_environment import for_an_agent
 from gpupool.providers.job_logs import JobLogs
 from gpupool.providers.jobs import JOB_NAME
 
 #: What a job's process carries: the pool's name and the job's.
 MARK: Final = "GPUPOOL_PROVIDER_JOB"
+#: The same for the workers that it starts.
+WORKER_MARK: Final = "GPUPOOL_PROVIDER_WORKER"
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -56,6 +59,16 @@ class LocalSettings:
     environment: Mapping[str, str] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """An agent of a job, or one of its workers."""
+
+    pid: int
+    job: str
+    gpus: tuple[str, ...]
+    is_agent: bool
+
+
 class LocalProvider:
     """Processes of this machine."""
 
@@ -76,14 +89,18 @@ class LocalProvider:
         owned = self._owned()
         if order.job in owned:
             return owned[order.job]
-        taken = {gpu for state in owned.values() for gpu in state["gpus"]}
+        taken = {gpu for process in self._processes() for gpu in process.gpus}
         free = [gpu for gpu in self._settings.gpus if gpu not in taken]
         if self._settings.gpus and len(free) < order.devices:
             raise ProviderRefusedError(
                 f"{len(free)} of this machine's {len(self._settings.gpus)} GPU(s) are free"
             )
         gpus = free[: order.devices] if self._settings.gpus else []
-        environment = {**os.environ, **(self._settings.environment or {}), MARK: self._mark(order.job, gpus)}
+        environment = {
+            **for_an_agent(os.environ),
+            **(self._settings.environment or {}),
+            MARK: self._mark(order.job, gpus),
+        }
         if gpus:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
         return await asyncio.to_thread(self._start, order, gpus, environment)
@@ -111,7 +128,7 @@ class LocalProvider:
 
     async def cancel(self, job: str, state: State) -> None:
         state = state or self._owned().get(job, {})
-        if not state or self._report(job, state, watch=False).phase == "ended":
+        if not state or self._report(job, state, watch=False).phase == "ended" or not self._lives(state):
             return
         first = self._asked_to_end.setdefault(job, time.monotonic())
         with contextlib.suppress(ProcessLookupError):
@@ -132,6 +149,8 @@ class LocalProvider:
         if code is not None or not self._lives(state):
             if code is None and child is not None:
                 code = child.poll()  # it ended between the two looks
+            if self._end_workers(job):
+                return JobReport("running", "its agent has ended, its workers are being ended")
             self._children.pop(job, None)
             self._asked_to_end.pop(job, None)
             self._logs.remove_old()
@@ -151,16 +170,47 @@ class LocalProvider:
         return JobReport("running", seconds_left=max(0.0, left))
 
     def _owned(self) -> dict[str, State]:
-        found: dict[str, State] = {}
-        for folder in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):  # it has ended meanwhile, or is somebody else's
-                pid = int(folder.name)
-                pool_id, _, rest = _mark_of(pid).partition("/")
-                job, _, gpus = rest.partition("/")
-                if pool_id == self._settings.pool_id and JOB_NAME.fullmatch(job):
-                    taken = [gpu for gpu in gpus.split(",") if gpu]
-                    found[job] = {"pid": pid, "started": _started(pid) or 0, "gpus": taken}
-        return found
+        return {
+            process.job: {
+                "pid": process.pid,
+                "started": _started(process.pid) or 0,
+                "gpus": list(process.gpus),
+            }
+            for process in self._processes()
+            if process.is_agent
+        }
+
+    def _end_workers(self, job: str) -> bool:
+        """Ends what an agent that is gone has left on its GPUs, which others get next; whether there was something.
+
+        No other agent adopts it: the name of its node does not come again.
+        """
+        left = [process for process in self._processes() if process.job == job and not process.is_agent]
+        for process in left:
+            with contextlib.suppress(OSError):
+                descriptor = os.pidfd_open(process.pid)
+                try:
+                    if self._process(process.pid) == process:  # and not one that came by its number since
+                        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                finally:
+                    os.close(descriptor)
+        return bool(left)
+
+    def _processes(self) -> list[_Process]:
+        """Agents and workers of this pool's jobs."""
+        numbers = (int(folder.name) for folder in Path("/proc").glob("[0-9]*"))
+        return [process for pid in numbers if (process := self._process(pid)) is not None]
+
+    def _process(self, pid: int) -> _Process | None:
+        try:
+            name, mark = _mark_of(pid)
+        except OSError:
+            return None  # it has ended meanwhile, or is somebody else's
+        pool_id, _, rest = mark.partition("/")
+        job, _, gpus = rest.partition("/")
+        if pool_id != self._settings.pool_id or not JOB_NAME.fullmatch(job):
+            return None
+        return _Process(pid, job, tuple(gpu for gpu in gpus.split(",") if gpu), name == MARK)
 
     def _mark(self, job: str, gpus: Sequence[str]) -> str:
         return f"{self._settings.pool_id}/{job}/{','.join(gpus)}"
@@ -190,16 +240,16 @@ def _age(started: int) -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started / _TICKS
 
 
-def _mark_of(pid: int) -> str:
-    """What an agent carries; empty: it is none. Workers have a session of their own, and do not carry it."""
+def _mark_of(pid: int) -> tuple[str, str]:
+    """Which mark it carries, and what that says; empty: none. Agents and workers lead sessions of their own."""
     fields = _stat(pid)
     if fields is None or int(fields[3]) != pid:
-        return ""
+        return "", ""
     for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
         name, _, value = entry.partition(b"=")
-        if name == MARK.encode():
-            return value.decode(errors="replace")
-    return ""
+        if name in (MARK.encode(), WORKER_MARK.encode()):
+            return name.decode(), value.decode(errors="replace")
+    return "", ""
 
 
 def _how_ended(code: int | None) -> str:

@@ -27,6 +27,7 @@ from gpupool.providers.contract import (
     ProviderRefusedError,
     State,
 )
+from gpupool.providers.job_environment import for_an_agent
 from gpupool.providers.job_logs import JobLogs
 
 _ANSWER_SECONDS: Final = 20.0
@@ -35,10 +36,6 @@ _COLUMNS: Final = "%i|%j|%T|%L|%S|%r"
 _ENVIRONMENT: Final = {"SLURM_TIME_FORMAT": "%s"}
 #: Of a job in which the pool itself runs, such as a user's Jupyter server: its limits and devices are not those of new jobs.
 _OF_THIS_JOB: Final = re.compile(r"(?!SLURM_(CONF|JWT)$)SLURM_.*|SBATCH_CLUSTERS|CUDA_VISIBLE_DEVICES")
-#: Secrets of a user's server and how it shows itself to a pool: no concern of an agent. A job gets all the rest.
-_OF_A_SERVER: Final = re.compile(
-    r"JUPYTER_TOKEN|JUPYTERHUB_.*|JPY_.*|GPUPOOL_(HUB_IDENTITY|ENDPOINT|TOKEN_FILE)"
-)
 _WAITS: Final = frozenset(
     {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
 )
@@ -248,11 +245,8 @@ class SlurmProvider:
 
 def _environment() -> dict[str, str]:
     """For Slurm's commands; `sbatch` hands it on to the job."""
-    left_out = (_OF_THIS_JOB, _OF_A_SERVER)
     return {
-        name: value
-        for name, value in os.environ.items()
-        if not any(pattern.fullmatch(name) for pattern in left_out)
+        name: value for name, value in for_an_agent(os.environ).items() if not _OF_THIS_JOB.fullmatch(name)
     }
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 import grpc
 import grpc.aio
 
-from gpupool.client.agreement import PROTOCOL_KEY, PROTOCOL_VERSION, own_version
+from gpupool.client.agreement import OTHER_VERSION, PROTOCOL_KEY, PROTOCOL_VERSION, own_version
 from gpupool.client.os_user import os_user
 from gpupool.pool.access import hidden_users, tokens
 from gpupool.pool.access.hub import Hub, HubBusyError, HubDeniedError, HubDownError
@@ -277,7 +277,7 @@ async def _same_protocol(context: Any) -> None:
                 f"this pool speaks version {PROTOCOL_VERSION} of the protocol (gpupool {own_version()}), the caller "
                 f"version {printable(str(value))[:20]}; install the same gpupool on both machines"
             )
-            await refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "other-version", text)
+            await refuse(context, grpc.StatusCode.FAILED_PRECONDITION, OTHER_VERSION, text)
 
 
 def _is_secure(context: Any) -> bool:

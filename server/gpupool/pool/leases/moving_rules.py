@@ -14,6 +14,7 @@ from gpupool.model import events
 from gpupool.model.state import LeaseRecord, LeftWorker, SessionRecord
 from gpupool.pool.leases import lease_rules
 from gpupool.pool.model import messages
+from gpupool.pool.model.exits import how_ended
 from gpupool.pool.model.step import Step
 
 
@@ -54,7 +55,7 @@ def worker_exited(step: Step, session: SessionRecord, event: events.WorkerExited
         )  # fmt: skip
         return True
     detail = f" ({event.reason})" if event.reason else ""
-    why = f"the new worker of session {session.id} ended on node {event.node} with status {event.exit_status}{detail}"
+    why = f"the new worker of session {session.id} ended on node {event.node} {how_ended(event.exit_status)}{detail}"
     if new_worker_ended(step, session, event.node, None, why):
         return True
     return session.node == event.node and source_ended(step, session)

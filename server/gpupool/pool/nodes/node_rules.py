@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from gpupool.model import events
 from gpupool.model.instructions import AnswerHeartbeat, DropNode, LiveLease
 from gpupool.model.state import DeviceRecord, NodeRecord, SessionRecord, Usage
 from gpupool.pool.leases import lease_rules, moving_rules, resize_rules
 from gpupool.pool.model import messages
+from gpupool.pool.model.exits import how_ended, reason_of_exit
 from gpupool.pool.model.step import Step
 from gpupool.pool.model.view import kept_mib
 from gpupool.records import replace
 from gpupool.sentences import param, say
-
-#: What a worker says by its exit status, or its agent in its place (12); any other is an accident.
-_EXITS: Final = {0: "exit", 10: "reset", 11: "stopped", 12: "upgrade"}
 
 
 def hello(step: Step, event: events.NodeHello) -> None:
@@ -65,6 +61,14 @@ def hello(step: Step, event: events.NodeHello) -> None:
             "stray-worker", f"node {event.node} runs a worker of session {session_id}, which it should not",
             session_id=session_id, node=event.node,
         )  # fmt: skip
+    for session_id in sorted(event.images):
+        # Of a session that has long ended, closed while the node was away. A known one may just be brought back from it.
+        if session_id not in state.sessions:
+            messages.stop_worker(step, event.node, session_id, "lost")
+            step.journal(
+                "stray-image", f"node {event.node} keeps an image of session {session_id}, which is not known",
+                session_id=session_id, node=event.node,
+            )  # fmt: skip
     step.reschedule = True
 
 
@@ -155,13 +159,12 @@ def worker_exited(step: Step, event: events.WorkerExited) -> None:
         return
     if session.place == "image" and session.state != "closed":
         return  # its worker has ended because the session lies on disk
-    reason = _EXITS.get(event.exit_status, "lost")
+    reason = reason_of_exit(event.exit_status)
     if lease is not None and not lease.live and reason in ("exit", "lost"):
         reason = lease.reason
     session = _at_the_end(step, session, event)
     detail = f" ({event.reason})" if event.reason else ""
-    how = f"by signal {-event.exit_status}" if event.exit_status < 0 else f"with status {event.exit_status}"
-    why = f"the worker of session {session.id} ended {how}{detail}"
+    why = f"the worker of session {session.id} ended {how_ended(event.exit_status)}{detail}"
     lease_rules.worker_gone(step, session, reason, why, confirmed=True)
 
 

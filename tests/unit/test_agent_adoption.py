@@ -1,0 +1,67 @@
+"""An agent that comes back adopts its workers. One that cannot be ended keeps it from none of the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpupool.engines.records import WORKER_PROTOCOL, DeviceInventory, StartedWorker, WorkerExited
+from gpupool.node.agent import Agent, AgentSettings
+from gpupool.node.health import DeviceHealth
+from gpupool.node.health_watch import HealthWatch
+
+from tests.support.patience import BUSY
+
+
+class HungEngine:
+    """Its one worker neither answers nor ends: it is in a call of a driver that hangs."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.stops: list[str] = []
+
+    async def inventory(self) -> tuple[DeviceInventory, ...]:
+        return ()
+
+    async def list_owned(self) -> tuple[StartedWorker, ...]:
+        return (
+            StartedWorker("5e", 1, "127.0.0.1:9", self._folder / "control", (), {}, protocol=WORKER_PROTOCOL),
+        )
+
+    async def watch(self) -> AsyncIterator[WorkerExited]:
+        await asyncio.Event().wait()
+        yield WorkerExited("5e", None, "")
+
+    async def stop(self, session: str, grace: float, ask: object = None, *, at_once: bool = False) -> None:
+        self.stops.append(session)
+        await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_a_worker_that_cannot_be_ended_does_not_keep_the_node_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine: Any = HungEngine(tmp_path)
+    settings = AgentSettings(node="n1", endpoint="127.0.0.1:1", leave_workers=True)
+    agent = Agent(settings, engine, HealthWatch(DeviceHealth()))
+    serves = asyncio.Event()
+
+    async def serve() -> None:
+        serves.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(agent, "_serve", serve)
+    running = asyncio.create_task(agent.run())
+    async with asyncio.timeout(10.0 * BUSY):
+        await serves.wait()
+        # The pool hears of it, and frees its share when it is fenced.
+        assert list(agent._instructions.links) == ["5e"]
+        while not engine.stops:
+            await asyncio.sleep(0.01)
+        agent.stop()
+        await running
