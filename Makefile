@@ -109,15 +109,13 @@ lab: build ## start a pool, a node and JupyterLab with the quickstart notebook
 # one. It is run again and reported as rerun; a test that is wrong fails every time.
 REAL_TIME := --reruns 2 --reruns-delay 3 -p tests.support.rerun_reasons
 
-# Each file in one process, in the order given: those first that take the longest.
-SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder
+# Each file in one process, those first that take the longest.
+SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder -p tests.support.longest_first
 # Tests of real processes wait far more than they compute: four at a time keep two processors busy. TEST_JOBS=1 is one
 # after the other. Tests marked `serial` measure, and have the machine for themselves.
 TEST_JOBS ?= 4
-LONGEST_FIRST := $(addprefix tests/,integration/test_ways_to_die.py property/test_session_machine.py documentation/test_commands.py documentation/test_blocks.py $(addprefix integration/,test_pool_node_client.py test_providers_kubernetes.py test_standby.py test_time_limit.py test_idle_release.py test_borrowing_pool.py test_cli.py test_main_job.py test_jupyter_idle.py test_worker_long_kernels.py test_bad_input.py))
 # Each with a browser and a JupyterLab of its own.
 BROWSER_JOBS ?= 2
-BROWSER_LONGEST_FIRST := $(addprefix ui-tests/,test_idle.py test_sidebar.py)
 
 .PHONY: test
 # What comes first waits for a network or keeps one processor busy, and has no timers: two at a time. Not the system's
@@ -228,14 +226,14 @@ test-python: build-tests ## unit, property, integration tests
 	$(call say,Python tests: unit and property and architecture)
 	$(BIN)/python -m pytest tests/property tests/unit tests/architecture --ignore tests/property/test_session_machine.py -n 2 $(SIDE_BY_SIDE) $(PYTEST_ARGS)
 	$(call say,Python tests: real processes and sockets)
-	$(BIN)/python -m pytest $(LONGEST_FIRST) tests/softgpu_values tests/libraries tests/integration tests/documentation -m "not serial" -n $(TEST_JOBS) $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/property/test_session_machine.py tests/softgpu_values tests/libraries tests/integration tests/documentation -m "not serial" -n $(TEST_JOBS) $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
 	$(call say,Python tests: measurements)
 	$(BIN)/python -m pytest tests/integration -m serial $(REAL_TIME) $(PYTEST_ARGS)
 
 .PHONY: test-browser
 test-browser: build-tests $(STAMPS)/galata ## the main job in a real JupyterLab in a real browser
 	$(call say,Browser tests: Python)
-	$(BIN)/python -m pytest $(BROWSER_LONGEST_FIRST) ui-tests -n $(BROWSER_JOBS) $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest ui-tests -n $(BROWSER_JOBS) $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
 	$(call say,Browser tests: Galata)
 	cd ui-tests/galata && BROWSER_JOBS=$(BROWSER_JOBS) GPUPOOL_TEST_PYTHON=$(CURDIR)/$(BIN)/python node_modules/.bin/playwright test $(GALATA_ARGS)
 
@@ -259,8 +257,14 @@ $(HUB)/installed: pyproject.toml $(STAMPS)/venv
 hub-check: build-tests $(HUB)/installed ## on a real JupyterHub: users, groups, an administrator and the culler; needs a network
 	GPUPOOL_HUB_PROXY=$(CURDIR)/$(HUB)/proxy/node_modules/.bin/configurable-http-proxy $(HUB)/venv/bin/python -m pytest tests/hub $(PYTEST_ARGS)
 
+.PHONY: wheel
+wheel: build ## the wheel for machines like this one, in build/wheel
+	rm -rf build/wheel
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation -w build/wheel .
+	@ls build/wheel/*.whl
+
 .PHONY: wheel-check
-wheel-check: build-tests ## the wheel in a fresh environment with no Node: complete, and on by itself
+wheel-check: wheel ## the wheel in a fresh environment with no Node: complete, and on by itself; needs a package index
 	$(BIN)/python .ci/wheel_check.py
 
 .PHONY: release

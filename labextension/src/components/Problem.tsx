@@ -94,7 +94,7 @@ function sinceTexts(
   const works =
     problem.kind === 'pool'
       ? trans.__(
-          'Notebooks run on. GPUs that are held work for about 25 s more; then calls are refused until the pool answers, and what is in GPU memory stays.'
+          'Notebooks run on. GPUs that are held work for about 25 s more; then CUDA calls wait until the pool answers. GPU memory is kept.'
         )
       : trans.__('Nothing can be attached or detached from here meanwhile.');
   return [[since, known].filter(text => text !== null).join(' '), works].filter(
