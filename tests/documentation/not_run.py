@@ -32,7 +32,7 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
         "docker exec gpupool gpupool pool backup": _CONTAINERS,
     },
     "how-to/firewall.md": {f"{_NODE} --port-range": _MACHINES},
-    "how-to/install.md": {"pip install": _RELEASE, "make build": _RELEASE},
+    "how-to/install.md": {"pip install": _RELEASE, "make wheel": _RELEASE},
     "how-to/jupyterhub.md": {"gpupool pool serve": "needs a JupyterHub; `make hub-check` starts one"},
     "how-to/jupyterhub-kubernetes.md": {
         "helm install": _CLUSTER,
@@ -98,7 +98,7 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
     },
     "how-to/tls.md": {"gpupool pool serve": _MACHINES},
     "how-to/users.md": {"sudo install": "needs root and a user ann"},
-    "tutorial/first-gpu-cell.md": {"pip install": _RELEASE},
+    "tutorial/first-gpu-cell.md": {"git clone": "the test is in a clone, and `make test` has built it"},
     "tutorial/first-pool.md": {
         "gpupool pool serve": _MACHINES,
         "gpupool node start": _MACHINES,

@@ -406,9 +406,9 @@ class Grower:
                 provided.trouble = provided.trouble.failed(now, ending.why)
         room = now >= provided.trouble.not_before
         try:
-            ending = [job for job in self._jobs.of(provided.name) if job.phase == "cancelling"]
+            last = [job for job in self._jobs.of(provided.name) if job.phase == "cancelling"]
             # Those first that were asked the longest ago: one that the engine will not end keeps no other from its end.
-            for job in sorted(ending, key=lambda job: self._jobs.seen(job).told_to_end or 0.0):
+            for job in sorted(last, key=lambda job: self._jobs.seen(job).told_to_end or 0.0):
                 await self._end(provided, job, now)
             for _ in range(decided.submit if room else 0):
                 await self._submit(provided, now)
@@ -428,11 +428,10 @@ class Grower:
         seen = self._jobs.seen(job)
         if seen.told_to_end is not None and now - seen.told_to_end < self._pace.insist:
             return
-        first = seen.told_to_end is None
+        if seen.told_to_end is None:
+            logger.info("a job is given back", provider=provided.name, job=job.id, node=job.node, why=job.why)
         seen.told_to_end = now
         await provided.provider.cancel(job.id, job.state)
-        if first:
-            logger.info("a job is given back", provider=provided.name, job=job.id, node=job.node, why=job.why)
 
     async def _submit(self, provided: _Provided, now: float) -> None:
         name = self._name()
