@@ -55,7 +55,9 @@ async def test_workers_of_an_agent_that_died_keep_its_gpu_until_they_are_ended(t
         with pytest.raises(ProviderRefusedError, match="0 of this machine's 1"):
             await provider.submit(order("p2"))
         await until(provider, {"p1": state}, "ended")
-        await provider.submit(order("p3"))
+        again = await provider.submit(order("p3"))
+        await provider.cancel("p3", again)
+        await until(provider, {"p3": again}, "ended")
 
 
 async def test_an_agent_that_is_not_there_is_refused(tmp_path: Path) -> None:
