@@ -24,6 +24,12 @@ for step in range(600):
     time.sleep(0.1)
 """
 
+SUM_CELL = """%%gpu 0.2
+import numpy as np
+from numba import cuda
+print("the sum", cuda.to_device(np.ones(1000)).copy_to_host().sum())
+"""
+
 
 @pytest.fixture
 def stack() -> Iterator[Stack]:
@@ -134,6 +140,27 @@ def test_a_pool_that_is_away_for_longer_than_a_lease_lives_is_waited_for() -> No
         assert result.text.count(SILENT_POOL) == 1
         assert kernel.state()["session_id"] == session
         stack.wait_free(35)
+
+
+def test_a_cell_that_begins_while_the_pool_is_silent_waits_on_the_share_that_is_held() -> None:
+    with Stack() as stack:
+        kernel = stack.kernel()
+        assert kernel.run("%gpu attach 0.3").status == "ok"
+        session = kernel.state()["session_id"]
+        pool = stack.pid("the pool")
+        os.kill(pool, signal.SIGSTOP)
+        try:
+            wait_until(lambda: kernel.state()["silent"], 60, "the silence to be told")
+            assert kernel.run("%gpu attach 0.3").status == "ok"
+            running = kernel.start(SUM_CELL)
+            kernel.await_text(running, SILENT_POOL, 60)
+        finally:
+            os.kill(pool, signal.SIGKILL)
+        result = kernel.finish(running, 120)
+        assert result.status == "ok", result.text
+        assert "the sum 1000.0" in result.text
+        view = kernel.state()
+        assert (view["state"], view["held"], view["session_id"]) == ("attached", True, session)
 
 
 def test_a_node_agent_that_comes_back_adopts_its_workers() -> None:

@@ -175,6 +175,8 @@ def _draining(release: Release, usage: Usage) -> str:
 
 
 def _why(release: Release) -> str:
+    if release.reason == DIED:
+        return render(say("released.kernel-died"))
     if release.reason == "idle":
         return render(say("reason.idle-after", time=param.text(duration_text(release.unused_seconds))))
     return reasons.headline(release.reason)

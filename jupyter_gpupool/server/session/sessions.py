@@ -137,7 +137,7 @@ class Sessions:
         """The process of a kernel has ended, and nobody had asked for it; the server may start the kernel again."""
         session = self._kernels.get(kernel_id)
         if session is not None:
-            # One that dies again and again at its start has not taken its word back.
+            # If it dies again before it held anything, what was said of its first death is still true.
             of_before = session.released if session.released and session.released.reason == DIED else None
             release = release_by_death(session.record, at=time.time()) or of_before
             if release is not None:
