@@ -197,6 +197,12 @@ class JupyterInProcess:
 
     async def clear(self) -> None:
         """Ends all kernels; afterwards the pool is as at the start, and nothing may be held in it."""
+        for kernel_id in self.app.kernel_manager.list_kernel_ids():
+            # One that has died may just be started again, and Jupyter cannot end it meanwhile.
+            ready = self.app.kernel_manager.get_kernel(kernel_id).ready
+            async with asyncio.timeout(30 * BUSY):
+                while not ready.done():
+                    await asyncio.sleep(0.05)
         await self.app.kernel_manager.shutdown_all()
         while self._clients:
             # Not left to the garbage collector: hundreds of tests would run out of descriptors.
