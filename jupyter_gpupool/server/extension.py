@@ -403,11 +403,9 @@ class GpuPoolExtension(ExtensionApp):
             # A restart may have put the next launch in its place meanwhile.
             if self._sessions is None or self._sessions.get(kernel_id) is not launch:
                 return
-            if self._is_being_ended(kernel_id):
-                self.kernel_gone(kernel_id)
-            else:
-                self.busy.forget(kernel_id)
-                self._sessions.kernel_died(kernel_id)
+            if not self._is_being_ended(kernel_id):
+                self._sessions.note_death(kernel_id)
+            self.kernel_gone(kernel_id)
 
         launch.when_closed(when_exited(pid, exited))
 

@@ -133,8 +133,8 @@ class Sessions:
             self._ended.add(kernel_id)
             await session.close(reason)
 
-    def kernel_died(self, kernel_id: str) -> None:
-        """The process of a kernel has ended, and nobody had asked for it; the server may start the kernel again."""
+    def note_death(self, kernel_id: str) -> None:
+        """The process of a kernel has ended unasked. If the server starts the kernel again, its row says what it held."""
         session = self._kernels.get(kernel_id)
         if session is not None:
             # If it dies again before it held anything, what was said of its first death is still true.
@@ -142,7 +142,6 @@ class Sessions:
             release = release_by_death(session.record, at=time.time()) or of_before
             if release is not None:
                 self._deaths[kernel_id] = release
-        self.end_in_background(kernel_id)
 
     async def choose_idle(
         self, session: KernelSession, seconds: float | None, *, warn_seconds: float

@@ -330,7 +330,7 @@ class Grower:
                 try:
                     await provided.provider.cancel(job_id, state)
                 except (ProviderDownError, ProviderRefusedError) as error:
-                    logger.warning("it is not ended", provider=provided.name, job=job_id, problem=str(error))
+                    logger.warning("the engine will not end it", job=job_id, problem=str(error))
         # Those that were asked to end are looked at again soon.
         strangers = any(job_id not in self._jobs for job_id in owned)
         provided.swept = now if not strangers else now - self._pace.sweep + self._pace.insist
@@ -406,9 +406,9 @@ class Grower:
                 provided.trouble = provided.trouble.failed(now, ending.why)
         room = now >= provided.trouble.not_before
         try:
-            last = [job for job in self._jobs.of(provided.name) if job.phase == "cancelling"]
+            cancelling = [job for job in self._jobs.of(provided.name) if job.phase == "cancelling"]
             # Those first that were asked the longest ago: one that the engine will not end keeps no other from its end.
-            for job in sorted(last, key=lambda job: self._jobs.seen(job).told_to_end or 0.0):
+            for job in sorted(cancelling, key=lambda job: self._jobs.seen(job).told_to_end or 0.0):
                 await self._end(provided, job, now)
             for _ in range(decided.submit if room else 0):
                 await self._submit(provided, now)
