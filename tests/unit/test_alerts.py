@@ -139,8 +139,8 @@ PROJECT = say("alert.project", project=param.project("a/b"))
             say(
                 "alert.window",
                 who=param.user("ann"),
-                used=param.count(95),
-                cap=param.count(100),
+                used=param.number(95),
+                cap=param.number(100),
                 percent=param.count(95),
             ),
         ),

@@ -112,8 +112,8 @@ def test_gpu_seconds_of_a_window_are_refused_with_what_is_used_left_and_when_the
     world.request("b", 1000, wait=None, duration=60.0)
     told = refusal(world, "b")
     assert told.reason == "quota"
-    assert "1.00 GPU for 60 s is 60 GPU-seconds" in told.explanation
-    assert "used 20 of 60 GPU-seconds, 40 are left" in told.explanation
+    assert "1.00 GPU for 60 s is 60 GPU seconds" in told.explanation
+    assert "used 20 GPU seconds of 60 GPU seconds, 40 GPU seconds are left" in told.explanation
     assert "in 1 h 0 min" in told.explanation
     world.attach("c", 1000, duration=40.0)
 
@@ -128,7 +128,7 @@ def test_leases_end_when_the_budget_is_used_up_and_come_again_in_the_next_window
     world.live(3)
     assert {lease(world, name).reason for name in (first, second)} == {"budget"}
     world.request("c", 100, wait=None)
-    assert "0 are left" in refusal(world, "c").explanation
+    assert "0 GPU seconds are left" in refusal(world, "c").explanation
     world.live(180)
     world.attach("d", 100)
 
@@ -189,14 +189,14 @@ def test_the_end_of_a_budget_is_said_before_with_the_numbers(world):
     assert world.now < notice.until == pytest.approx(lease(world, name).granted_at + 100)
     first, then = notice.explanation.split(";")
     assert "ann has used 7" in first
-    assert "of 100 GPU-seconds, the other 3" in first
+    assert "of 100 GPU seconds, the other 3" in first
     assert "at 1.00 GPU" in first
     assert "there again in 59 min" in then
     world.live(world.timers.notice)
     ended = lease(world, name)
     assert (ended.reason, session(world, name).state) == ("budget", "parked")
     (line,) = [x for x in world.journal if x.kind == "release"]
-    assert "ann has used 100 of 100 GPU-seconds; the session is parked" in line.explanation
+    assert "ann has used 100 GPU seconds of 100 GPU seconds; the session is parked" in line.explanation
 
 
 def test_a_budget_that_lasts_longer_after_all_takes_the_notice_back(world):

@@ -72,7 +72,7 @@ function shown(param: GpuPool.Param, style: string): string {
     case 'seconds':
       return seconds(param.value, style);
     case 'number':
-      return style === 'exact' ? exact(param.value) : `${rounded(param.value)}`;
+      return number(param.value, style);
     case 'count':
       return `${param.value}`;
     case 'user':
@@ -152,6 +152,25 @@ function seconds(value: number, style: string): string {
   return minutes >= 60
     ? `${Math.floor(minutes / 60)} h ${minutes % 60} min`
     : `${minutes} min`;
+}
+
+function number(value: number, style: string): string {
+  if (style === 'gpu_time') {
+    return gpuTime(value);
+  }
+  return style === 'exact' ? exact(value) : `${rounded(value)}`;
+}
+
+function gpuTime(gpuSeconds: number): string {
+  const whole = rounded(gpuSeconds);
+  if (whole < 120) {
+    return whole === 1 ? '1 GPU second' : `${whole} GPU seconds`;
+  }
+  if (whole < 7200) {
+    return `${rounded(whole / 60)} GPU minutes`;
+  }
+  const hours = rounded(whole / 360);
+  return `${hours % 10 ? tenths(hours) : hours / 10} GPU hours`;
 }
 
 function tenths(value: number): string {

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 from gpupool.sentences import Param, Sentence, param, say
+
+#: How a quota is shown, and how many of its units that counts as one, by what it is of.
+_AMOUNTS: Final[Mapping[str, tuple[Callable[[int], Param], int]]] = {
+    "limit": (param.milli, 1),
+    "deserved": (param.milli, 1),
+    "shares": (param.count, 1),
+    "window": (param.number, 1000),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +47,7 @@ class Alert:
 
     def said(self) -> Sentence:
         """For people, with what would help."""
-        amount = param.milli if self.of in ("limit", "deserved") else param.count
-        unit = 1000 if self.of == "window" else 1
+        amount, unit = _AMOUNTS[self.of]
         return say(
             f"alert.{self.of}",
             who=self._who(),

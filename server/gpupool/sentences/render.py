@@ -100,7 +100,19 @@ def _seconds(param: Param, style: str) -> str:
 
 
 def _number(param: Param, style: str) -> str:
+    if style == "gpu_time":
+        return _gpu_time(param.value)
     return _exact(param.value) if style == "exact" else str(_rounded(param.value))
+
+
+def _gpu_time(gpu_seconds: float) -> str:
+    whole = _rounded(gpu_seconds)
+    if whole < 120:
+        return "1 GPU second" if whole == 1 else f"{whole} GPU seconds"
+    if whole < 7200:
+        return f"{_rounded(whole / 60)} GPU minutes"
+    tenths = _rounded(whole / 360)
+    return f"{tenths // 10}.{tenths % 10} GPU hours" if tenths % 10 else f"{tenths // 10} GPU hours"
 
 
 def _user(param: Param, style: str) -> str:

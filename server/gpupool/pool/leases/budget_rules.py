@@ -58,7 +58,7 @@ def refused(step: Step, user: str, milli: int, duration: float) -> Decision | No
         "budget.left",
         user=param.user(user),
         used=param.number(window.gpu_seconds),
-        limit=param.count(limit),
+        limit=param.number(limit),
         left=param.number(max(0, left) / _MILLI_MS),
         again=param.seconds(resets),
     )
@@ -130,7 +130,7 @@ def _why(step: Step, user: str) -> Sentence:
         "budget.ends-soon" if left > 0 else "budget.ends",
         user=param.user(user),
         used=param.number(min(limit, window.gpu_seconds)),
-        limit=param.count(limit),
+        limit=param.number(limit),
         left=param.number(left),
         milli=param.milli(sum(lease.milli for lease in held)),
     )

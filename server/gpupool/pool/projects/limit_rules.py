@@ -95,5 +95,5 @@ def _in_words(record: LimitRecord) -> Sentence:
         words.append(say("limit.largest", milli=param.milli(record.largest_milli)))
     if record.gpu_seconds is not None:
         window = param.seconds(record.window_seconds)
-        words.append(say("limit.gpu-seconds", count=param.count(record.gpu_seconds), window=window))
+        words.append(say("limit.gpu-time", most=param.number(record.gpu_seconds), window=window))
     return say("listed", of=words) if words else say("limit.none")
