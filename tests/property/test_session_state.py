@@ -25,7 +25,9 @@ class SessionWithPool(RuleBasedStateMachine):
         self.live: dict[str, Grant] = {}
         self.sessions: set[str] = set()
         self.asked: LeaseRequest | None = None
-        self.resizing: tuple[str, Share] | None = None
+        self.resizing: events.ResizeLease | None = None
+        #: The lease that is larger than its hold because its memory is in use.
+        self.full = ""
         self.number = 0
         self.ended = False
 
@@ -38,9 +40,9 @@ class SessionWithPool(RuleBasedStateMachine):
                     self.asked = request
                 case events.CancelRequest():
                     self.asked = None
-                case events.ResizeLease(lease_id, share):
-                    assert self.resizing is None or self.resizing[0] != lease_id, "two changes at once"
-                    self.resizing = (lease_id, share)
+                case events.ResizeLease(lease_id):
+                    assert self.resizing is None or self.resizing.lease_id != lease_id, "two changes at once"
+                    self.resizing = instruction
                 case events.ReleaseLease(lease_id, reason):
                     assert reason in REASONS
                     self.live.pop(lease_id, None)
@@ -160,16 +162,28 @@ class SessionWithPool(RuleBasedStateMachine):
         self.feed(events.Refused(reason, "no"))
 
     @precondition(lambda self: self.resizing is not None)
-    @rule(fits=st.booleans())
-    def resize_answered(self, fits: bool) -> None:
+    @rule(fits=st.booleans(), answered=st.booleans())
+    def resize_answered(self, fits: bool, answered: bool) -> None:
+        """``answered`` False: the pool went away, before it did it or after."""
         assert self.resizing is not None
-        (lease_id, share), self.resizing = self.resizing, None
-        before = self.live.get(lease_id)
-        if before is None or not fits:
-            self.feed(events.ResizeRefused(lease_id))
-            return
-        self.live[lease_id] = self.grant(lease_id, before.session_id, share, new=False)
-        self.feed(events.Resized(self.live[lease_id]))
+        change, self.resizing = self.resizing, None
+        before = self.live.get(change.lease_id)
+        if before is not None and fits:
+            after = self.grant(change.lease_id, before.session_id, change.share, new=False)
+            self.live[change.lease_id] = after
+            if answered:
+                self.full = ""
+                self.feed(events.Resized(after))
+                return
+        elif answered and change.gives_back:
+            self.full = change.lease_id
+        self.feed(events.ResizeRefused(change.lease_id, unanswered=not answered))
+
+    @precondition(lambda self: self.live)
+    @rule()
+    def renewed(self) -> None:
+        self.feed(events.LeaseRenewed(next(iter(self.live))))
+        assert not self.session.size_unsure or self.session.scopes or self.session.asking
 
     @precondition(lambda self: self.live)
     @rule(seconds=st.one_of(st.none(), st.integers(0, 30)))
@@ -218,6 +232,15 @@ class SessionWithPool(RuleBasedStateMachine):
         assert (session.countdown is None) == (session.state is not State.WARNED)
         assert session.state is not State.QUEUED or session.asking is not None
         assert session.state is not State.PARKED or session.session_id is not None
+
+    @invariant()
+    def what_a_cell_had_beyond_the_hold_goes_back(self) -> None:
+        session = self.session
+        if session.lease is None or session.hold is None or session.scopes or session.asking is not None:
+            return
+        if not session.size_unsure and self.full != session.lease.lease_id:
+            [share] = self.live[session.lease.lease_id].shares
+            assert share.milli <= (session.hold.share.milli or 0)
 
     @invariant()
     def after_its_end_the_process_has_nothing(self) -> None:

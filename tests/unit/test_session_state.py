@@ -19,6 +19,7 @@ from gpupool.client.session.events import (
     Instruction,
     LastMoments,
     LeaseEnded,
+    LeaseRenewed,
     NoticeTold,
     Publish,
     Queued,
@@ -41,6 +42,9 @@ from gpupool.client.session.state import Session, State, step
 from gpupool.client.session.words import PROGRAM_WORDS
 from gpupool.client.types import Grant, GrantedShare, LeaseRequest, Notice, QueuePlace
 from gpupool.shares import Share
+
+#: What a cell had beyond a hold of 0.2.
+GIVES_BACK = ResizeLease("l1", Share(200), gives_back=True)
 
 
 def grant(lease_id: str = "l1", milli: int = 200, session_id: str = "5e", new: bool = True) -> Grant:
@@ -165,7 +169,7 @@ def test_a_larger_cell_grows_the_lease_and_its_end_shrinks_it() -> None:
     session, _ = play(Resized(grant(milli=500)), start=session)
     assert session.scopes == {"c1"}
     session, shrink = play(ScopeLeft("c1"), start=session)
-    assert shrink == [ResizeLease("l1", Share(200)), Publish()]
+    assert shrink == [Publish(), GIVES_BACK]
     session, _ = play(Resized(grant(milli=200)), start=session)
     assert session.lease is not None
     assert session.lease.shares[0].milli == 200
@@ -175,6 +179,62 @@ def test_a_larger_cell_grows_the_lease_and_its_end_shrinks_it() -> None:
 def test_growth_refused_leaves_the_hold_as_it_was() -> None:
     session, _ = play(button(200), Granted(grant()), cell(milli=900), ResizeRefused("l1"))
     assert (session.state, session.scopes, session.asking) == (State.ATTACHED, frozenset(), None)
+
+
+def test_a_cell_that_gives_up_while_the_lease_grows_gives_the_rest_back() -> None:
+    session, _ = play(button(200), Granted(grant()), cell(milli=500), ScopeLeft("c1"))
+    session, asked = play(Resized(grant(milli=500)), start=session)
+    assert asked == [Publish(), GIVES_BACK]
+    session, _ = play(Resized(grant(milli=200)), start=session)
+    assert (session.asking, session.held) == (None, True)
+
+
+def test_a_cell_that_ends_while_another_one_grows_in_vain_gives_the_rest_back() -> None:
+    grown = (button(200), Granted(grant()), cell("a", 500), Resized(grant(milli=500)))
+    _, asked = play(*grown, cell("b", 900), ScopeLeft("a"), ResizeRefused("l1"))
+    assert asked == [Publish(), GIVES_BACK]
+
+
+def test_memory_in_use_does_not_shrink_and_the_next_cells_end_asks_again() -> None:
+    session, _ = play(
+        button(200), Granted(grant()), cell("a", 500), Resized(grant(milli=500)), ScopeLeft("a")
+    )
+    session, asked = play(ResizeRefused("l1"), start=session)
+    assert (asked, session.asking) == ([Publish()], None)
+    assert play(LeaseRenewed("l1"), start=session)[1] == [], "the worker has said no"
+    _, asked = play(cell("b", 100), ScopeLeft("b"), start=session)
+    assert asked == [Publish(), GIVES_BACK]
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        (cell("a", 500), ResizeRefused("l1", unanswered=True)),
+        (cell("a", 500), Resized(grant(milli=500)), ScopeLeft("a"), ResizeRefused("l1", unanswered=True)),
+    ],
+    ids=["growth", "shrinking"],
+)
+def test_a_size_that_the_pool_did_not_say_is_settled_when_it_renews_the_lease(
+    lost: tuple[Event, ...],
+) -> None:
+    session, asked = play(button(200), Granted(grant()), *lost)
+    assert (asked, session.size_unsure) == ([Publish()], True), "it would not answer a second question either"
+    assert play(LeaseRenewed("l0"), start=session)[1] == []
+    session, asked = play(LeaseRenewed("l1"), start=session)
+    assert asked == [Publish(), GIVES_BACK]
+    assert play(LeaseRenewed("l1"), start=session)[1] == [Publish()], "one change at a time"
+    session, _ = play(Resized(grant(milli=200)), start=session)
+    assert (session.size_unsure, session.asking) == (False, None)
+
+
+def test_a_share_that_was_resized_is_not_made_smaller_by_an_attach_that_runs_once_more() -> None:
+    held = (button(200), Granted(grant()), ResizeWanted(Share(500)), Resized(grant(milli=500)))
+    session, asked = play(*held, button(200))
+    assert asked == [Publish()]
+    assert session.hold is not None
+    assert session.hold.share == Share(500)
+    _, asked = play(cell("a", 300), ScopeLeft("a"), start=session)
+    assert asked == [Publish()]
 
 
 def test_another_number_of_devices_is_refused_with_both_numbers() -> None:
@@ -295,7 +355,7 @@ def test_a_drained_node_gives_notice_and_its_holders_ask_again() -> None:
 
 
 def test_who_has_used_up_what_is_allowed_uses_it_to_the_end_and_does_not_ask_again() -> None:
-    notice = Notice("budget", 30.0, "ann has used 70 of 100 GPU-seconds")
+    notice = Notice("budget", 30.0, "ann has used 70 GPU seconds of 100 GPU seconds")
     session, _ = play(button(), Granted(grant()), NoticeTold("l1", notice))
     assert session.state is State.WARNED
     assert play(LastMoments("l1"), start=session) == (session, [])
@@ -368,7 +428,7 @@ def test_scopes_grow_the_share_one_by_one_and_the_last_one_shrinks_it_back_to_th
         session, asked = play(ScopeLeft(scope), start=session)
         assert asked == [Publish()]
     session, asked = play(ScopeLeft("b"), start=session)
-    assert asked == [ResizeLease("l1", Share(200)), Publish()]
+    assert asked == [Publish(), GIVES_BACK]
     session, _ = play(Resized(grant(milli=200)), start=session)
     assert (session.state, session.by, session.scopes) == (State.ATTACHED, "sidebar", frozenset())
 

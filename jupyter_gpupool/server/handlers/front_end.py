@@ -117,7 +117,7 @@ class AttachHandler(FrontEndHandler):
     async def post(self, kernel_id: str) -> None:
         asked = self.request_of(self.asked())
         session = await self.session_of(kernel_id)
-        if session.record.asking is not None:
+        if session.record.waiting:
             raise RefusalError("pending", "This kernel already waits for a GPU.")
         session.label = (await self.view(session))["label"]
         attach = asyncio.ensure_future(session.attach(asked, by="sidebar", hold=True))

@@ -21,7 +21,7 @@ class UndoHandler(AttachHandler):
     @authorized
     async def post(self, kernel_id: str) -> None:
         session = await self.session_of(kernel_id)
-        if session.record.asking is not None:
+        if session.record.waiting:
             raise RefusalError("pending", "This kernel already waits for a GPU.")
         release = session.released
         if release is None:

@@ -206,7 +206,7 @@ class Sessions:
     def _lease_renewed(self, status: LeaseStatus) -> None:
         session = self._of_lease(status.lease_id)
         if session is not None:
-            session.pool_answers()
+            session.pool_answers(status.lease_id)
             session.notice_told(status.lease_id, status.notice)
 
     def _last_moments(self, status: LeaseStatus) -> None:

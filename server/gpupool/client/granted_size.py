@@ -1,4 +1,4 @@
-"""How much a lease grants: against a wish, and in words."""
+"""How much a lease grants and a wish asks for: one against the other, and in words."""
 
 from __future__ import annotations
 
@@ -19,6 +19,13 @@ def exceeds(lease: Grant, share: Share) -> bool:
     if share.milli is not None:
         return any(granted.milli > share.milli for granted in lease.shares)
     return any(granted.mib > (share.mib or 0) for granted in lease.shares)
+
+
+def is_larger(share: Share, other: Share) -> bool:
+    """Whether ``share`` asks for more than ``other`` in the same unit; False where the units differ."""
+    if share.milli is not None and other.milli is not None:
+        return share.milli > other.milli
+    return share.mib is not None and other.mib is not None and share.mib > other.mib
 
 
 def describe(lease: Grant) -> str:

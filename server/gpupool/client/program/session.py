@@ -193,7 +193,7 @@ class ProgramSession(HolderSession):
         self._say(f"the share was not given back now; it ends by itself in half a minute ({error})")
 
     def _lease_renewed(self, status: LeaseStatus) -> None:
-        self.pool_answers()
+        self.pool_answers(status.lease_id)
         self.usage = status.usage
         self.notice_told(status.lease_id, status.notice)
         with contextlib.suppress(OSError):  # monitors show old figures while the disk is full

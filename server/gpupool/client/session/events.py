@@ -61,7 +61,15 @@ class Resized:
 
 @dataclass(frozen=True, slots=True)
 class ResizeRefused:
-    """The lease keeps its size."""
+    """The lease keeps its size; ``unanswered``: or it has the new one, and the pool could not say so."""
+
+    lease_id: str
+    unanswered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRenewed:
+    """The pool has answered: the lease lives."""
 
     lease_id: str
 
@@ -160,6 +168,7 @@ Event = (
     | Refused
     | Resized
     | ResizeRefused
+    | LeaseRenewed
     | RequestCancelled
     | ScopeLeft
     | DetachWanted
@@ -186,10 +195,11 @@ class RequestLease:
 
 @dataclass(frozen=True, slots=True)
 class ResizeLease:
-    """Ask the pool for another size of the live lease."""
+    """Ask the pool for another size of the live lease; ``gives_back``: for a smaller one, which nobody waits for."""
 
     lease_id: str
     share: Share
+    gives_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)

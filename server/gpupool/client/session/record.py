@@ -39,6 +39,7 @@ class Asking:
     """A request that the pool has not answered yet, and who becomes a holder when it is granted.
 
     ``again``: for a lease that was taken back for others, with the holders that it had.
+    ``gives_back``: for what a cell had beyond the hold; nobody waits for the answer.
     """
 
     request: LeaseRequest
@@ -47,6 +48,7 @@ class Asking:
     hold: bool
     resize: bool = False
     again: bool = False
+    gives_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class Session:
 
     Attributes:
         strict: its compute share is a hard cap, as its first attach asked.
+        size_unsure: the lease may be larger than what is known of it: the pool has not answered a change of its size.
         request: what the lease was asked for with.
         notice: the pool will take the lease back; ``resting``: in a moment, so calls wait already.
         returns: whether a lease that is taken back for others is asked for again by itself.
@@ -65,6 +68,7 @@ class Session:
     session_id: str | None = None
     strict: bool = False
     lease: Grant | None = field(default=None, repr=False)
+    size_unsure: bool = False
     hold: Hold | None = None
     scopes: frozenset[str] = frozenset()
     asking: Asking | None = None

@@ -57,6 +57,7 @@ class HolderSession(SessionShell):
                     # The pool may have ended the lease since the last renewal: a cell that
                     # joined it would fail on its first call.
                     await self._confirm_lease()
+                await self._size_settles()
                 if self.record.returning:
                     continue
                 event = events.AttachWanted(request, by=by, scope=scope, hold=hold)
@@ -127,7 +128,8 @@ class HolderSession(SessionShell):
             AttachRefusedError: nothing is attached, or the new size does not fit.
         """
         async with self._lock:
-            await self._apply(events.ResizeWanted(share))
+            await self._size_settles()
+            await self._apply(events.ResizeWanted(share), wait_seconds=0.0)
         return self.record
 
     async def reset(self) -> Session:
@@ -181,11 +183,13 @@ class HolderSession(SessionShell):
             self._files.silence = SILENT_POOL
             self.publish()
 
-    def pool_answers(self) -> None:
+    def pool_answers(self, lease_id: str) -> None:
         """It has renewed the lease."""
         if self._files.silence:
             self._files.silence = ""
             self.publish()
+        if self.record.size_unsure:
+            self.observe(events.LeaseRenewed(lease_id))
 
     @property
     def silence(self) -> str:

@@ -21,6 +21,7 @@ from gpupool.client.session import events as events
 from gpupool.client.session import state as machine
 from gpupool.client.session.asking_again import ask_again, is_cancelled
 from gpupool.client.session.background_tasks import BackgroundTasks
+from gpupool.client.session.changing_size import change_size
 from gpupool.client.session.files import SessionFiles
 from gpupool.client.session.giving_back import PoolCall, give_back, give_strays_back
 from gpupool.client.session.port import SESSION_LIVES, Pool
@@ -28,12 +29,16 @@ from gpupool.client.session.renewed_lease import RenewedLease
 from gpupool.client.session.state import HOLDING, Session
 from gpupool.client.session.words import Words
 from gpupool.client.types import Grant, LeaseRequest, Notice, QueuePlace
-from gpupool.shares import Share
 
 logger = logging.getLogger(__name__)
 
 #: How long a scope's end waits for the pool to take its lease back, seconds.
 RELEASE_SECONDS: Final = 5.0
+#: How long a cell that joins a lease waits for the pool's word that it lives, seconds.
+CONFIRM_SECONDS: Final = 1.0
+
+#: Reasons of a pool that has no answer now, though it was heard.
+_NO_WORD: Final = frozenset({"ledger", "hub-down", "too-many-requests"})
 
 
 class AttachRefusedError(GpupoolError):
@@ -82,6 +87,8 @@ class SessionShell:
         self._lock = asyncio.Lock()
         self._returning: asyncio.Task[None] | None = None
         self._request: asyncio.Future[Grant] | None = None
+        #: The change of size under way.
+        self._resizing: asyncio.Task[GpupoolError | None] | None = None
         #: Gives leases back that may have crossed the end of their requests.
         self._straying: asyncio.Task[None] | None = None
         self._handing_over: asyncio.Task[None] | None = None
@@ -135,8 +142,8 @@ class SessionShell:
                     self.publish()
                 case events.RequestLease(request):
                     await self._ask(request, wait_seconds, on_queued)
-                case events.ResizeLease(lease_id, share):
-                    await self._change_size(lease_id, share, shrink=isinstance(event, events.ScopeLeft))
+                case events.ResizeLease():
+                    await self._change_size(instruction, wait_seconds, on_queued)
                 case events.CancelRequest():
                     if self._request is not None:
                         self._request.cancel()
@@ -239,28 +246,63 @@ class SessionShell:
             return
         raise AttachRefusedError(reason, str(error)) from error
 
-    async def _change_size(self, lease_id: str, share: Share, *, shrink: bool) -> None:
+    async def _change_size(
+        self,
+        change: events.ResizeLease,
+        wait_seconds: float | None,
+        on_queued: Callable[[QueuePlace], None] | None,
+    ) -> None:
         # The pool may have changed the size although nobody waits any more: see it through.
-        refusal = await asyncio.shield(self._background.spawn(self._resize(lease_id, share)))
-        if refusal is not None:
-            if shrink:
-                # The larger share stays until the hold ends: memory in use cannot shrink.
-                logger.info("the lease of %s keeps its size: %s", self.holder, refusal)
-                return
-            reason = refusal.reason if isinstance(refusal, PoolRefusedError) else "pool-down"
-            raise AttachRefusedError(reason, str(refusal)) from refusal
+        task = self._background.spawn(self._resize(change, wait_seconds, on_queued))
+        self._resizing = task
+        refusal = await asyncio.shield(task)
+        if refusal is None:
+            return
+        if change.gives_back:
+            # Memory in use cannot shrink: the larger share stays until the next cell ends, or the hold.
+            logger.info("the lease of %s keeps its size: %s", self.holder, refusal)
+            return
+        reason = refusal.reason if isinstance(refusal, PoolRefusedError) else "pool-down"
+        raise AttachRefusedError(reason, str(refusal)) from refusal
 
-    async def _resize(self, lease_id: str, share: Share) -> GpupoolError | None:
+    async def _resize(
+        self,
+        change: events.ResizeLease,
+        wait_seconds: float | None,
+        on_queued: Callable[[QueuePlace], None] | None,
+    ) -> GpupoolError | None:
         try:
-            grant = await self._pool.resize(lease_id, share)
+            grant = await change_size(
+                self._pool,
+                change.lease_id,
+                change.share,
+                wait_seconds,
+                wanted=lambda: self._waits_for_size(change.lease_id),
+                on_queued=on_queued,
+            )
+        except PoolRefusedError as error:
+            await self._apply(events.ResizeRefused(change.lease_id))
+            return error
         except GpupoolError as error:
-            await self._apply(events.ResizeRefused(lease_id))
+            await self._apply(events.ResizeRefused(change.lease_id, unanswered=True))
             return error
         except BaseException:
-            await self._apply(events.ResizeRefused(lease_id))
+            await self._apply(events.ResizeRefused(change.lease_id, unanswered=True))
             raise
         await self._apply(events.Resized(grant))
         return None
+
+    def _waits_for_size(self, lease_id: str) -> bool:
+        """Whether somebody waits for another size of this lease; not a cell that has been interrupted."""
+        lease, asking = self.record.lease, self.record.asking
+        if lease is None or lease.lease_id != lease_id or asking is None or asking.gives_back:
+            return False
+        return asking.hold or asking.scope is not None
+
+    async def _size_settles(self) -> None:
+        """To be awaited before each request: what a cell gives back at its end is under way outside of its turn."""
+        while self._resizing is not None and not self._resizing.done():
+            await asyncio.wait([self._resizing])
 
     async def _give_back(self, call: PoolCall, identity: str, reason: str) -> None:
         """Release or close; waits shortly, then goes on in the background."""
@@ -304,18 +346,21 @@ class SessionShell:
     async def _confirm_lease(self) -> None:
         """Asks the pool whether the lease still lives.
 
-        A pool that is away takes nothing from a session that holds a share. If it stays away for longer than a lease lives,
-        calls wait for it.
+        A pool that is away, or has no answer now, takes nothing from a session that holds a share. If it stays away for
+        longer than a lease lives, calls wait for it.
         """
         lease = self.record.lease
         assert lease is not None
         if self._renewed.is_failing:
             return
         try:
-            statuses = await self._pool.renew([lease.lease_id])
-        except PoolUnavailableError:
+            async with asyncio.timeout(CONFIRM_SECONDS):
+                statuses = await self._pool.renew([lease.lease_id])
+        except (PoolUnavailableError, TimeoutError):
             return
         except PoolRefusedError as error:
+            if error.reason in _NO_WORD:
+                return
             raise AttachRefusedError(error.reason, error.explanation) from None
         status = statuses.get(lease.lease_id)
         if status is not None and status.state != "attached":

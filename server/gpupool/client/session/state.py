@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from gpupool.client.granted_size import exceeds, fits
+from gpupool.client.granted_size import exceeds, fits, is_larger
 from gpupool.client.reasons import COMES_BACK
 from gpupool.client.session.events import (
     AttachWanted,
@@ -27,6 +27,7 @@ from gpupool.client.session.events import (
     Instruction,
     LastMoments,
     LeaseEnded,
+    LeaseRenewed,
     NoticeTold,
     Publish,
     Queued,
@@ -115,7 +116,11 @@ def _with_holder(session: Session, asking: Asking) -> Session:
     if asking.scope is not None:
         session = replace(session, scopes=session.scopes | {asking.scope})
     if asking.hold:
-        session = replace(session, hold=Hold(asking.by, asking.request.share))
+        share, held = asking.request.share, session.hold
+        if held is not None and not asking.resize and is_larger(held.share, share):
+            # An attach that runs once more takes nothing of a share that was resized meanwhile.
+            share = held.share
+        session = replace(session, hold=Hold(asking.by, share))
     return session
 
 
@@ -152,6 +157,7 @@ def _granted(session: Session, event: Granted) -> Step:
         session_id=event.grant.session_id,
         strict=session.asking.request.strict if fresh else session.strict,
         lease=event.grant,
+        size_unsure=False,
         request=session.asking.request,
         asking=None,
         queue=None,
@@ -202,20 +208,42 @@ def _resized(session: Session, event: Resized) -> Step:
     if session.lease is None or session.lease.lease_id != event.grant.lease_id:
         # The lease ended while its size was being changed; the pool knows already.
         return session, ()
-    grown = replace(session, lease=event.grant, asking=None, state=State.ATTACHED, countdown=None)
+    grown = replace(
+        session, lease=event.grant, size_unsure=False, asking=None, state=State.ATTACHED, countdown=None
+    )
     if session.notice is not None:
         grown = replace(grown, state=session.state, countdown=session.countdown)
     if asking is not None and grown.request is not None:
         grown = replace(grown, request=replace(grown.request, share=asking.request.share))
     if asking is not None:
         grown = _with_holder(grown, asking)
-    return _settled(grown)
+    return _size_settled(grown, asking)
 
 
 def _resize_refused(session: Session, event: ResizeRefused) -> Step:
     if session.lease is None or session.lease.lease_id != event.lease_id:
         return session, ()
-    return _settled(replace(session, asking=None))
+    unsure = session.size_unsure or event.unanswered
+    refused = replace(session, asking=None, size_unsure=unsure)
+    if event.unanswered:
+        # Asking at once would not be answered either: when the lease has been renewed.
+        return _settled(refused)
+    return _size_settled(refused, session.asking)
+
+
+def _size_settled(session: Session, asked: Asking | None) -> Step:
+    """After an answer about the size: whoever asked for it may have left meanwhile."""
+    if session.held and not (asked is not None and asked.gives_back):
+        return _shrink_to_hold(session)
+    # What was just asked to become smaller and did not has memory in use: the next cell's end asks again.
+    return _settled(session)
+
+
+def _lease_renewed(session: Session, event: LeaseRenewed) -> Step:
+    lease = session.lease
+    if lease is None or lease.lease_id != event.lease_id or not session.size_unsure:
+        return session, ()
+    return _shrink_to_hold(session)
 
 
 def _request_cancelled(session: Session, _event: RequestCancelled) -> Step:
@@ -257,10 +285,14 @@ def _settled(session: Session) -> Step:
 def _shrink_to_hold(session: Session) -> Step:
     """A cell had asked for more than the hold; when the last one ends, the rest goes back."""
     lease, hold = session.lease, session.hold
-    if lease is None or hold is None or session.scopes or session.asking or not exceeds(lease, hold.share):
+    if lease is None or hold is None or session.scopes or session.asking:
         return session, (Publish(),)
-    asking = Asking(LeaseRequest(hold.share), None, hold.by, hold=True, resize=True)
-    return replace(session, asking=asking), (ResizeLease(lease.lease_id, hold.share), Publish())
+    if not (session.size_unsure or exceeds(lease, hold.share)):
+        return session, (Publish(),)
+    asking = Asking(LeaseRequest(hold.share), None, hold.by, hold=False, resize=True, gives_back=True)
+    smaller = ResizeLease(lease.lease_id, hold.share, gives_back=True)
+    # Published first: whoever looks meanwhile sees that the cell has ended.
+    return replace(session, asking=asking), (Publish(), smaller)
 
 
 def _detach_wanted(session: Session, event: DetachWanted) -> Step:
@@ -369,6 +401,7 @@ _HANDLERS: dict[type, Callable[..., Step]] = {
     Refused: _refused,
     Resized: _resized,
     ResizeRefused: _resize_refused,
+    LeaseRenewed: _lease_renewed,
     RequestCancelled: _request_cancelled,
     ScopeLeft: _scope_left,
     DetachWanted: _detach_wanted,
