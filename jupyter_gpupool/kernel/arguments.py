@@ -121,12 +121,14 @@ def checked_share(text: str) -> str:
     return text
 
 
-def seconds(text: str, option: str, *, least: float) -> float:
-    """A finite number of seconds."""
+def minutes(text: str) -> float:
+    """How long an idle GPU is to be kept."""
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value) or value < least:
-        raise GpuUsageError(f"{option} needs a number of seconds (at least {least:g}), {text!r} is not one.")
+    if not math.isfinite(value) or value < 0:
+        raise GpuUsageError(
+            f"%gpu keep needs a number of minutes, for instance %gpu keep 10; {text!r} is none."
+        )
     return value

@@ -113,13 +113,13 @@ class GivenShare:
             return {"state": "attached", "held": False, "description": GIVEN, "software": False}
         if path in ("self/choices", "self/report"):
             return {}
-        raise GpuError(
-            f"This program runs under gpupool run, which holds its GPU; {_not_here(path)}", "in-use"
-        )
+        raise GpuError(f"{_HELD}; {_not_here(path)}", "in-use")
 
     def stream(
         self, path: str, body: Mapping[str, Any], patience: float, given_up: GivenUp | None = None
     ) -> Generator[dict[str, Any]]:
+        if body.get("scope") is None:
+            raise GpuError(f"{_HELD}; a cell below %%gpu uses it, and so does any other.", "in-use")
         try:
             record = GivenLender().enter(of_body(body), str(body.get("scope") or ""), given_up or GivenUp())
         except AttachError as error:
@@ -128,10 +128,14 @@ class GivenShare:
 
 
 GIVEN: Final = "GPU of gpupool run"
+_HELD: Final = "This program runs under gpupool run, which holds its GPU"
+#: Commands that are called otherwise than what they ask.
+_COMMANDS: Final = {"pool": "list"}
 
 
 def _not_here(path: str) -> str:
-    return f"%gpu {path.removeprefix('self/')} is for kernels that ask for one themselves."
+    asked = path.removeprefix("self/")
+    return f"%gpu {_COMMANDS.get(asked, asked)} is for kernels that ask for one themselves."
 
 
 def has_server(environment: Mapping[str, str] | None = None) -> bool:

@@ -22,8 +22,8 @@ _PROBE_SECONDS: Final = 10.0
 # find_spec of the package alone: importing it here would cost each kernel start a second.
 _PROBE: Final = "import importlib.util as u, sys; sys.exit(u.find_spec('jupyter_gpupool') is None)"
 
-#: (interpreter, modification time) → whether it has this package.
-_known: dict[tuple[str, float], bool] = {}
+#: Interpreters, with their modification times, that have this package. One that has not may get it at any time.
+_known: set[tuple[str, float]] = set()
 
 
 def is_ipykernel(command: Sequence[str]) -> bool:
@@ -49,9 +49,9 @@ async def _has_package(interpreter: str, environment: dict[str, str]) -> bool:
     if path == sys.executable and environment.get("PYTHONPATH") == os.environ.get("PYTHONPATH"):
         return True
     key = (path, _modified(path))
-    if key not in _known:
-        _known[key] = await _probe(path, environment)
-    return _known[key]
+    if key not in _known and await _probe(path, environment):
+        _known.add(key)
+    return key in _known
 
 
 def _modified(path: str) -> float:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from gpupool.client.hints import hint
+from gpupool.durations import duration_text
 from gpupool.likeness import nearest
 from gpupool.request.forms import body_of
 from gpupool.request.option import Place
@@ -17,9 +18,9 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_exp
 
 from jupyter_gpupool.kernel.arguments import (
     checked_share,
+    minutes,
     parse_auto,
     parse_cell,
-    seconds,
     split,
 )
 from jupyter_gpupool.kernel.broker import Broker, connect
@@ -176,9 +177,9 @@ class GpuMagics(Magics):
     def _keep(self, words: list[str]) -> None:
         if len(words) > 1:
             raise GpuUsageError("%gpu keep takes a number of minutes only.")
-        minutes = seconds(words[0], "%gpu keep (minutes)", least=0) if words else 10.0
-        self._server.call("POST", "self/keep", {"minutes": minutes})
-        _say(f"No idle release for {minutes:g} minutes.")
+        body = {"minutes": minutes(words[0])} if words else {}
+        kept = self._server.call("POST", "self/keep", body)["kept_seconds"]
+        _say(f"No idle release for {duration_text(kept)}.")
 
     def _auto(self, words: list[str]) -> None:
         auto = self._scopes.auto

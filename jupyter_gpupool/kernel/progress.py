@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+from gpupool.durations import duration_text
 from IPython.display import display
 
 
@@ -23,7 +24,7 @@ class Progress:
     def queued(self, event: dict[str, Any]) -> None:
         """Shows a change of place: ``{"place": 2, "reason": "…", "eta_seconds": 30 or None}``; 0: in no queue yet."""
         eta = event.get("eta_seconds")
-        about = f", about {eta:.0f} s" if isinstance(eta, int | float) else ""
+        about = f", about {duration_text(eta)}" if isinstance(eta, int | float) else ""
         where = f": place {event['place']}{about}" if event.get("place") else ""
         text = f"Waiting for a GPU{where}. {event.get('reason') or ''}".rstrip()
         self.tell(text)

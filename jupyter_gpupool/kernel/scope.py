@@ -195,7 +195,15 @@ class Scopes:
         )
         # Registered before the runtime connects: an error from here on gives the share back.
         cells[-1].scopes.append(scope)
-        device.attach(software=bool(answer.get("software")))
+        try:
+            device.attach(software=bool(answer.get("software")))
+        except BaseException:
+            if scope.hold:
+                # A share that this kernel cannot use must not stay held.
+                scope.hold = False
+                with contextlib.suppress(GpuError):
+                    self._connect().call("POST", "self/detach")
+            raise
         scope.before = device.read(reset_peak=True)
         waited = scope.started - started
         if waited >= 1:
@@ -237,6 +245,8 @@ class Scopes:
                     elif event.get("event") == "attached":
                         progress.done()
                         self._remember(event)
+                        if said := event.get("said"):
+                            say(str(said))
                         return event
                     else:
                         raise _refusal(event, request)

@@ -47,7 +47,7 @@ def kernel_lines(
     if auto := kernel.get("auto"):
         yield f"auto: on, attaches {auto_text(auto)} by itself"
     if not kernel.get("notice") and (idle := kernel.get("idle")) and idle.get("countdown") is not None:
-        yield f"idle: goes back in {idle['countdown']} s (%gpu keep 10 puts it off)"
+        yield f"idle: goes back in {idle['countdown']} s (%gpu keep puts it off)"
     if usage.get("work") in _WORKS:
         what = usage.get("kernel") or "a copy or a fill"
         yield f"{_WORKS[usage['work']]}: {what}, since {usage.get('work_seconds') or 0:.0f} s"

@@ -1,4 +1,4 @@
-"""Times as people write them: ``90``, ``90s``, ``1.5m``, ``2h``, ``7d``.
+"""Times as people write them (``90``, ``90s``, ``1.5m``, ``2h``, ``7d``) and read them (``45 s``, ``1 h 30 min``).
 
 Imports nothing but the standard library, for the command line and kernels alike.
 """
@@ -24,3 +24,14 @@ def parse_duration(text: str) -> float:
     if match is None:
         raise DurationError(f"{text!r} is no time; write {WRITTEN}")
     return float(match[1]) * _SECONDS[match[2] or ""]
+
+
+def duration_text(seconds: float) -> str:
+    """So many seconds: ``45 s``, ``10 min``, ``1 h 30 min``; whole minutes from two minutes on."""
+    whole = round(seconds)
+    if whole < 120 and whole != 60:
+        return f"{whole} s"
+    hours, minutes = divmod(round(whole / 60), 60)
+    if not hours:
+        return f"{minutes} min"
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"

@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from jupyter_gpupool.server.session.words import KERNEL_WORDS
 from tests.support.jupyter import Cells, JupyterInProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -136,7 +137,7 @@ async def test_hold_keeps_the_share_until_detach(jupyter: JupyterInProcess, kern
     reply = await kernel.run("%%gpu 0.2 --hold\n1")
     assert "still attached" in reply.text
     view = await jupyter.kernel(kernel.kernel_id)
-    assert (view["state"], view["by"]) == ("attached", "magic")
+    assert (view["state"], view["by"]) == ("attached", "attach")
     assert "Detached" in (await kernel.run("%gpu detach")).text
     assert (await jupyter.kernel(kernel.kernel_id))["state"] == "parked"
 
@@ -168,6 +169,63 @@ async def test_detach_in_the_sidebar_spares_a_running_cell(jupyter: JupyterInPro
     assert (await jupyter.kernel(kernel.kernel_id))["state"] == "parked"
 
 
+async def test_detach_asks_before_it_takes_the_gpu_from_a_cell_that_may_use_what_is_held(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    path = f"gpupool/api/kernels/{kernel.kernel_id}"
+    await jupyter.json("POST", f"{path}/attach", {"share": "0.2"})
+    running = kernel.start("import time\ntime.sleep(2)")
+    async with asyncio.timeout(10):
+        while not (await jupyter.kernel(kernel.kernel_id))["busy"]:
+            await asyncio.sleep(0.05)
+    status, refused = await jupyter.json("POST", f"{path}/detach", {})
+    assert (status, refused["reason"]) == (409, "running")
+    assert (await jupyter.kernel(kernel.kernel_id))["state"] == "attached"
+    _, view = await jupyter.json("POST", f"{path}/detach", {"force": True})
+    assert view["state"] == "parked"
+    assert (await kernel.finish(running)).status == "ok"
+
+
+async def test_a_cell_says_that_a_new_session_has_none_of_the_arrays(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    assert (await kernel.run("%%gpu 0.2\n1")).status == "ok"
+    [session_id] = jupyter.pool.session_states
+    jupyter.pool.session_states[session_id] = "closed"
+    reply = await kernel.run("%%gpu 0.2 --hold\nprint('r' + 'an')")
+    assert (reply.status, "ran" in reply.text) == ("ok", True)
+    assert KERNEL_WORDS.state_lost in reply.text
+    assert KERNEL_WORDS.state_lost not in (await kernel.run("%%gpu 0.2\n1")).text, "once is enough"
+    await kernel.run("%gpu detach")
+
+
+async def test_a_cell_says_which_of_its_terms_a_held_share_does_not_follow(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    assert (await kernel.run("%gpu attach 0.4")).status == "ok"
+    reply = await kernel.run("%%gpu 0.2 --project research --for 2h\n1")
+    assert reply.status == "ok"
+    assert "--for 7200 --project research counts for a new one" in reply.text
+    assert "counts for a new one" not in (await kernel.run("%%gpu 0.2 --wait 5m\n1")).text
+    await kernel.run("%gpu detach")
+
+
+async def test_a_share_that_the_kernel_cannot_use_is_not_held(
+    jupyter: JupyterInProcess, kernel: Cells
+) -> None:
+    await kernel.run(
+        "from jupyter_gpupool.kernel import device\n"
+        "kept = device.attach\n"
+        "def device_attach(**_): raise RuntimeError('no runtime')\n"
+        "device.attach = device_attach"
+    )
+    reply = await kernel.run("%%gpu 0.2 --hold\nprint('r' + 'an')")
+    assert (reply.status, "ran" in reply.text) == ("error", False)
+    view = await jupyter.kernel(kernel.kernel_id)
+    assert (view["state"], view["held"]) == ("parked", False)
+    await kernel.run("device.attach = kept")
+
+
 async def test_a_lease_that_ends_under_a_cell_is_said_in_the_cell(
     jupyter: JupyterInProcess, kernel: Cells
 ) -> None:
@@ -187,7 +245,8 @@ async def test_the_line_magic(jupyter: JupyterInProcess, kernel: Cells) -> None:
     assert "0.2 GPU (1587 MiB)" in (await kernel.run("%gpu attach 0.2")).text
     assert "0.4 GPU" in (await kernel.run("%gpu resize 0.4")).text
     assert "state: attached" in (await kernel.run("%gpu")).text
-    assert "10 minutes" in (await kernel.run("%gpu keep")).text
+    assert "No idle release for 10 min." in (await kernel.run("%gpu keep")).text
+    assert "No idle release for 1 h 30 min." in (await kernel.run("%gpu keep 90")).text
     listed = await kernel.run("%gpu list")
     assert "GPU 0 on node1" in listed.text
     assert "0.4 GPU, 3174 MiB: you" in listed.text

@@ -337,6 +337,16 @@ async def test_a_kernel_whose_interpreter_lacks_the_package_is_started_unchanged
     assert KERNEL_EXTENSION in (await with_magics(own, dict(__import__("os").environ)))[-1]
 
 
+async def test_an_environment_that_gets_the_package_later_has_the_magics_then(tmp_path: Path) -> None:
+    interpreter, installed = tmp_path / "python", tmp_path / "installed"
+    interpreter.write_text(f"#!/bin/sh\ntest -e {installed}\n")
+    interpreter.chmod(0o700)
+    command = [str(interpreter), "-m", "ipykernel_launcher"]
+    assert await with_magics(command, {}) == command
+    installed.touch()
+    assert KERNEL_EXTENSION in (await with_magics(command, {}))[-1]
+
+
 # --- calls to the server -----------------------------------------------------------------------------------
 
 

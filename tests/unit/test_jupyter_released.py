@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 from gpupool.client.session.record import Hold, Session, State
 from gpupool.client.types import Grant, GrantedShare, LeaseRequest, Usage
+from gpupool.durations import duration_text
 from gpupool.shares import Share
 
-from jupyter_gpupool.server.session.quantities import duration_text, memory_text
+from jupyter_gpupool.server.session.quantities import memory_text
 from jupyter_gpupool.server.session.released import (
     Release,
     release_by_death,

@@ -12,6 +12,7 @@ import pytest_asyncio
 from gpupool.client.errors import PoolRefusedError
 from gpupool.client.pool import NO_ANSWER
 from gpupool.client.session import changing_size, shell
+from gpupool.client.session import session as session_module
 from gpupool.client.session.session import AttachRefusedError
 from gpupool.client.types import Grant, QueuePlace
 from gpupool.request.gpu_request import GpuRequest
@@ -199,3 +200,36 @@ async def test_a_token_that_is_refused_gets_no_cell(kernel: Kernel, monkeypatch:
     with pytest.raises(AttachRefusedError) as refused:
         await kernel.cell("a", 100)
     assert refused.value.reason == "forbidden"
+
+
+async def test_a_resize_does_not_wait_behind_a_request_in_the_queue(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "PENDING_SECONDS", 0.01)
+    await kernel.session.detach()
+    kernel.pool.capacity_milli = 100
+    waiting = asyncio.create_task(kernel.session.attach(GpuRequest(Share(200)), by="sidebar", hold=True))
+    while not kernel.pool.waiting:
+        await asyncio.sleep(0.01)
+    with pytest.raises(AttachRefusedError) as refused:
+        await kernel.session.resize(Share(100))
+    assert refused.value.reason == "pending"
+    kernel.pool.capacity_milli = 1000
+    kernel.pool.speak()
+    await waiting
+    assert kernel.milli == 200
+
+
+async def test_what_is_taken_in_the_place_of_a_request_waits_as_long_as_that(kernel: Kernel) -> None:
+    await kernel.session.detach()
+    kernel.pool.capacity_milli = 100
+    waiting = asyncio.create_task(kernel.session.attach(GpuRequest(Share(500)), by="sidebar", hold=True))
+    while not kernel.pool.waiting:
+        await asyncio.sleep(0.01)
+    taking = asyncio.create_task(kernel.session.take(GpuRequest(Share(300), wait_seconds=0.0)))
+    while [request.share for request in kernel.pool.waiting] != [Share(300)]:
+        await asyncio.sleep(0.01)
+    kernel.pool.capacity_milli = 1000
+    kernel.pool.speak()
+    await asyncio.gather(waiting, taking)
+    assert kernel.milli == 300

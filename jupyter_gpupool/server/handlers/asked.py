@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gpupool.client.refused_memory import RefusedMemory
+from gpupool.durations import duration_text
 from gpupool.request.forms import of_body
 from gpupool.request.gpu_request import GpuRequest
 from gpupool.request.option import RequestError
 from gpupool.request.values import Part, finite, shown
 from gpupool.shares import Share
 
-from jupyter_gpupool.server.session.quantities import duration_text
 from jupyter_gpupool.server.session.shown import AutoMode
 from jupyter_gpupool.server.watching.idle import LONGEST_SECONDS, IdleLimits
 

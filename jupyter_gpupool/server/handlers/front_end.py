@@ -148,8 +148,19 @@ class DetachHandler(FrontEndHandler):
         session = await self.session_of(kernel_id)
         if session.record.state not in HOLDING and session.record.asking is None:
             raise RefusalError("not-attached", "No GPU is attached to this kernel.")
-        await session.detach("release", force=body.get("force") is True)
+        force = body.get("force") is True
+        if session.record.state in HOLDING and not (force or session.record.scopes):
+            # Code below %%gpu keeps its share; nothing says so of a cell that uses what was attached by hand.
+            self._refuse_while_it_runs(kernel_id)
+        await session.detach("release", force=force)
         self.answer(await self.view(session))
+
+    def _refuse_while_it_runs(self, kernel_id: str) -> None:
+        if self.extension.busy.busy(kernel_id):
+            raise RefusalError(
+                "running",
+                "A cell of this kernel is running. If it uses the GPU, its next call there will fail.",
+            )
 
 
 class ResetHandler(FrontEndHandler):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from gpupool.durations import duration_text
 from jupyter_server.auth.decorator import authorized
 from tornado import web
 
 from jupyter_gpupool.server.handlers.asked import BadRequestError, number_of
 from jupyter_gpupool.server.handlers.front_end import FrontEndHandler
-from jupyter_gpupool.server.session.quantities import duration_text
 from jupyter_gpupool.server.watching.idle import LONGEST_SECONDS, IdleLimits
 
 #: The shortest time that can be chosen, seconds.

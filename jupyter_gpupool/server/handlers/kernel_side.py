@@ -9,6 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
@@ -16,8 +19,9 @@ from typing import Any
 from gpupool.client.errors import GpupoolError
 from gpupool.client.granted_size import describe
 from gpupool.client.refused_memory import RefusedMemory, larger_share
-from gpupool.client.session.state import HOLDING
+from gpupool.client.session.state import HOLDING, Session
 from gpupool.client.types import QueuePlace
+from gpupool.request.forms import of_body
 from jupyter_server.auth.decorator import allow_unauthenticated
 from tornado import web
 from tornado.iostream import StreamClosedError
@@ -41,6 +45,7 @@ from jupyter_gpupool.server.rest.kernel_side import (
     WaitingLine,
 )
 from jupyter_gpupool.server.rest.pool import Choices
+from jupyter_gpupool.server.session.joined import said_of
 from jupyter_gpupool.server.session.session import KernelSession
 from jupyter_gpupool.server.session.shown import Lacking
 
@@ -75,7 +80,8 @@ class KernelSideHandler(GpupoolHandler):
         path = (await self.notebook_paths()).get(self.session.kernel_id, "")
         kernel = views.kernel_view(self.extension, self.session, name="kernel", path=path)
         description = describe(record.lease) if record.lease is not None else None
-        return {**kernel, "description": description}
+        kept = math.ceil(max(0.0, self.session.kept_until - time.monotonic()))
+        return {**kernel, "description": description, "kept_seconds": kept}
 
     async def learn_label(self) -> None:
         """Has the session say to the pool what people call this kernel now."""
@@ -86,7 +92,7 @@ class KernelSideHandler(GpupoolHandler):
 class AttachHandler(KernelSideHandler):
     """``POST self/attach``: streams JSON lines, ``queued`` … and at last ``attached`` or ``refused``."""
 
-    _attach: asyncio.Task[Any] | None = None
+    _attach: asyncio.Task[Session] | None = None
     _outlives_cell = False
 
     @allow_unauthenticated
@@ -102,17 +108,18 @@ class AttachHandler(KernelSideHandler):
         await self.learn_label()
         self.set_header("Content-Type", "application/x-ndjson")
         places: asyncio.Queue[QueuePlace] = asyncio.Queue()
+        named, former = of_body(body), self.session.record.lease
         attach = self._attach = asyncio.ensure_future(
             self.session.attach(
                 asked,
-                by="attach" if scope is None else "magic",
+                by="attach" if hold or scope is None else "magic",
                 scope=scope,
                 hold=hold,
                 on_queued=places.put_nowait,
             )
         )
         try:
-            await self._tell(attach, places, scope)
+            await self._tell(attach, places, scope, lambda record: said_of(named, record, former))
         except StreamClosedError:
             # The cell was interrupted, or the kernel died, while it waited.
             await self._withdraw(attach, scope)
@@ -123,7 +130,11 @@ class AttachHandler(KernelSideHandler):
             self._attach.cancel()
 
     async def _tell(
-        self, attach: asyncio.Task[Any], places: asyncio.Queue[QueuePlace], scope: str | None
+        self,
+        attach: asyncio.Task[Session],
+        places: asyncio.Queue[QueuePlace],
+        scope: str | None,
+        said: Callable[[Session], str | None],
     ) -> None:
         while not attach.done():
             place = asyncio.ensure_future(places.get())
@@ -154,7 +165,8 @@ class AttachHandler(KernelSideHandler):
         if scope is not None and not self._outlives_cell:
             self.extension.watch.scope_entered(self.session.kernel_id, scope)
         software = bool(record.lease and record.lease.software)
-        attached: AttachedLine = {"event": "attached", **(await self.view()), "software": software}
+        view = await self.view()
+        attached: AttachedLine = {"event": "attached", **view, "software": software, "said": said(record)}
         await self._line(attached)
 
     async def _line(self, value: AttachLine) -> None:

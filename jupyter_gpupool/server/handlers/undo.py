@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 
+from gpupool.durations import duration_text
 from jupyter_server.auth.decorator import authorized
 from tornado import web
 
 from jupyter_gpupool.server.handlers.base import RefusalError
 from jupyter_gpupool.server.handlers.front_end import AttachHandler
-from jupyter_gpupool.server.session.quantities import duration_text
 from jupyter_gpupool.server.session.released import UNDO_SECONDS, undo_seconds
 
 

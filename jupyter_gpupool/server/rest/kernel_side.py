@@ -15,6 +15,8 @@ class OwnKernel(Kernel):
 
     description: str | None
     """What it holds, in words; null: nothing."""
+    kept_seconds: int
+    """For how long it is not released as idle, because somebody asked to keep it."""
 
 
 class QueuedLine(QueuePlace):
@@ -41,6 +43,8 @@ class AttachedLine(OwnKernel):
     """The share is there; the last line."""
 
     event: Literal["attached"]
+    said: str | None
+    """What the code that asked should know of it: that arrays are gone, or that some of what it asked for does not count."""
 
 
 #: A line of the answer to a kernel that attaches.

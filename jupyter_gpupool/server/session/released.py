@@ -12,10 +12,11 @@ from typing import Final
 from gpupool.client.session.record import Session, State
 from gpupool.client.types import LeaseRequest, Usage
 from gpupool.device_names import device_names
+from gpupool.durations import duration_text
 from gpupool.sentences import param, reasons, render, say
 from gpupool.shares import format_share
 
-from jupyter_gpupool.server.session.quantities import duration_text, memory_text
+from jupyter_gpupool.server.session.quantities import memory_text
 
 #: How long Undo is offered after a release, seconds.
 UNDO_SECONDS: Final = 120.0

@@ -176,10 +176,8 @@ class KernelSession(HolderSession):
                 if self._instead is None:
                     raise
                 patience = request.wait_seconds
-                request, self._instead = self._instead, None
-                if scope is not None:
-                    # A cell must not fail because somebody else was quicker: it waits as long as it wanted to.
-                    request = replace(request, wait_seconds=patience)
+                # If somebody else was quicker, it waits for that as long as it wanted to.
+                request, self._instead = replace(self._instead, wait_seconds=patience), None
                 continue
             except BaseException:
                 # Nobody asks any more, neither for this nor for what was to replace it.

@@ -1,5 +1,6 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
+import { ANSWER_SECONDS, limit, VERB_SECONDS } from './limit';
 import type { ICatalogue } from './catalogue';
 import type { GpuPool } from './types';
 
@@ -128,17 +129,25 @@ export class GpuPoolApi {
         'api',
         ...path.map(encodeURIComponent)
       ) + query;
-    const init: RequestInit = { ...how, method };
+    const seconds = method === 'GET' ? ANSWER_SECONDS : VERB_SECONDS;
+    const patience = limit(seconds);
+    const init: RequestInit = { ...how, method, signal: patience.signal };
     if (body !== undefined) {
       init.body = JSON.stringify(body);
     }
     let response: Response;
+    let text: string;
     try {
       response = await ServerConnection.makeRequest(url, init, this._settings);
+      text = await response.text();
     } catch (error) {
-      throw new GpuPoolError(String(error), 'unreachable', 0);
+      const why = patience.signal.aborted
+        ? `The Jupyter server did not answer within ${seconds} s.`
+        : String(error);
+      throw new GpuPoolError(why, 'unreachable', 0);
+    } finally {
+      patience.end();
     }
-    const text = await response.text();
     const data = parse(text);
     if (!response.ok) {
       throw refusal(response, data);

@@ -3,6 +3,7 @@ import { Dialog, InputDialog, showDialog } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { closeIcon, refreshIcon } from '@jupyterlab/ui-components';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+import { GpuPoolError } from '../api/client';
 import type { GpuPool } from '../api/types';
 import { holds } from '../figures/session';
 import { SIDEBAR_ID, type IGpuPool } from '../model/tokens';
@@ -164,7 +165,18 @@ export function addCommands(
         if (busy && !force && !(await confirmDetach(kernel, 'cell', trans))) {
           return;
         }
-        await model.detach(kernelId, busy || force);
+        try {
+          await model.detach(kernelId, busy || force);
+        } catch (error) {
+          // A cell has begun since.
+          if (!(error instanceof GpuPoolError && error.reason === 'running')) {
+            throw error;
+          }
+          if (await confirmDetach(model.kernel(kernelId), 'cell', trans)) {
+            await model.detach(kernelId, true);
+          }
+          return;
+        }
         const left = model.kernel(kernelId);
         if (
           !busy &&

@@ -49,12 +49,17 @@ export function KernelLine(props: {
         <span
           className="jp-GpuPool-lineState"
           role="status"
-          title={holding ? busyText(kernel, trans) : undefined}
           data-state={kernel.state}
           data-pending={pending}
         >
-          {holding ? heldText(kernel, trans) : bareText(kernel, trans)}
+          {holding ? shareOf(kernel, trans) : bareText(kernel, trans)}
         </span>
+        {holding && kernel.usage && (
+          // Beside the state: a screen reader says that at each change, and this one changes all the time.
+          <span className="jp-GpuPool-lineBusy" title={busyText(kernel, trans)}>
+            {`· ${formatPercent(kernel.usage.utilization)}`}
+          </span>
+        )}
         <Button
           tone={holding ? 'reject' : 'accept'}
           data-focus-home=""
@@ -83,12 +88,8 @@ function busyText(
     : undefined;
 }
 
-/** `0.25 · 40 %`. */
-function heldText(kernel: GpuPool.IKernel, trans: IContext['trans']): string {
-  const share = kernel.share ? shareText(kernel.share) : trans.__('attached');
-  return kernel.usage
-    ? `${share} · ${formatPercent(kernel.usage.utilization)}`
-    : share;
+function shareOf(kernel: GpuPool.IKernel, trans: IContext['trans']): string {
+  return kernel.share ? shareText(kernel.share) : trans.__('attached');
 }
 
 /** What a kernel without a GPU still has there; of most there is nothing to say. */

@@ -34,6 +34,8 @@ export class GpuPoolModel implements IGpuPool {
     const { serviceManager } = options;
     this._api = options.api ?? new GpuPoolApi(serviceManager.serverSettings);
     this._services = serviceManager;
+    const rest = options.standby ?? 'when-hidden';
+    const standby = typeof rest === 'function' ? rest : () => rest;
     this._poll = new Poll({
       name: 'jupyter-gpupool:state',
       auto: false,
@@ -43,7 +45,8 @@ export class GpuPoolModel implements IGpuPool {
         backoff: true,
         max: BACKOFF_MAX_MS
       },
-      standby: options.standby ?? 'when-hidden'
+      // Whoever waits for what comes of a request waits behind other tabs, too.
+      standby: () => (this._followed.size > 0 ? 'never' : standby())
     });
     // Stopped whenever nobody counts down, so an idle page does no work.
     this._clock = new Poll({
@@ -105,9 +108,12 @@ export class GpuPoolModel implements IGpuPool {
   applySettings(settings: ISettingRegistry.ISettings): void {
     this._settings = settings.composite;
     this._preferences = readPreferences(this._settings, this._defaults);
+    const interval = this._preferences.pollSeconds * 1000;
     this._poll.frequency = {
       ...this._poll.frequency,
-      interval: this._preferences.pollSeconds * 1000
+      interval,
+      // A poll refuses an interval above its longest pause.
+      max: Math.max(interval, BACKOFF_MAX_MS)
     };
     this._preferencesChanged.emit();
   }
@@ -128,6 +134,19 @@ export class GpuPoolModel implements IGpuPool {
     return new DisposableDelegate(() => {
       this._watchers -= 1;
     });
+  }
+
+  follow(kernelId: string): IDisposable {
+    const one = {};
+    this._followed.set(one, kernelId);
+    void this._poll.refresh();
+    return new DisposableDelegate(() => {
+      this._followed.delete(one);
+    });
+  }
+
+  isFollowed(kernelId: string): boolean {
+    return [...this._followed.values()].includes(kernelId);
   }
 
   countdown(kernelId: string): number | null {
@@ -334,6 +353,8 @@ export class GpuPoolModel implements IGpuPool {
   private _counting = false;
   /** Views that show samples. */
   private _watchers = 0;
+  /** Kernels whose requests somebody waits for, by who does. */
+  private readonly _followed = new Map<object, string>();
   /** Actions answered so far. */
   private _requests = 0;
   /** Number of the last question asked, and of the last answer shown. */

@@ -148,7 +148,8 @@ export function transitions(
       changes.push({
         kernel,
         from: old?.state ?? null,
-        share: old?.share ?? null
+        share: old?.share ?? null,
+        ofCell: old?.queue?.cell === true
       });
     }
   }

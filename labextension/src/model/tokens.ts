@@ -56,6 +56,16 @@ export interface IGpuPool extends IDisposable {
   /** Asks for samples with each poll until the result is disposed. */
   watchUsage(): IDisposable;
 
+  /**
+   * Whoever calls this waits for what comes of a kernel's request, and tells
+   * it: until the result is disposed, the state is followed also while the
+   * page is hidden, and no notification says the same.
+   */
+  follow(kernelId: string): IDisposable;
+
+  /** Whether somebody does. */
+  isFollowed(kernelId: string): boolean;
+
   /** Seconds until a warned kernel is released, by this machine's clock. */
   countdown(kernelId: string): number | null;
 
@@ -144,6 +154,8 @@ export namespace IGpuPool {
     from: GpuPool.State | null;
     /** Its share before the change, which a release takes away. */
     share: GpuPool.IShare | null;
+    /** What waited before it was the request of a cell, which says itself what came of it. */
+    ofCell: boolean;
   }
 
   export type IPreferences = Preferences;

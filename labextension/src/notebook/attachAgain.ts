@@ -53,8 +53,13 @@ export class AttachAgain {
     kernelId: string,
     terms: GpuPool.IAttachOptions
   ): Promise<Outcome> {
-    await this._model.attach(kernelId, writtenTerms(terms));
-    return this._settled(kernelId);
+    const following = this._model.follow(kernelId);
+    try {
+      await this._model.attach(kernelId, writtenTerms(terms));
+      return await this._settled(kernelId);
+    } finally {
+      following.dispose();
+    }
   }
 
   private _settled(kernelId: string): Promise<Outcome> {

@@ -62,13 +62,20 @@ export class ClosedNotebooks {
   private _text(kernel: GpuPool.IKernel): string {
     const share = kernel.share ? shareText(kernel.share) : '';
     const { idle } = kernel;
+    if (kernel.busy) {
+      return this._trans.__(
+        '%1 still holds %2 GPU and runs a cell.',
+        kernel.label,
+        share
+      );
+    }
     if (!idle || idle.release_at === null) {
       return this._trans.__('%1 still holds %2 GPU.', kernel.label, share);
     }
     const left = Math.max(0, idle.release_at - idle.seconds);
     const until = new Date(Date.now() + 1000 * left);
     return this._trans.__(
-      '%1 still holds %2 GPU, unused until %3.',
+      '%1 still holds %2 GPU. If nothing uses it, it goes back at %3.',
       kernel.label,
       share,
       until.toLocaleTimeString(undefined, {

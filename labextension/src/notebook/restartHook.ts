@@ -67,7 +67,7 @@ export class RestartHook {
     const waiting = Notification.emit(
       cellsFollow
         ? trans.__('%1 waits for %2 before its cells run.', name, asked)
-        : trans.__('%1 is attached again: %2.', name, asked),
+        : trans.__('%1 asks for %2 again.', name, asked),
       'in-progress',
       {
         autoClose: false,

@@ -28,6 +28,11 @@ function isUnasked(reason: string | null): boolean {
   return reason !== null && REASONS.has(reason) && !ASKED.has(reason);
 }
 
+/** Why a request that waited got nothing; what ends a share has other ids. */
+function isRefusal(reason: string | null): boolean {
+  return reason !== null && !REASONS.has(reason);
+}
+
 export const notificationsPlugin: JupyterFrontEndPlugin<void> = {
   id: `${NAMESPACE}:notifications`,
   description: 'Warns before an idle GPU is given back, and says when it was.',
@@ -81,9 +86,14 @@ export class GpuNotifications {
       kernel.state === 'closed' ||
       kernel.state === 'lost' ||
       kernel.state === 'none';
-    if (
-      from !== null &&
-      released &&
+    if (from === null || !released) {
+      return;
+    }
+    if (from === 'queued' && isRefusal(kernel.reason)) {
+      if (!change.ofCell && !this._model.isFollowed(kernel.kernel_id)) {
+        this._tellRefused(kernel);
+      }
+    } else if (
       isUnasked(kernel.reason) &&
       this._model.preferences.notifyReleased
     ) {
@@ -192,6 +202,29 @@ export class GpuNotifications {
               ? this._commands.execute(CommandIDs.attach, attach)
               : this._commands.execute(CommandIDs.undo, { kernelId }));
           }
+        }
+      ]
+    });
+    this._releases.set(kernelId, { id, text });
+  }
+
+  /** Whoever has attached with a button looks at something else by now. */
+  private _tellRefused(kernel: GpuPool.IKernel): void {
+    const trans = this._trans;
+    const kernelId = kernel.kernel_id;
+    const text = trans.__(
+      '%1 got no GPU: %2',
+      kernel.label,
+      kernel.message ?? reasonSentence(kernel.reason ?? '')
+    );
+    const id = this._manager.notify(text, 'error', {
+      autoClose: false,
+      actions: [
+        {
+          label: trans.__('Try again'),
+          caption: trans.__('Ask again for a GPU for %1', kernel.label),
+          callback: () =>
+            void this._commands.execute(CommandIDs.attach, { kernelId })
         }
       ]
     });

@@ -15,7 +15,7 @@ import {
   setText
 } from './elements';
 import { ENGLISH } from './english';
-import type { IServer, Refused } from './server';
+import { Refused, type IServer } from './server';
 import { sharedUsage, type INow } from './sharedUsage';
 import { busyText, countdownText, notesOf, stateText } from './words';
 
@@ -47,16 +47,21 @@ export function liveView(
   let latest: GpuPool.IUsageAnswer | null = null;
   let said = { text: '', until: 0 };
   let ended = false;
+  let acting = false;
+  /** The server has refused to take the GPU from a cell that runs. */
+  let force = false;
 
   async function act(
     method: string,
     verb: string,
     body?: object
   ): Promise<void> {
-    for (const each of Object.values(buttons)) {
-      each.disabled = true;
+    if (acting) {
+      return;
     }
+    busy(true);
     let text = '';
+    force = false;
     try {
       const usage = await shared.act(method, verb, body);
       if (verb === 'detach' && usage?.held) {
@@ -65,13 +70,35 @@ export function liveView(
       }
     } catch (error) {
       text = error instanceof Error ? error.message : String(error);
+      // Pressed once more, it takes the GPU from the cell that runs.
+      force = error instanceof Refused && error.reason === 'running';
     }
     said = { text, until: performance.now() + SAID_MS };
-    for (const each of Object.values(buttons)) {
-      each.disabled = false;
-    }
+    busy(false);
     if (!ended) {
       setText(message, said.text);
+      nameDetach();
+    }
+  }
+
+  /** A button that is disabled would lose the focus of whoever has pressed it by key. */
+  function busy(yes: boolean): void {
+    acting = yes;
+    for (const each of Object.values(buttons)) {
+      setAttribute(each, 'aria-disabled', String(yes));
+    }
+  }
+
+  function nameDetach(): void {
+    const anyway = force && performance.now() < said.until;
+    setText(buttons.detach, anyway ? 'Detach anyway' : 'Detach');
+  }
+
+  /** Where the button with the focus is not shown any more, the next one has it. */
+  function keepFocus(focused: Element | null): void {
+    const all = Object.values(buttons);
+    if (all.some(each => each.hidden && each === focused)) {
+      all.find(each => !each.hidden)?.focus();
     }
   }
 
@@ -83,7 +110,10 @@ export function liveView(
       () => void act('POST', 'attach', asBefore(latest))
     ),
     leave: button('Leave queue', () => void act('DELETE', 'queue')),
-    detach: button('Detach', () => void act('POST', 'detach', {}))
+    detach: button('Detach', () => {
+      const anyway = force && performance.now() < said.until;
+      void act('POST', 'detach', anyway ? { force: true } : {});
+    })
   };
   buttons.keep.title =
     'Put the release off, as long as the server does by default';
@@ -145,11 +175,14 @@ export function liveView(
       setItems(notes, notesOf(usage));
       const free = !usage.held && usage.state !== 'queued' && !usage.returning;
       const undoable = free ? (usage.released?.undo_seconds ?? 0) : 0;
+      const focused = document.activeElement;
       setHidden(keep, usage.state !== 'warned' || Boolean(usage.notice));
       setHidden(undo, !undoable);
       setHidden(attach, !free);
       setHidden(leave, usage.state !== 'queued');
       setHidden(detach, !usage.held);
+      nameDetach();
+      keepFocus(focused);
       setText(undo, undoable ? `Undo (${formatGuess(undoable)})` : 'Undo');
       setAttribute(undo, 'aria-label', 'Undo the release');
       setText(attach, attachText(usage));

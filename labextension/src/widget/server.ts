@@ -1,5 +1,7 @@
 /** The way from a page to the Jupyter server that it came from. */
 
+import { ANSWER_SECONDS, limit, VERB_SECONDS } from '../api/limit';
+
 /** Where a Jupyter server is, as its page says it. */
 export interface IServer {
   baseUrl: string;
@@ -52,14 +54,29 @@ export async function request<T>(
   if (method !== 'GET' && xsrf) {
     headers['X-XSRFToken'] = xsrf;
   }
-  const response = await fetch(`${root}gpupool/api/${path}`, {
-    method,
-    headers,
-    credentials: 'same-origin',
-    body: body === undefined ? undefined : JSON.stringify(body),
-    signal
-  });
-  const answer = await response.json().catch(() => ({}));
+  const seconds = method === 'GET' ? ANSWER_SECONDS : VERB_SECONDS;
+  const patience = limit(seconds, signal);
+  let response: Response;
+  let answer;
+  try {
+    response = await fetch(`${root}gpupool/api/${path}`, {
+      method,
+      headers,
+      credentials: 'same-origin',
+      body: body === undefined ? undefined : JSON.stringify(body),
+      signal: patience.signal
+    });
+    answer = await response.json().catch(() => ({}));
+  } catch (error) {
+    if (patience.signal.aborted && !signal?.aborted) {
+      throw new TypeError(
+        `The Jupyter server did not answer within ${seconds} s.`
+      );
+    }
+    throw error;
+  } finally {
+    patience.end();
+  }
   if (!response.ok) {
     throw new Refused(
       answer.message ?? `The server answered ${response.status}.`,

@@ -1,7 +1,7 @@
 import { ServerConnection } from '@jupyterlab/services';
 import { createServer, type IncomingMessage, type Server } from 'http';
 import type { AddressInfo } from 'net';
-import { GpuPoolApi } from '../../api/client';
+import { GpuPoolApi, type GpuPoolError } from '../../api/client';
 import { anAttachedKernel } from '../samples';
 
 let server: Server;
@@ -120,4 +120,27 @@ it('says so when nobody answers', async () => {
     reason: 'unreachable',
     status: 0
   });
+});
+
+it('says so when nobody answers', async () => {
+  const silent = createServer(() => undefined);
+  await new Promise<void>(done => silent.listen(0, '127.0.0.1', done));
+  const { port } = silent.address() as AddressInfo;
+  jest.useFakeTimers({ doNotFake: ['nextTick', 'queueMicrotask'] });
+  try {
+    const asking = new GpuPoolApi(
+      ServerConnection.makeSettings({ baseUrl: `http://127.0.0.1:${port}/` })
+    ).pool();
+    const outcome = asking.catch((error: GpuPoolError) => error);
+    await jest.advanceTimersByTimeAsync(15_000);
+    expect(await outcome).toMatchObject({
+      reason: 'unreachable',
+      status: 0,
+      message: 'The Jupyter server did not answer within 15 s.'
+    });
+  } finally {
+    jest.useRealTimers();
+    silent.closeAllConnections();
+    silent.close();
+  }
 });

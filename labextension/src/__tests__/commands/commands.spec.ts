@@ -3,6 +3,7 @@ import { Notification } from '@jupyterlab/apputils';
 import { nullTranslator } from '@jupyterlab/translation';
 import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { CommandRegistry } from '@lumino/commands';
+import { waitFor } from '@testing-library/dom';
 import Ajv from 'ajv';
 import { GpuPoolError } from '../../api/client';
 import type { GpuPool } from '../../api/types';
@@ -191,6 +192,18 @@ describe('detaching while a cell runs', () => {
     await answerDialog('Detach');
     await detached;
     expect(verbs()).toEqual(['detach k1 by force']);
+  });
+
+  it('asks when a cell has begun since the last poll', async () => {
+    await now(anAttachedKernel());
+    server.refusal = new GpuPoolError('A cell is running.', 'running', 409);
+    const detached = commands.execute(CommandIDs.detach);
+    server.list = [anAttachedKernel({ busy: true })];
+    await waitFor(() => expect(verbs()).toEqual(['detach k1']));
+    server.refusal = null;
+    await answerDialog('Detach');
+    await detached;
+    expect(verbs()).toEqual(['detach k1', 'detach k1 by force']);
   });
 
   it('does not ask when the cell has ended since the last poll', async () => {

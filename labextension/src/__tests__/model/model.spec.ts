@@ -1,3 +1,4 @@
+import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { GpuPoolError } from '../../api/client';
 import type { GpuPool } from '../../api/types';
 import { GpuPoolModel } from '../../model/model';
@@ -175,4 +176,14 @@ it('takes the defaults of the server, and keeps them while it does not answer', 
   server.told = null;
   await model.refreshDefaults();
   expect(model.preferences.defaultShare).toBe('0.4');
+});
+
+it('asks as seldom as a person wants to', async () => {
+  const heard = jest.fn();
+  model.preferencesChanged.connect(heard);
+  model.applySettings({
+    composite: { pollSeconds: 60 }
+  } as unknown as ISettingRegistry.ISettings);
+  expect(heard).toHaveBeenCalledTimes(1);
+  expect(model.preferences.pollSeconds).toBe(60);
 });

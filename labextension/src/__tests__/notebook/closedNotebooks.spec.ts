@@ -77,8 +77,14 @@ it('says until when', async () => {
   server.list = [aWarnedKernel(40)];
   await afterClose();
   expect(said[0][0]).toMatch(
-    /^train\.ipynb still holds 0\.2 GPU, unused until \d+:\d\d/
+    /^train\.ipynb still holds 0\.2 GPU\. If nothing uses it, it goes back at \d+:\d\d/
   );
+});
+
+it('says that a cell of it runs', async () => {
+  server.list = [anAttachedKernel({ busy: true })];
+  await afterClose();
+  expect(said[0][0]).toBe('train.ipynb still holds 0.2 GPU and runs a cell.');
 });
 
 it('is not worth a word without a GPU', async () => {

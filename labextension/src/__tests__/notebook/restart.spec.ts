@@ -1,5 +1,6 @@
 import { Notification, type ISessionContext } from '@jupyterlab/apputils';
 import { nullTranslator } from '@jupyterlab/translation';
+import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { CommandRegistry } from '@lumino/commands';
 import { GpuPoolError } from '../../api/client';
 import type { GpuPool } from '../../api/types';
@@ -7,7 +8,7 @@ import { CommandIDs } from '../../commands/ids';
 import { GpuPoolModel } from '../../model/model';
 import { AttachAgain } from '../../notebook/attachAgain';
 import { RestartHook } from '../../notebook/restartHook';
-import { aKernel, anAttachedKernel } from '../samples';
+import { aKernel, anAttachedKernel, aQueuePlace } from '../samples';
 import { Server, Services } from '../server';
 
 let server: Server;
@@ -204,3 +205,32 @@ async function until(condition: () => boolean): Promise<void> {
     await new Promise(resolve => setTimeout(resolve, 5));
   }
 }
+
+it('waits for the GPU behind another tab, too', async () => {
+  model.dispose();
+  const visibility = jest
+    .spyOn(document, 'visibilityState', 'get')
+    .mockReturnValue('hidden');
+  // As the page makes it: where nobody looks, it rests.
+  model = new GpuPoolModel({
+    serviceManager: new Services().services,
+    api: server
+  });
+  model.applySettings({
+    composite: { pollSeconds: 1 }
+  } as unknown as ISettingRegistry.ISettings);
+  try {
+    server.attached = aKernel({ state: 'queued', queue: aQueuePlace() });
+    const outcome = new AttachAgain(model, null).attach('k1', { share: '0.5' });
+    const polls = () => server.calls.filter(call => call === 'pool').length;
+    await until(() => server.calls.includes('attach k1 0.5'));
+    expect(model.isFollowed('k1')).toBe(true);
+    const before = polls();
+    await until(() => polls() >= before + 3);
+    server.list = [anAttachedKernel()];
+    expect(await outcome).toBe('attached');
+    expect(model.isFollowed('k1')).toBe(false);
+  } finally {
+    visibility.mockRestore();
+  }
+}, 30_000);

@@ -233,3 +233,35 @@ async function until(condition: () => boolean): Promise<void> {
     await new Promise(resolve => setTimeout(resolve, 20));
   }
 }
+
+const waiting = (cell: boolean) =>
+  aKernel({ state: 'queued', queue: { ...aQueuePlace(), cell } });
+const refused = aKernel({ reason: 'timeout', message: 'Nothing became free.' });
+
+it('says that a request which waited got nothing', async () => {
+  await now(waiting(false));
+  await now(refused);
+  const [shown] = manager.notifications;
+  expect([shown.type, shown.message]).toEqual([
+    'error',
+    'train.ipynb got no GPU: Nothing became free.'
+  ]);
+  press(shown, 'Try again');
+  expect(executed).toEqual([[CommandIDs.attach, { kernelId: 'k1' }]]);
+});
+
+it('leaves that to the cell, or to whoever waits for it', async () => {
+  await now(waiting(true));
+  await now(refused);
+  await now(waiting(false));
+  const following = model.follow('k1');
+  await now(refused);
+  following.dispose();
+  expect(manager.count).toBe(0);
+});
+
+it('says nothing when a person leaves the queue', async () => {
+  await now(waiting(false));
+  await now(aKernel());
+  expect(manager.count).toBe(0);
+});

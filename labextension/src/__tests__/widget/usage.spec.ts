@@ -145,6 +145,52 @@ it('says why a share that was detached is still held', async () => {
   end();
 });
 
+it('takes the GPU from a cell that runs only when it is pressed once more', async () => {
+  fromServer();
+  const held = { state: 'attached', held: true, session_id: 's1' } as const;
+  const message = 'A cell of this kernel is running.';
+  answers = [
+    { status: 200, body: anAnswer(held) },
+    { status: 409, body: { message, reason: 'running' } },
+    { status: 200, body: anAnswer(held) },
+    { status: 200, body: anAnswer({ state: 'parked', session_id: 's1' }) }
+  ];
+  const end = usage.render({ model: new Model(), el });
+  await shows('attached');
+  press('Detach');
+  await shows(message);
+  const [, , body] = fetched.mock.calls[1];
+  expect(body).toBe('{}');
+  press('Detach anyway');
+  await shows('memory kept');
+  expect(fetched).toHaveBeenCalledWith(
+    '/base/gpupool/api/kernels/k1/detach',
+    'POST',
+    '{"force":true}'
+  );
+  end();
+});
+
+it('keeps the focus of whoever presses a button by key', async () => {
+  fromServer();
+  const held = { state: 'attached', held: true, session_id: 's1' } as const;
+  answers = [
+    { status: 200, body: anAnswer(held) },
+    { status: 200, body: anAnswer({ state: 'parked', session_id: 's1' }) }
+  ];
+  const end = usage.render({ model: new Model(), el });
+  await shows('attached');
+  [...el.querySelectorAll('button')]
+    .find(button => button.textContent === 'Detach')!
+    .focus();
+  press('Detach');
+  expect(document.activeElement!.textContent).toBe('Detach');
+  expect(document.activeElement!.getAttribute('aria-disabled')).toBe('true');
+  await shows('memory kept');
+  expect(document.activeElement!.textContent).toBe('Attach');
+  end();
+});
+
 it('shows the last text when the kernel is gone', async () => {
   fromServer();
   answers = [{ status: 404, body: { message: 'There is no kernel k1.' } }];

@@ -73,11 +73,12 @@ async def pool_view(pool: PoolClient, holder: str) -> dict[str, Any]:
     ``holder``: what it has is shown as ``mine``.
     """
     try:
-        devices, queue = await asyncio.gather(pool.devices(), pool.queue())
+        devices, queue, lenders = await asyncio.gather(pool.devices(), pool.queue(), pool.lenders())
     except GpupoolError as error:
-        return {"ok": False, "error": str(error), "devices": [], "queue": []}
+        return {"ok": False, "error": str(error), "devices": [], "queue": [], "lenders": []}
     entries = [{**asdict(entry), "mine": entry.holder == holder} for entry in queue]
-    return {"ok": True, "devices": [_device_view(device, holder) for device in devices], "queue": entries}
+    shown = [_device_view(device, holder) for device in devices]
+    return {"ok": True, "devices": shown, "queue": entries, "lenders": lenders}
 
 
 def _device_view(device: Device, holder: str) -> dict[str, Any]:

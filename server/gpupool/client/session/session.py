@@ -127,7 +127,7 @@ class HolderSession(SessionShell):
         Raises:
             AttachRefusedError: nothing is attached, or the new size does not fit.
         """
-        async with self._lock:
+        async with self._turn(0.0):
             await self._size_settles()
             await self._apply(events.ResizeWanted(share), wait_seconds=0.0)
         return self.record
