@@ -63,6 +63,7 @@ CUresult add(Call& x, const M& m, graphs::NodeParams& params) {
                                                    after.nodes.size(), &params.params);
   if (result != CUDA_SUCCESS) return result;
   x.session.graphs.bind_node(m.node, node, m.graph);
+  if (params.params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) x.session.graphs.has_allocations = true;
   for (std::size_t n = 0; n < params.bodies.size(); ++n)
     x.session.graphs.bind_graph(params.bodies[n], params.params.conditional.phGraph_out[n], m.node);
   if (moves) x.session.graphs.give_to_node(child, m.node);
@@ -118,9 +119,8 @@ CUresult run_GraphAddAllocation(Call& x, const messages::GraphAddAllocation& m,
                                 replies::GraphAddAllocation& reply) {
   graphs::NodeParams params;
   const CUresult result = add(x, m, params);
-  if (result != CUDA_SUCCESS || params.params.type != CU_GRAPH_NODE_TYPE_MEM_ALLOC) return result;
-  x.session.graphs.has_allocations = true;
-  reply.address = params.params.alloc.dptr;
+  if (result == CUDA_SUCCESS && params.params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+    reply.address = params.params.alloc.dptr;
   return result;
 }
 
