@@ -21,7 +21,7 @@ constexpr std::int64_t max_timeline_ns =
     10'000'000'000;  // elapsed times are floats in ms: past 10 s they lose microseconds
 constexpr std::int64_t long_burst_ns =
     20'000'000;  // a younger burst will soon be measured: nobody asks the driver whether it runs
-constexpr std::size_t max_unresolved = 256;
+constexpr std::size_t max_unresolved = 16;  // of a stream
 
 }  // namespace
 
@@ -52,6 +52,8 @@ struct DeviceTimer::State {
     void* end;
     std::int64_t opened_ns;
     std::uint64_t piece;
+    std::int64_t cut_ns = opened_ns;                // when it was opened, the last time
+    bool stream_gone = false;                       // another may have the handle by now
     std::optional<double> start_ms = std::nullopt;  // in the period, once the device has come to it
     const char* kernel_text = nullptr;              // of the last launch, only to compare
     std::string kernel = {};
@@ -124,18 +126,25 @@ struct DeviceTimer::State {
     if (found != timelines.end()) {
       if (now - (*found)->opened_ns <= max_timeline_ns) return *found;
       before = *found;
-      ++before->bursts;
       timelines.erase(found);
+    } else {
+      // All bursts of the last timeline have ended, and one of an earlier timeline goes on: what comes now may
+      // overlap with it.
+      const auto of_context = [&](const Burst& burst) { return burst.timeline->context == context; };
+      if (const auto burst = std::ranges::find_if(closed, of_context); burst != closed.end()) {
+        before = burst->timeline;
+      } else if (const auto other = std::ranges::find_if(open, of_context); other != open.end()) {
+        before = other->timeline;
+      }
     }
+    if (before) ++before->bursts;
     auto period = before ? before->period : std::make_shared<BusyPeriod>(BusyPeriod{now, {}, meter});
     timelines.push_back(std::make_shared<Timeline>(Timeline{context, start, now, period, before}));
     return timelines.back();
   }
 
   void begin(void* context, void* stream, DeviceMeter* meter) {
-    if (closed.size() >= max_unresolved)
-      return;  // a stream that never completes must not cost memory without end
-    if (capturing(stream)) return;
+    if (capturing(stream) || reopen(context, stream)) return;
     void* start = take_event(context);
     if (start == nullptr) return;
     if (functions.event_record(start, stream) != driver_success) {
@@ -149,31 +158,85 @@ struct DeviceTimer::State {
     usage.in_flight.store(true, std::memory_order_relaxed);
   }
 
-  /// The context of `burst` must be current.
+  /// A stream that is far behind has its last burst go on: one that never completes must not cost memory
+  /// without end. What it is charged is the same, for the device does one burst of a stream after the other.
+  bool reopen(void* context, void* stream) {
+    std::size_t count = 0;
+    auto last = closed.end();
+    for (auto burst = closed.begin(); burst != closed.end(); ++burst) {
+      if (burst->stream_gone || burst->stream != stream || burst->timeline->context != context) continue;
+      ++count;
+      last = burst;
+    }
+    if (count < max_unresolved) return false;
+    give_event(context, std::exchange(last->end, nullptr));
+    last->cut_ns = clock();
+    open.push_back(std::move(*last));
+    closed.erase(last);
+    return true;
+  }
+
   void end(Burst burst) {
-    burst.end = take_event(burst.timeline->context);
-    if (burst.end == nullptr || capturing(burst.stream) ||
-        functions.event_record(burst.end, burst.stream) != driver_success) {
+    void* context = burst.timeline->context;
+    if (functions.context_push(context) != driver_success) return drop(burst);
+    burst.end = take_event(context);
+    if (burst.end != nullptr && !capturing(burst.stream) &&
+        functions.event_record(burst.end, burst.stream) == driver_success) {
+      closed.push_back(std::move(burst));
+    } else {
       // The device may have failed before the end could be marked: then every question is answered with that
       // error.
       note_failure(functions.event_query(burst.start), burst);
+      charge_until_now(burst);
       drop(burst);
-      return;
     }
-    closed.push_back(std::move(burst));
+    functions.context_pop(&context);
   }
 
   void note_failure(int result, const Burst& burst) {
     if (is_sticky(result) && failure.error == 0) failure = {result, burst.kernel};
   }
 
-  /// Whether the base has its place in the period: it may itself wait for what was there before it.
-  bool placed(Timeline& timeline) {
-    if (!timeline.before) return true;
-    if (functions.event_query(timeline.base) == driver_not_ready || !placed(*timeline.before)) return false;
-    timeline.offset_ms = time_of(*timeline.before, timeline.base).value_or(timeline.before->offset_ms);
+  /// Gives the burst's timeline its place in the period. Precondition: the device has come to the burst, whose
+  /// context is current.
+  void place(const Burst& burst) {
+    Timeline& timeline = *burst.timeline;
+    if (functions.event_query(timeline.base) == driver_not_ready) {
+      rebase(timeline, burst);
+    } else {
+      place_base(timeline);
+    }
+  }
+
+  /// The device may never come to the base, in a stream that waits for something. Then `burst` is what the
+  /// others are measured from.
+  void rebase(Timeline& timeline, const Burst& burst) {
+    const auto has_base = [&](const Burst& one) { return one.start == timeline.base; };
+    if (std::ranges::none_of(open, has_base) && std::ranges::none_of(closed, has_base))
+      give_event(timeline.context, timeline.base);
+    timeline.base = burst.start;
+    timeline.offset_ms = by_clock(*timeline.period, burst.start, burst.opened_ns);
+    if (timeline.before) leave(*std::exchange(timeline.before, nullptr));
+  }
+
+  /// Precondition: the device has come to the base.
+  void place_base(Timeline& timeline) {
+    if (!timeline.before) return;
+    Timeline& before = *timeline.before;
+    std::optional<double> at;
+    if (functions.event_query(before.base) == driver_success) {
+      place_base(before);
+      at = time_of(before, timeline.base);
+    }
+    timeline.offset_ms = at ? *at : by_clock(*timeline.period, timeline.base, timeline.opened_ns);
     leave(*std::exchange(timeline.before, nullptr));
-    return true;
+  }
+
+  /// The time in the period of an event that was recorded at `recorded_ns`, which the device has come to.
+  [[nodiscard]] double by_clock(const BusyPeriod& period, void* event, std::int64_t recorded_ns) const {
+    std::int64_t event_ns = 0;
+    const bool told = functions.event_ns != nullptr && functions.event_ns(event, &event_ns) == driver_success;
+    return now_in(period, told ? event_ns : recorded_ns);
   }
 
   /// The event's time in the busy period; none: the driver does not say. Precondition: placed.
@@ -184,8 +247,8 @@ struct DeviceTimer::State {
     return timeline.offset_ms + static_cast<double>(ms);
   }
 
-  void charge(BusyPeriod& period, double start_ms, double end_ms) {
-    period.uncharged_ms += period.busy.add(start_ms, end_ms);
+  void charge(BusyPeriod& period, double ms) {
+    period.uncharged_ms += ms;
     const auto whole_ns = static_cast<std::uint64_t>(period.uncharged_ms * 1e6);
     period.uncharged_ms -= static_cast<double>(whole_ns) / 1e6;
     settled_ns += whole_ns;
@@ -205,9 +268,25 @@ struct DeviceTimer::State {
   }
 
   /// What is known of a burst whose end will never be measured.
-  void charge_until_now(const Burst& burst) {
+  void charge_until_now(Burst& burst) {
+    if (!locate(burst)) return;
     BusyPeriod& period = *burst.timeline->period;
-    if (burst.start_ms) charge(period, *burst.start_ms, now_in(period, clock()));
+    charge(period, period.busy.add(*burst.start_ms, now_in(period, clock())));
+  }
+
+  /// Finds out when the device came to the burst; false: it has not, as far as can be told.
+  bool locate(Burst& burst) {
+    if (burst.start_ms) return true;
+    Timeline& timeline = *burst.timeline;
+    void* context = timeline.context;
+    if (functions.context_push(context) != driver_success) return false;
+    if (functions.event_query(burst.start) == driver_success) {
+      place(burst);
+      burst.start_ms = time_of(timeline, burst.start);
+      if (burst.start_ms) place_period(*timeline.period, burst.start, *burst.start_ms);
+    }
+    functions.context_pop(&context);
+    return burst.start_ms.has_value();
   }
 
   /// True when the burst needs no more attention.
@@ -215,16 +294,44 @@ struct DeviceTimer::State {
     const int ready = functions.event_query(burst.end);
     if (ready == driver_not_ready) return false;
     if (ready == driver_success) {
-      if (!placed(*burst.timeline)) return false;
+      place(burst);
       const auto start = time_of(*burst.timeline, burst.start);
       const auto end = time_of(*burst.timeline, burst.end);
-      if (start && end) charge(*burst.timeline->period, *start, *end);
+      if (start && end) charge(*burst.timeline->period, burst.timeline->period->busy.add(*start, *end));
     } else {
       note_failure(ready, burst);
       charge_until_now(burst);
     }
     drop(burst);
     return true;
+  }
+
+  /// Bounds what is remembered of each period. All that is complete has been charged; so between two pieces
+  /// there was a burst that still runs, or there was nothing.
+  void join_pieces() {
+    std::vector<std::pair<BusyPeriod*, double>> begins;
+    const auto look_at = [&](Burst& burst) {
+      BusyPeriod* const period = burst.timeline->period.get();
+      if (period->busy.many() && locate(burst)) earliest(begins, period, *burst.start_ms);
+    };
+    std::ranges::for_each(closed, look_at);
+    std::ranges::for_each(open, look_at);
+    for (const auto& timeline : timelines) {
+      BusyPeriod& period = *timeline->period;
+      if (!period.busy.many()) continue;
+      const auto found = std::ranges::find(begins, &period, &std::pair<BusyPeriod*, double>::first);
+      charge(period, period.busy.join(found == begins.end() ? now_in(period, clock()) : found->second));
+    }
+  }
+
+  static void earliest(std::vector<std::pair<BusyPeriod*, double>>& begins, BusyPeriod* period,
+                       double start_ms) {
+    const auto found = std::ranges::find(begins, period, &std::pair<BusyPeriod*, double>::first);
+    if (found == begins.end()) {
+      begins.emplace_back(period, start_ms);
+    } else {
+      found->second = std::min(found->second, start_ms);
+    }
   }
 
   /// Finds out what runs, and how much longer that makes the busy periods than what is measured.
@@ -238,22 +345,9 @@ struct DeviceTimer::State {
       const std::pair<void*, void*> place{timeline.context, burst.stream};
       if (now - burst.opened_ns < long_burst_ns || std::ranges::find(seen, place) != seen.end()) return;
       seen.push_back(place);
-      if (!burst.start_ms) {
-        void* context = timeline.context;
-        if (functions.context_push(context) != driver_success) return;
-        if (functions.event_query(burst.start) == driver_success && placed(timeline))
-          burst.start_ms = time_of(timeline, burst.start);
-        if (burst.start_ms) place_period(*timeline.period, burst.start, *burst.start_ms);
-        functions.context_pop(&context);
-        if (!burst.start_ms) return;
-      }
+      if (!locate(burst)) return;
       BusyPeriod* const period = timeline.period.get();
-      const auto found = std::ranges::find(begins, period, &std::pair<BusyPeriod*, double>::first);
-      if (found == begins.end()) {
-        begins.emplace_back(period, *burst.start_ms);
-      } else {
-        found->second = std::min(found->second, *burst.start_ms);
-      }
+      earliest(begins, period, *burst.start_ms);
       const auto ns = static_cast<std::int64_t>((now_in(*period, now) - *burst.start_ms) * 1e6);
       if (!running.running || ns > running.ns) running = {true, std::max<std::int64_t>(ns, 0), burst.kernel};
     };
@@ -283,6 +377,7 @@ struct DeviceTimer::State {
     const bool exchanged = functions.exchange_capture_mode != nullptr &&
                            functions.exchange_capture_mode(&mode) == driver_success;
     settle_closed();
+    join_pieces();
     look_at_running();
     if (exchanged) functions.exchange_capture_mode(&mode);
   }
@@ -316,7 +411,7 @@ void DeviceTimer::work(void* context, void* stream, DeviceMeter* meter, std::str
     return burst.stream == stream && burst.timeline->context == context;
   };
   auto burst = std::ranges::find_if(open, is_it);
-  if (burst != open.end() && state_->clock() - burst->opened_ns >= max_burst_ns) {
+  if (burst != open.end() && state_->clock() - burst->cut_ns >= max_burst_ns) {
     auto finished = std::move(*burst);
     open.erase(burst);
     state_->end(std::move(finished));
@@ -335,16 +430,7 @@ std::uint64_t DeviceTimer::pause() {
   const std::lock_guard lock(mutex_);
   const std::uint64_t piece = state_->piece++;
   if (state_->open.empty() && state_->closed.empty()) return piece;
-  for (auto& burst : state_->open) {
-    void* context = burst.timeline->context;
-    if (state_->functions.context_push(context) != driver_success) {
-      state_->drop(burst);
-      continue;
-    }
-    state_->end(std::move(burst));
-    state_->functions.context_pop(&context);
-  }
-  state_->open.clear();
+  for (auto& burst : std::exchange(state_->open, {})) state_->end(std::move(burst));
   state_->settle_all();
   return piece;
 }
@@ -396,7 +482,11 @@ void DeviceTimer::forget(void* context, void* stream, bool whole_context) {
       state_->end(std::move(taken));
     }
   }
-  if (!whole_context) return;
+  if (!whole_context) {
+    for (State::Burst& burst : state_->closed)
+      burst.stream_gone |= burst.stream == stream && burst.timeline->context == context;
+    return;
+  }
   std::erase_if(state_->closed, [&](State::Burst& burst) {
     if (burst.timeline->context != context) return false;
     state_->charge_until_now(burst);

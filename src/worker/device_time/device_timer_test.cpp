@@ -162,6 +162,72 @@ TEST_CASE("a stream that never completes does not collect bursts without end") {
   CHECK(rig.simulated.living.size() < 1000);
 }
 
+TEST_CASE("work beside a stream that never completes is charged, whatever waits there") {
+  Rig rig;
+  SUBCASE("the first work of all waits") {
+    rig.simulated.stream_free_at[at(10)] = 1e12;
+  }
+  SUBCASE("work that came after another waits") {
+    launch(rig.timer, at(10), 1e-3);
+    rig.timer.pause();
+    rig.simulated.stream_free_at[at(10)] = 1e12;
+  }
+  for (int burst = 0; burst < 300; ++burst) {
+    launch(rig.timer, at(10), 1);
+    rig.timer.pause();
+  }
+  for (int burst = 1; burst <= 3; ++burst) {  // the last one further away than one event is measured from
+    rig.simulated.now_ms = 20'000.0 * burst;
+    launch(rig.timer, at(20), 50);
+    rig.timer.pause();
+    rig.simulated.now_ms += 50;
+    rig.timer.resolve();
+    CHECK(rig.charged_us() / 10 == 5000u * static_cast<unsigned>(burst));
+  }
+  CHECK(rig.simulated.living.size() < 50);
+}
+
+TEST_CASE("a stream that is far behind is charged all that it does") {
+  Rig rig;
+  for (int burst = 0; burst < 300; ++burst) {
+    launch(rig.timer, at(10), 10);
+    rig.timer.pause();
+  }
+  for (; rig.simulated.now_ms < 3100; rig.simulated.now_ms += 100) {
+    rig.timer.resolve();
+    launch(rig.timer, at(20), 1);
+    rig.timer.pause();
+  }
+  rig.timer.resolve();
+  CHECK(rig.charged_us() == 3'001'000);  // the last millisecond of the other stream came later
+  CHECK_FALSE(rig.usage.snapshot().in_flight);
+}
+
+TEST_CASE("a long kernel beside many short ones is charged whole") {
+  Rig rig;
+  launch(rig.timer, at(10), 60'000);
+  rig.timer.pause();
+  for (; rig.simulated.now_ms < 60'000; rig.simulated.now_ms += 10) {
+    launch(rig.timer, at(20), 1);
+    rig.timer.pause();
+    rig.simulated.now_ms += 1;
+    rig.timer.resolve();
+  }
+  rig.simulated.now_ms = 61'000;
+  rig.timer.resolve();
+  CHECK(rig.charged_us() / 1000 == 60'000);
+}
+
+TEST_CASE("a stream that joins a capture is charged for what it did before the end was to be marked") {
+  Rig rig;
+  launch(rig.timer, at(10), 500);
+  rig.simulated.now_ms = 400;
+  rig.simulated.capturing = true;
+  rig.timer.pause();
+  CHECK(rig.charged_us() == 400'000);
+  CHECK_FALSE(rig.usage.snapshot().in_flight);
+}
+
 TEST_CASE("each device has a meter, which tells what is complete piece by piece") {
   Rig rig;
   DeviceMeter first, second;

@@ -18,10 +18,6 @@ double IntervalUnion::add(double start, double end) {
   }
   const auto place = pieces_.erase(first, last);
   pieces_.insert(place, merged);
-  if (pieces_.size() > max_pieces) {
-    pieces_[1].start = pieces_[0].start;
-    pieces_.erase(pieces_.begin());
-  }
   return (end - start) - covered;
 }
 
@@ -31,6 +27,15 @@ double IntervalUnion::missing(double start, double end) const {
   for (const Piece& piece : pieces_)
     covered += std::max(0.0, std::min(end, piece.end) - std::max(start, piece.start));
   return (end - start) - covered;
+}
+
+double IntervalUnion::join(double busy_since) {
+  if (pieces_.empty()) return 0;
+  double longer = 0;
+  for (std::size_t n = 1; n < pieces_.size(); ++n)
+    longer += std::max(0.0, pieces_[n].start - std::max(pieces_[n - 1].end, busy_since));
+  pieces_ = {{pieces_.front().start, pieces_.back().end}};
+  return longer;
 }
 
 }  // namespace gpupool::worker

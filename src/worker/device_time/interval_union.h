@@ -5,8 +5,8 @@
 
 namespace gpupool::worker {
 
-/// Times are in any unit with any origin. Memory is bounded: beyond `max_pieces` disjoint pieces the two
-/// earliest are joined, which can only charge less, never twice.
+/// Times are in any unit with any origin. Who adds must join() when there are many pieces: memory is bounded
+/// by that alone.
 class IntervalUnion {
  public:
   static constexpr unsigned max_pieces = 64;
@@ -16,6 +16,10 @@ class IntervalUnion {
   double add(double start, double end);
   /// What add() would return; nothing changes.
   [[nodiscard]] double missing(double start, double end) const;
+  [[nodiscard]] bool many() const { return pieces_.size() > max_pieces; }
+  /// Makes one piece of all of them and returns how much longer the union became: by what lies between pieces
+  /// since `busy_since`. What lies between them before that adds nothing, now or later.
+  double join(double busy_since);
 
  private:
   struct Piece {

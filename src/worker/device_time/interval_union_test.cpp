@@ -34,11 +34,25 @@ TEST_CASE("empty, reversed and not-a-number intervals add nothing") {
   CHECK(busy.add(std::numeric_limits<double>::quiet_NaN(), 3) == 0);
 }
 
-TEST_CASE("beyond the bound the earliest pieces are joined: less is charged, never more") {
+TEST_CASE("joined pieces count what lies between them only since something was under way") {
   IntervalUnion busy;
   double total = 0;
-  for (unsigned i = 0; i < 1000; ++i) total += busy.add(10.0 * i, 10.0 * i + 1);
-  CHECK(total == 1000);
-  CHECK(busy.add(2, 9) == 0);  // long ago, in a gap that was closed
-  CHECK(busy.add(9992, 9993) == 1);
+  for (unsigned i = 0; i < 1000; ++i) {
+    total += busy.add(10.0 * i, 10.0 * i + 1);
+    if (busy.many()) total += busy.join(5000);
+  }
+  total += busy.join(5000);
+  CHECK(total == 1000 + 9 * 499);
+  CHECK(busy.add(2, 9) == 0);  // long ago
+  CHECK(busy.add(0, 10'000) == 9);
+}
+
+TEST_CASE("a long interval is charged whole, however many short ones it covers") {
+  IntervalUnion busy;
+  double total = 0;
+  for (unsigned i = 0; i < 1000; ++i) {
+    total += busy.add(10.0 * i, 10.0 * i + 1);
+    if (busy.many()) total += busy.join(0);
+  }
+  CHECK(total + busy.add(0, 10'000) == 10'000);
 }
