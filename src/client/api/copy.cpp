@@ -14,15 +14,19 @@ using namespace gpupool::client;
 
 namespace {
 
+/// Before this process copies within its own memory, which the device's earlier work may still read and
+/// write.
+CUresult wait_for_device(CUstream stream, bool asynchronous) {
+  return asynchronous ? cuStreamSynchronize(stream) : cuCtxSynchronize();
+}
+
 CUresult copy_any(CUdeviceptr dst, CUdeviceptr src, std::size_t size, CUstream stream, bool asynchronous) {
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   const bool to_device = is_device_address(dst), from_device = is_device_address(src);
   if (to_device && from_device) return copy_on_device(dst, src, size, stream, asynchronous);
   if (to_device) return copy_from_host(dst, reinterpret_cast<const void*>(src), size, stream, asynchronous);
   if (from_device) return copy_to_host(reinterpret_cast<void*>(dst), src, size, stream, asynchronous);
-  if (const CUresult bad = asynchronous ? cuStreamSynchronize(stream) : cuCtxSynchronize();
-      bad != CUDA_SUCCESS)
-    return bad;
+  if (const CUresult bad = wait_for_device(stream, asynchronous); bad != CUDA_SUCCESS) return bad;
   std::memmove(reinterpret_cast<void*>(dst), reinterpret_cast<const void*>(src), size);
   return CUDA_SUCCESS;
 }
@@ -53,6 +57,7 @@ CUresult copy_blocks(const Block& to, bool to_device, const Block& from, bool fr
   if (to_device && from_device) return copy_rows_on_device(to, from, extent, stream);
   if (to_device) return copy_rows_from_host(to, from, extent, stream);
   if (from_device) return copy_rows_to_host(to, from, extent, stream, asynchronous);
+  if (const CUresult bad = wait_for_device(stream, asynchronous); bad != CUDA_SUCCESS) return bad;
   for (std::uint64_t z = 0; z < extent.depth; ++z) {
     for (std::uint64_t y = 0; y < extent.height; ++y) {
       std::memmove(reinterpret_cast<void*>(to.address + z * to.slice_pitch + y * to.pitch),

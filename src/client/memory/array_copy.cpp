@@ -6,6 +6,7 @@
 
 #include "client/call/call.h"
 #include "client/call/objects.h"
+#include "client/memory/arriving_copies.h"
 #include "client/memory/coherent_memory.h"
 #include "client/memory/copy.h"
 
@@ -25,6 +26,14 @@ struct HostRows {
       }
     }
     return true;
+  }
+
+  /// What earlier copies bring into the rows comes before the rows are read here, or written.
+  void settle() const {
+    for (std::size_t z = 0; z < shape.Depth; ++z) {
+      arriving_copies().settle(reinterpret_cast<const void*>(address + z * slice),
+                               (shape.Height - 1) * pitch + shape.WidthInBytes);
+    }
   }
 };
 
@@ -75,6 +84,7 @@ void describe(M& m, CUarray array, std::size_t x, std::size_t y, std::size_t z, 
 }
 
 CUresult from_host(const CUDA_MEMCPY3D& s, const HostRows& source, CUstream stream, std::uint64_t context) {
+  source.settle();
   messages::CopyArrayFromHost m;
   describe(m, s.dstArray, s.dstXInBytes, s.dstY, s.dstZ, s, stream);
   std::vector<iovec> parts;
@@ -90,6 +100,7 @@ CUresult from_host(const CUDA_MEMCPY3D& s, const HostRows& source, CUstream stre
 
 CUresult to_host(const CUDA_MEMCPY3D& s, const HostRows& destination, CUstream stream,
                  std::uint64_t context) {
+  destination.settle();
   messages::CopyArrayToHost m;
   describe(m, s.srcArray, s.srcXInBytes, s.srcY, s.srcZ, s, stream);
   replies::CopyArrayToHost reply;
