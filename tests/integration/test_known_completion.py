@@ -263,3 +263,25 @@ def test_copies_that_the_program_waits_for_are_counted_by_size(session: LoneSess
         print("ok")
         """,
     )
+
+
+def test_a_capture_ends_with_its_stream(session: LoneSession) -> None:
+    known(
+        session,
+        """
+        stream, event = new_stream(), check(cu.cuEventCreate(0))
+        for mode in (cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED,
+                     cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL):
+            captured = new_stream()
+            check(cu.cuStreamBeginCapture(captured, mode))
+            check(cu.cuMemsetD32Async(word, 1, 4, captured))
+            check(cu.cuStreamDestroy(captured))
+            check(cu.cuEventRecord(event, stream))
+            check(cu.cuStreamSynchronize(stream))
+            before = asks()
+            for turn in range(3):
+                assert cu.cuEventQuery(event)[0] == 0
+            assert asks() == before, mode
+        print("ok")
+        """,
+    )

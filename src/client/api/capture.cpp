@@ -23,7 +23,8 @@ namespace {
 
 using wire::Kind;
 
-/// Threads that must end the captures they began: all but relaxed ones.
+/// The captures that are open, by their streams: each with the thread that must end it, none for a relaxed
+/// one.
 struct Begun {
   Mutex mutex;
   std::map<std::uint64_t, std::thread::id> by GUARDED_BY(mutex);
@@ -44,16 +45,27 @@ bool is_mode(CUstreamCaptureMode mode) {
 
 /// After the worker began a capture, of which the program hears `result`.
 CUresult has_begun(CUstream stream, CUstreamCaptureMode mode, CUresult result) {
-  ++open_captures;
-  if (mode != CU_STREAM_CAPTURE_MODE_RELAXED) {
+  {
     const MutexLock lock(begun().mutex);
-    begun().by[raw(stream)] = std::this_thread::get_id();
+    const bool anybody_ends_it = mode == CU_STREAM_CAPTURE_MODE_RELAXED;
+    begun().by[raw(stream)] = anybody_ends_it ? std::thread::id() : std::this_thread::get_id();
+    open_captures = static_cast<int>(begun().by.size());
   }
   if (result != CUDA_SUCCESS) {  // begun, but the program hears of an earlier error
     CUgraph graph = nullptr;
     if (cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS) static_cast<void>(cuGraphDestroy(graph));
   }
   return result;
+}
+
+void has_ended(CUstream stream) {
+  {
+    const MutexLock lock(begun().mutex);
+    begun().by.erase(raw(stream));
+    open_captures = static_cast<int>(begun().by.size());
+  }
+  const MutexLock lock(graph_store().mutex);
+  graph_store().captures.erase(raw(stream));
 }
 
 void mark_captured(std::uint64_t graph, bool capturing) {
@@ -182,6 +194,10 @@ CUresult is_capturing(CUstream stream, bool& out) {
   return result;
 }
 
+void forget_capture(CUstream stream) {
+  if (captures_are_open()) has_ended(stream);
+}
+
 }  // namespace gpupool::client
 
 namespace gpupool::client::api {
@@ -256,7 +272,8 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   {
     const MutexLock lock(begun().mutex);
     const auto found = begun().by.find(raw(hStream));
-    if (found != begun().by.end() && found->second != std::this_thread::get_id())
+    const bool anybody_ends_it = found == begun().by.end() || found->second == std::thread::id();
+    if (!anybody_ends_it && found->second != std::this_thread::get_id())
       return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   }
   messages::cuStreamEndCapture m;
@@ -267,15 +284,7 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   CUresult own = CUDA_ERROR_ILLEGAL_STATE;
   const CUresult result = ask(m, reply, &own);
   // A capture that fails to end is over as well, unless it is another stream's.
-  if (own != CUDA_ERROR_STREAM_CAPTURE_UNMATCHED && own != CUDA_ERROR_ILLEGAL_STATE) {
-    --open_captures;
-    {
-      const MutexLock lock(begun().mutex);
-      begun().by.erase(raw(hStream));
-    }
-    const MutexLock lock(graph_store().mutex);
-    graph_store().captures.erase(raw(hStream));
-  }
+  if (own != CUDA_ERROR_STREAM_CAPTURE_UNMATCHED && own != CUDA_ERROR_ILLEGAL_STATE) has_ended(hStream);
   if (reply.phGraph != m.phGraph) drop_graph(m.phGraph);
   if (own != CUDA_SUCCESS) {  // a graph that was shown while it was captured is gone
     if (reply.phGraph != 0) forget_captured(reply.phGraph);

@@ -106,7 +106,9 @@ CUresult cuStreamDestroy_v2(CUstream hStream) {
   if (stream == nullptr) return bad_handle(wire::Kind::stream);
   messages::cuStreamDestroy_v2 m;
   m.hStream = raw(hStream);
-  return destroy(tables().streams, m.hStream, m, stream->context);
+  const CUresult result = destroy(tables().streams, m.hStream, m, stream->context);
+  if (result == CUDA_SUCCESS) forget_capture(hStream);
+  return result;
 }
 
 CUresult cuStreamSynchronize(CUstream hStream) {

@@ -19,4 +19,7 @@ inline std::atomic<int> open_captures{0};
 /// Costs nothing while no capture is open, else a round trip.
 CUresult is_capturing(CUstream stream, bool& out);
 
+/// The stream is gone, and with it the capture that was begun in it.
+void forget_capture(CUstream stream);
+
 }  // namespace gpupool::client
