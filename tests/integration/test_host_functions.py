@@ -242,3 +242,97 @@ def test_a_slow_one_in_the_last_of_many_streams_keeps_a_wait_from_holding_up_the
         HOST,
         timeout=40,
     )
+
+
+def test_a_copy_waits_for_a_function_that_another_thread_gives_while_it_waits(share: Share) -> None:
+    share.run(
+        """
+        stream, seen = check(cu.cuStreamCreate(0)), []  # the legacy stream, which the copy is in, waits for it
+        def slow(seconds):
+            def run(data):
+                time.sleep(seconds)
+                seen.append(data)
+            return host(run)
+        def give_another():
+            check(cu.cuCtxSetCurrent(context))
+            time.sleep(1.8)  # the copy waits for the context by now, up to what it had been given
+            check(cu.cuLaunchHostFunc(stream, slow(1.5), 2))
+        other = threading.Thread(target=give_another)
+        check(cu.cuLaunchHostFunc(stream, slow(2.5), 1))
+        other.start()
+        check(cu.cuMemcpyHtoD(word, np.full(4, 7, np.uint32).ctypes.data, 16))
+        assert seen == [1, 2]
+        other.join()
+        assert read() == 7
+        print("ok")
+        """,
+        HOST,
+        timeout=40,
+    )
+
+
+def test_functions_and_calls_that_hold_up_the_worker_come_from_two_threads(share: Share) -> None:
+    share.run(
+        """
+        # Without Python in the functions: both threads give as much as they can.
+        stream, length = check(cu.cuStreamCreate(0)), ctypes.cast(ctypes.CDLL(None).strlen, ctypes.c_void_p).value
+        text, enough, failures = ctypes.create_string_buffer(b"text"), threading.Event(), []
+        def give_functions():
+            try:
+                check(cu.cuCtxSetCurrent(context))
+                while not enough.is_set():
+                    check(cu.cuLaunchHostFunc(stream, cu.CUhostFn(length), ctypes.addressof(text)))
+            except BaseException as failure:
+                failures.append(failure)
+        giver = threading.Thread(target=give_functions)
+        giver.start()
+        values, back = np.arange(1 << 16, dtype=np.uint32), np.zeros(1 << 16, np.uint32)
+        for n in range(6):  # each call has to wait for a moment without functions
+            memory = check(cu.cuMemAlloc(values.nbytes))
+            values[0] = n
+            check(cu.cuMemcpyHtoD(memory, values.ctypes.data, values.nbytes if n % 2 else 64))
+            check(cu.cuMemcpyDtoH(back.ctypes.data, memory, 64))
+            check(cu.cuMemsetD8(memory, 1, 64))
+            check(cu.cuMemFree(memory))
+            assert back[0] == n
+        enough.set()
+        giver.join()
+        assert not failures, failures
+        print("ok")
+        """,
+        HOST,
+        timeout=120,
+    )
+
+
+def test_nothing_is_left_of_a_function_that_could_not_be_given(share: Share) -> None:
+    share.run(
+        """
+        class Kept(ctypes.Structure):
+            _fields_ = [(f"field{n}", ctypes.c_size_t) for n in range(7)] + [("bytes", ctypes.c_size_t)] + [
+                (f"more{n}", ctypes.c_size_t) for n in range(2)]
+        malloc = ctypes.CDLL(None).mallinfo2
+        malloc.restype = Kept
+        library = ctypes.CDLL("libcuda.so.1")
+        stream = check(cu.cuStreamCreate(1))
+        handle, function = ctypes.c_void_p(int(stream)), ctypes.cast(ctypes.CDLL(None).strlen, ctypes.c_void_p)
+        gives = {
+            "function": lambda: library.cuLaunchHostFunc(handle, function, None),
+            "callback": lambda: library.cuStreamAddCallback(handle, function, None, 0),
+        }
+        check(cu.cuCtxSetCurrent(0))
+        for name, give in gives.items():
+            for count in (100, 10_000):  # the first ones fill what Python and the runtime keep
+                before = malloc().bytes
+                for _ in range(count):
+                    assert give() == Error.CUDA_ERROR_INVALID_CONTEXT
+            assert malloc().bytes - before < 100_000, (name, malloc().bytes - before)
+        check(cu.cuCtxSetCurrent(context))
+        before = asks()
+        check(cu.cuMemcpyHtoD(word, np.full(4, 7, np.uint32).ctypes.data, 16))
+        assert asks() == before  # nothing is waited for
+        assert read() == 7
+        print("ok")
+        """,
+        HOST,
+    )

@@ -136,18 +136,21 @@ CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
   runtime().begin_if_over();
   if (!known(Kind::graph_exec, hGraphExec)) return no_such_graph();
   if (!known(Kind::stream, hStream)) return bad_handle(Kind::stream);
+  int host_nodes = 0;
   {
-    const WorkerLink& worker = worker_of_stream(hStream);
     GraphStore& store = graph_store();
     const MutexLock lock(store.mutex);
     ExecShadow& shadow = store.execs[raw(hGraphExec)];
     shadow.launched = true;
-    for (int n = 0; n < shadow.host_nodes; ++n) expect_host_function(worker);
+    host_nodes = shadow.host_nodes;
   }
+  std::uint64_t context = 0;
+  if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
+  if (host_nodes != 0) let_held_up_go_first(worker_of_stream(hStream));
   messages::cuGraphLaunch m;
   m.hGraph = raw(hGraphExec);
   m.hStream = raw(hStream);
-  return post(m);
+  return post(m, context, {}, nullptr, host_nodes);
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {

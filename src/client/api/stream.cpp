@@ -55,6 +55,28 @@ void run_callback(void* data) {
   callback->function(callback->stream, CUDA_SUCCESS, callback->data);
 }
 
+/// `will_run`: the worker has been told.
+CUresult launch_function(CUstream stream, CUhostFn function, void* data, bool& will_run) {
+  will_run = false;
+  if (!known(wire::Kind::stream, stream)) return bad_handle(wire::Kind::stream);
+  bool capturing = false;
+  if (const CUresult bad = is_capturing(stream, capturing); bad != CUDA_SUCCESS) return bad;
+  std::uint64_t context = 0;
+  if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
+  WorkerLink& worker = worker_of_stream(stream);
+  watch_host_functions(worker);
+  messages::LaunchHostFunction m;
+  m.token = capturing ? host_function_token(function, data) : host_function_once(function, data);
+  m.stream = raw(stream);
+  if (!capturing) let_held_up_go_first(worker);
+  std::uint64_t place = 0;
+  const CUresult result = post(m, context, {}, &place, capturing ? 0 : 1);
+  will_run = place != 0;
+  if (!will_run && !capturing) forget_host_function(m.token);
+  return result;
+}
+
 /// Of the special streams it is the current one.
 std::uint64_t context_of_stream(CUstream stream, std::uint64_t current) {
   const Stream* const found = tables().streams.find(raw(stream));
@@ -181,16 +203,8 @@ CUresult cuStreamGetDevice(CUstream hStream, CUdevice* device) {
 CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
   if (!known(wire::Kind::stream, hStream)) return bad_handle(wire::Kind::stream);
   if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  bool capturing = false;
-  if (const CUresult bad = is_capturing(hStream, capturing); bad != CUDA_SUCCESS) return bad;
-  if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
-  WorkerLink& worker = worker_of_stream(hStream);
-  watch_host_functions(worker);
-  messages::LaunchHostFunction m;
-  m.token = capturing ? host_function_token(fn, userData) : host_function_once(fn, userData);
-  m.stream = raw(hStream);
-  if (!capturing) expect_host_function(worker);
-  return post(m);
+  bool will_run = false;
+  return launch_function(hStream, fn, userData, will_run);
 }
 
 CUresult cuLaunchHostFunc_v2(CUstream hStream, CUhostFn fn, void* userData, unsigned int syncMode) {
@@ -205,9 +219,12 @@ CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* 
   bool capturing = false;
   if (const CUresult bad = is_capturing(hStream, capturing); bad != CUDA_SUCCESS) return bad;
   if (capturing) return api::cuStreamQuery(hStream);  // refused, and the driver ends the capture for it
-  auto* const called = new (std::nothrow) Callback{hStream, callback, userData};
+  std::unique_ptr<Callback> called(new (std::nothrow) Callback{hStream, callback, userData});
   if (called == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  return api::cuLaunchHostFunc(hStream, &run_callback, called);
+  bool will_run = false;
+  const CUresult result = launch_function(hStream, &run_callback, called.get(), will_run);
+  if (will_run) static_cast<void>(called.release());  // it may have run already, and be gone
+  return result;
 }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {

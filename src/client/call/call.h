@@ -103,19 +103,28 @@ void note_sent(const M& message, std::uint64_t context, std::uint64_t place) {
 /// nothing that the program waits for would tell.
 CUresult wait_for_strays(const Route& route);
 
-template <class M>
-CUresult post_to(const Route& route, const M& message, PayloadOut payload, std::uint64_t* place) {
+/// Calls `send(check)` when no function of the program keeps the message from being sent, until it was sent.
+/// `check()` belongs where the message is given its place.
+template <class M, class Send>
+auto behind_host_functions(const WorkerLink& worker, Send send) {
+  if constexpr (M::holds_up) {
+    for (HoldsUp held(worker);;) {
+      held.wait();
+      try {
+        return send([&] { held.check(); });
+      } catch (const HoldsUp::TooEarly&) {
+      }
+    }
+  } else {
+    return send([] {});
+  }
+}
+
+template <class M, class Encode>
+CUresult place_post(const Route& route, const M& message, PayloadOut payload, std::uint64_t* place,
+                    const Encode& encode) {
   Runtime& r = runtime();
   WorkerLink& worker = route.worker;
-  if constexpr (M::holds_up) {
-    wait_for_host_functions(worker);
-  } else if constexpr (M::gives_work) {
-    limit_work_behind_host_functions(worker);
-  }
-  const auto id = static_cast<std::uint16_t>(M::id);
-  r.counters.post(id);
-  const Body<M> body(message);
-  const auto encode = [&](wire::Writer& writer) { body.write(writer); };
   std::vector<iovec> storage;
   HandedOver handed_over;
   if constexpr (M::bulk_request && !M::own_accord) make_readable(payload, storage);
@@ -124,7 +133,7 @@ CUresult post_to(const Route& route, const M& message, PayloadOut payload, std::
       if (const CUresult gone = hand_host_memory_over(worker, handed_over); gone != CUDA_SUCCESS) return gone;
     }
   }
-  const Outgoing out{id,
+  const Outgoing out{static_cast<std::uint16_t>(M::id),
                      worker.epoch.load(std::memory_order_acquire),
                      route.wire_context(),
                      payload.parts,
@@ -138,36 +147,51 @@ CUresult post_to(const Route& route, const M& message, PayloadOut payload, std::
   return CUDA_SUCCESS;
 }
 
-/// Sends a message that has no reply. `place`: filled with the number of its frame.
+template <class M>
+CUresult post_to(const Route& route, const M& message, PayloadOut payload, std::uint64_t* place,
+                 int functions) {
+  WorkerLink& worker = route.worker;
+  if constexpr (M::gives_work && !M::holds_up) limit_work_behind_host_functions(worker);
+  runtime().counters.post(static_cast<std::uint16_t>(M::id));
+  const Body<M> body(message);
+  return behind_host_functions<M>(worker, [&](const auto& check) {
+    return place_post(route, message, payload, place, [&](wire::Writer& writer) {
+      check();
+      body.write(writer);
+      if (functions != 0) expect_host_functions(worker, functions);
+    });
+  });
+}
+
+/// Sends a message that has no reply. `place`: filled with the number of its frame, unless it was not sent.
+/// `functions`: so many of the program's it has the stream call.
 template <class M>
 CUresult post(const M& message, std::uint64_t context, PayloadOut payload = {},
-              std::uint64_t* place = nullptr) try {
+              std::uint64_t* place = nullptr, int functions = 0) try {
   static_assert(!M::is_ask);
   if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
   Runtime& r = runtime();
   const CUresult entered = M::needs_lease ? r.enter() : r.enter_without_lease();
   if (entered != CUDA_SUCCESS) return entered;
   if (!r.several()) [[likely]]
-    return post_to(Route{r.worker(), context}, message, payload, place);
+    return post_to(Route{r.worker(), context}, message, payload, place, functions);
   std::optional<Route> route;
   if (const CUresult bad = find_route(message, context, route); bad != CUDA_SUCCESS) return bad;
   M mine = message;
   Routing<M>::put_for(mine, ForWorker(route->worker));
-  const CUresult result = post_to(*route, mine, payload, place);
+  const CUresult result = post_to(*route, mine, payload, place, functions);
   return result == CUDA_SUCCESS && route->strays ? wait_for_strays(*route) : result;
 } catch (const std::bad_alloc&) {
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-template <class M>
-CUresult ask_at(const Route& route, const M& message, typename M::Reply& reply, std::vector<std::byte>& bytes,
-                PayloadOut payload, PayloadSink* sink, CUresult* own, std::uint64_t* place) {
+template <class M, class Encode>
+CUresult place_ask(const Route& route, const M& message, typename M::Reply& reply,
+                   std::vector<std::byte>& bytes, PayloadOut payload, PayloadSink* sink, CUresult* own,
+                   std::uint64_t* place, const Encode& encode) {
   Runtime& r = runtime();
   WorkerLink& worker = route.worker;
-  if constexpr (M::holds_up) wait_for_host_functions(worker);
   const auto id = static_cast<std::uint16_t>(M::id);
-  const Body<M> body(message);
-  const auto encode = [&](wire::Writer& writer) { body.write(writer); };
   std::vector<iovec> storage;
   if constexpr (M::bulk_request) make_readable(payload, storage);
   if constexpr (M::reads_memory) {
@@ -209,6 +233,18 @@ CUresult ask_at(const Route& route, const M& message, typename M::Reply& reply, 
     if constexpr (M::own_accord) return result;
     return earlier_or(result, worker);
   }
+}
+
+template <class M>
+CUresult ask_at(const Route& route, const M& message, typename M::Reply& reply, std::vector<std::byte>& bytes,
+                PayloadOut payload, PayloadSink* sink, CUresult* own, std::uint64_t* place) {
+  const Body<M> body(message);
+  return behind_host_functions<M>(route.worker, [&](const auto& check) {
+    return place_ask(route, message, reply, bytes, payload, sink, own, place, [&](wire::Writer& writer) {
+      check();
+      body.write(writer);
+    });
+  });
 }
 
 /// Sends a message and waits for the reply. An error of an earlier post comes back here, as CUDA allows: then

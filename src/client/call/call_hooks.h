@@ -29,9 +29,34 @@ void note_wait(const WorkerLink& worker, std::uint64_t place);
 
 // ---- the program's functions in streams: host_functions.cpp
 
-/// Until those that were expected have run. The worker executes a process's messages in order, so one that
+/// A message is given its place among this process's frames that has the stream call so many of them.
+void expect_host_functions(const WorkerLink& worker, int count);
+
+/// For a message that holds the worker up. The worker executes a process's messages in order, so one that
 /// makes it wait for the device must not stand before the answer that the device waits for.
-void wait_for_host_functions(const WorkerLink& worker);
+class HoldsUp {
+ public:
+  explicit HoldsUp(const WorkerLink& worker) : worker_(worker) {}
+  ~HoldsUp();
+  HoldsUp(const HoldsUp&) = delete;
+  HoldsUp& operator=(const HoldsUp&) = delete;
+
+  /// Thrown by `check`.
+  struct TooEarly {};
+
+  /// Until the functions that were expected have run. From the second time on, who would launch more waits in
+  /// let_held_up_go_first(): in a program that launches them all the time there would be no end.
+  void wait();
+  /// Where the message is given its place: another thread may have launched one since wait().
+  void check() const;
+
+ private:
+  const WorkerLink& worker_;
+  int waits_ = 0;
+};
+
+/// Before functions are launched, with no lock held.
+void let_held_up_go_first(const WorkerLink& worker);
 /// Before work that does not make the worker wait: but a driver takes about a thousand pieces of it, and
 /// makes the caller wait then. So there are never that many behind a function that has not run.
 void limit_work_behind_host_functions(const WorkerLink& worker);

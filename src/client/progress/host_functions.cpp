@@ -31,6 +31,7 @@ struct OfWorker {
   std::atomic<int> expected{0};
   std::atomic<std::uint64_t> ever_expected{0};
   std::atomic<int> work_behind{0};  ///< given since the last function was expected, or about that much
+  std::atomic<int> held_back{0};    ///< messages before which no further function is launched
 };
 
 struct HostFunctions {
@@ -81,10 +82,7 @@ void run_and_answer(HostFunctions& all, const Called& called, const WorkerLink& 
     function(data);
     running = false;
   }
-  if ((called.token & wire::once_only) != 0) {
-    const MutexLock lock(all.mutex);
-    all.functions.erase(called.token);
-  }
+  if ((called.token & wire::once_only) != 0) forget_host_function(called.token);
   messages::HostFunctionDone m;
   m.run = called.run;
   // It names nothing that is of this worker: a context of it does.
@@ -108,6 +106,27 @@ void wait_for_contexts_of(const WorkerLink& worker) {
     replies::SynchronizeContext reply;
     std::vector<std::byte> bytes;
     static_cast<void>(ask(m, reply, context, bytes));
+  }
+}
+
+/// Until those that were expected when it began have run.
+void wait_for_expected(const WorkerLink& worker) {
+  HostFunctions& all = host_functions();
+  OfWorker& mine = all.of(worker);
+  if (mine.expected.load() == 0) return;
+  const std::uint64_t until_now = mine.ever_expected.load();
+  {
+    MutexLock lock(all.mutex);
+    if (all.fewer.wait_for(all.mutex, std::chrono::seconds(1),
+                           [&]() REQUIRES(all.mutex) { return mine.expected.load() == 0; }))
+      return;
+  }
+  // Slow ones are waited for with everything else; after an error of the context they are never called.
+  wait_for_contexts_of(worker);
+  // Those that other threads have given meanwhile may still run.
+  const auto later = static_cast<int>(mine.ever_expected.load() - until_now);
+  int now = mine.expected.load();
+  while (now > later && !mine.expected.compare_exchange_weak(now, later)) {
   }
 }
 
@@ -144,6 +163,12 @@ std::uint64_t host_function_once(CUhostFn function, void* data) {
   const std::uint64_t token = wire::once_only | all.next_once++;
   all.functions[token] = {function, data};
   return token;
+}
+
+void forget_host_function(std::uint64_t once) {
+  HostFunctions& all = host_functions();
+  const MutexLock lock(all.mutex);
+  all.functions.erase(once);
 }
 
 std::uint64_t host_function_token(CUhostFn function, void* data) {
@@ -200,10 +225,11 @@ bool in_host_function() {
   return running;
 }
 
-void expect_host_function(const WorkerLink& worker) {
+void expect_host_functions(const WorkerLink& worker, int count) {
   OfWorker& mine = host_functions().of(worker);
-  ++mine.ever_expected;  // first: one that wait_for_host_functions() sees is among these
-  if (mine.expected++ == 0) mine.work_behind = 0;
+  mine.ever_expected +=
+      static_cast<unsigned>(count);  // first: those that are seen as expected are among these
+  if (mine.expected.fetch_add(count) == 0) mine.work_behind = 0;
 }
 
 void limit_work_behind_host_functions(const WorkerLink& worker) {
@@ -211,28 +237,33 @@ void limit_work_behind_host_functions(const WorkerLink& worker) {
   OfWorker& mine = host_functions().of(worker);
   if (mine.expected.load() == 0) return;
   if (++mine.work_behind <= most) return;
-  wait_for_host_functions(worker);
+  wait_for_expected(worker);
   mine.work_behind = 0;
 }
 
-void wait_for_host_functions(const WorkerLink& worker) {
+void HoldsUp::wait() {
+  if (++waits_ == 2) ++host_functions().of(worker_).held_back;
+  wait_for_expected(worker_);
+}
+
+void HoldsUp::check() const {
+  if (host_functions().of(worker_).expected.load() != 0) throw TooEarly{};
+}
+
+HoldsUp::~HoldsUp() {
+  if (waits_ < 2) return;
+  HostFunctions& all = host_functions();
+  --all.of(worker_).held_back;
+  const MutexLock lock(all.mutex);
+  all.fewer.notify_all();
+}
+
+void let_held_up_go_first(const WorkerLink& worker) {
   HostFunctions& all = host_functions();
   OfWorker& mine = all.of(worker);
-  if (mine.expected.load() == 0) return;
-  const std::uint64_t until_now = mine.ever_expected.load();
-  {
-    MutexLock lock(all.mutex);
-    if (all.fewer.wait_for(all.mutex, std::chrono::seconds(1),
-                           [&]() REQUIRES(all.mutex) { return mine.expected.load() == 0; }))
-      return;
-  }
-  // Slow ones are waited for with everything else; after an error of the context they are never called.
-  wait_for_contexts_of(worker);
-  // Those that other threads have given meanwhile may still run.
-  const auto later = static_cast<int>(mine.ever_expected.load() - until_now);
-  int now = mine.expected.load();
-  while (now > later && !mine.expected.compare_exchange_weak(now, later)) {
-  }
+  if (mine.held_back.load() == 0) return;
+  MutexLock lock(all.mutex);
+  all.fewer.wait(all.mutex, [&]() REQUIRES(all.mutex) { return mine.held_back.load() == 0; });
 }
 
 }  // namespace gpupool::client
