@@ -134,3 +134,30 @@ def test_memory_goes_with_its_context_and_with_no_other(share: Share) -> None:
         print("ok")
         """
     )
+
+
+def test_memory_of_a_pool_is_freed_after_the_pool_whatever_its_kind(share: Share) -> None:
+    share.run(
+        """
+        start()
+        places, kinds = cu.CUmemLocationType, cu.CUmemAllocationType
+        for place, kind in (
+            (places.CU_MEM_LOCATION_TYPE_HOST, kinds.CU_MEM_ALLOCATION_TYPE_PINNED),
+            (places.CU_MEM_LOCATION_TYPE_DEVICE, kinds.CU_MEM_ALLOCATION_TYPE_MANAGED),
+            (places.CU_MEM_LOCATION_TYPE_DEVICE, kinds.CU_MEM_ALLOCATION_TYPE_PINNED),
+        ):
+            wanted = cu.CUmemPoolProps()
+            wanted.location.type, wanted.allocType = place, kind
+            pool = check(cu.cuMemPoolCreate(wanted))
+            by_stream, at_once = (check(cu.cuMemAllocFromPoolAsync(8000, pool, 0)) for _ in range(2))
+            check(cu.cuMemPoolDestroy(pool))
+            assert cu.cuMemFreeAsync(by_stream, 0)[0] == 0, (place, kind)
+            assert cu.cuMemFree(at_once)[0] == 0, (place, kind)
+            assert cu.cuMemFreeAsync(by_stream, 0)[0] == cu.CUresult.CUDA_ERROR_INVALID_VALUE
+        locked = check(cu.cuMemHostAlloc(4096, cu.CU_MEMHOSTALLOC_DEVICEMAP))
+        there = check(cu.cuMemHostGetDevicePointer(locked, 0))
+        assert cu.cuMemFree(there)[0] == cu.CUresult.CUDA_ERROR_INVALID_VALUE  # not for what is no pool's
+        check(cu.cuMemFreeHost(locked))
+        print("ok")
+        """
+    )

@@ -267,8 +267,10 @@ CUresult free_block(CUdeviceptr address, std::uint64_t stream) try {
   const auto found = device_memory().find(address);
   if (!found || found->block.address != address) return CUDA_ERROR_INVALID_VALUE;
   MemoryPool* const pool = tables().pools.find(found->block.owner);
+  // Memory of a pool outlives the pool.
+  const bool of_pool = wire::Handle::from(found->block.owner).kind == wire::Kind::memory_pool;
   if (const auto coherent = coherent_memory().find(address);
-      pool == nullptr && coherent && coherent->kind == CoherentMemory::Kind::host) {
+      !of_pool && coherent && coherent->kind == CoherentMemory::Kind::host) {
     return CUDA_ERROR_INVALID_VALUE;  // that is for cuMemFreeHost
   }
   const CUresult result = device_memory().free(address, stream);
