@@ -136,6 +136,43 @@ def test_memory_goes_with_its_context_and_with_no_other(share: Share) -> None:
     )
 
 
+def test_a_call_in_a_context_that_another_thread_has_destroyed_is_refused(share: Share) -> None:
+    share.run(
+        """
+        import threading
+        start()
+        memory = upload(np.zeros(4, np.uint32))
+        made, gone, failures = threading.Event(), threading.Event(), []
+        others = []
+        def work():
+            try:
+                others.append(check(cu.cuCtxCreate(None, 0, 0)))
+                check(cu.cuMemAlloc(4096))
+                made.set()
+                assert gone.wait(60)
+                destroyed = cu.CUresult.CUDA_ERROR_CONTEXT_IS_DESTROYED
+                assert cu.cuMemsetD32(memory, 1, 4)[0] == destroyed
+                assert cu.cuMemAlloc(4096)[0] == destroyed
+                assert cu.cuCtxSynchronize()[0] == destroyed
+                assert cu.cuCtxGetDevice()[0] == destroyed
+                check(cu.cuCtxSetCurrent(check(cu.cuDevicePrimaryCtxRetain(0))))
+                check(cu.cuCtxSynchronize())
+            except BaseException as failure:
+                failures.append(failure)
+                made.set()
+        thread = threading.Thread(target=work)
+        thread.start()
+        assert made.wait(60)
+        check(cu.cuCtxDestroy(others[0]))
+        gone.set()
+        thread.join()
+        assert not failures, failures
+        assert not download(memory, np.ones(4, np.uint32)).any()
+        print("ok")
+        """
+    )
+
+
 def test_memory_of_a_pool_is_freed_after_the_pool_whatever_its_kind(share: Share) -> None:
     share.run(
         """

@@ -55,7 +55,9 @@ Context* current_object() {
 CUresult object_of(CUcontext ctx, Context*& out) {
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   out = ctx == nullptr ? current_object() : tables().contexts.find(raw(ctx));
-  return out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+  if (out != nullptr) return CUDA_SUCCESS;
+  return ctx == nullptr && current_context() != 0 ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                                  : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult create(CUcontext* pctx, unsigned flags, CUdevice dev) {

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "client/call/objects.h"
 #include "client/process/log.h"
 #include "client/session/session_hooks.h"
 #include "shared_api/error_log.h"
@@ -16,7 +17,9 @@ CUresult bad_handle(wire::Kind kind) {
 CUresult in_current_context(std::uint64_t& context) {
   if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;  // its thread has no context; this says more
   context = current_context();
-  if (context != 0) return CUDA_SUCCESS;
+  if (context != 0) {  // another thread may have destroyed it
+    return tables().contexts.find(context) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
   return runtime().initialised() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_NOT_INITIALIZED;
 }
 
