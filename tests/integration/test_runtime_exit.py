@@ -11,7 +11,7 @@ __all__ = ["share"]  # the fixture
 #: What is freed is overwritten at once, so that no test passes by what lies in it still.
 OVERWRITTEN = "165"
 
-EXITING = """
+NOT_YET = """
 import ctypes, os
 cuda, libc, context = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL(None), ctypes.c_void_p()
 libc.mmap.restype, libc.mmap.argtypes = ctypes.c_void_p, [ctypes.c_void_p, *[ctypes.c_size_t] * 5]
@@ -20,10 +20,14 @@ def at_exit(function, argument):
     # As a static object's destructor: after the main thread's own variables are gone.
     assert libc.__cxa_atexit(ctypes.cast(function, ctypes.c_void_p), ctypes.c_void_p(argument), None) == 0
 
-assert cuda.cuInit(0) == 0
+assert cuda.cuInit(0) == 0"""
+EXITING = (
+    NOT_YET
+    + """
 assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
 assert cuda.cuCtxSetCurrent(context) == 0
 """
+)
 
 
 def test_a_context_is_current_until_the_process_has_ended(share: Share, tmp_path: Path) -> None:
@@ -55,4 +59,23 @@ def test_a_call_is_refused_until_the_process_has_ended(share: Share) -> None:
         """,
         EXITING,
         MALLOC_PERTURB_=OVERWRITTEN,
+    )
+
+
+def test_a_context_that_is_given_back_while_the_process_ends_keeps_it_from_nothing(share: Share) -> None:
+    share.run(
+        """
+        # Registered before the first context, as by runtime libraries: it runs when handlers of the program have run.
+        at_exit(cuda.cuDevicePrimaryCtxRelease_v2, 0)
+        assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+        assert cuda.cuCtxSetCurrent(context) == 0
+        stream, memory = ctypes.c_void_p(), ctypes.c_void_p()
+        assert cuda.cuStreamCreate(ctypes.byref(stream), 1) == 0
+        assert cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(1 << 20)) == 0
+        assert cuda.cuLaunchHostFunc(stream, libc.pause, None) == 0  # never returns
+        assert cuda.cuMemsetD8Async(memory, 1, ctypes.c_size_t(1 << 20), stream) == 0
+        print("ok", flush=True)
+        """,
+        NOT_YET,
+        timeout=60,
     )

@@ -173,6 +173,30 @@ def test_a_call_in_a_context_that_another_thread_has_destroyed_is_refused(share:
     )
 
 
+def test_a_primary_context_is_reset_when_its_last_reference_goes(share: Share) -> None:
+    share.run(
+        """
+        check(cu.cuInit(0))
+        most_of_it = 150 << 20
+        for turn in range(3):
+            context = check(cu.cuDevicePrimaryCtxRetain(0))
+            check(cu.cuCtxSetCurrent(context))
+            memory = check(cu.cuMemAlloc(most_of_it))
+            stream = check(cu.cuStreamCreate(0))
+            check(cu.cuDevicePrimaryCtxRetain(0))
+            check(cu.cuDevicePrimaryCtxRelease(0))  # another one's reference is left
+            assert check(cu.cuDevicePrimaryCtxGetState(0))[1] == 1
+            check(cu.cuMemsetD8Async(memory, 1, most_of_it, stream))
+            check(cu.cuStreamSynchronize(stream))
+            check(cu.cuDevicePrimaryCtxRelease(0))
+            assert check(cu.cuDevicePrimaryCtxGetState(0))[1] == 0
+            assert cu.cuStreamQuery(stream)[0] == cu.CUresult.CUDA_ERROR_INVALID_HANDLE
+        assert cu.cuDevicePrimaryCtxRelease(0)[0] == cu.CUresult.CUDA_ERROR_INVALID_CONTEXT
+        print("ok")
+        """
+    )
+
+
 def test_memory_of_a_pool_is_freed_after_the_pool_whatever_its_kind(share: Share) -> None:
     share.run(
         """

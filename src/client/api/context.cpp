@@ -2,6 +2,8 @@
 #include <cuda.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdlib>
 #include <tuple>
 
 #include "base/mutex.h"
@@ -11,6 +13,7 @@
 #include "client/memory/device_memory.h"
 #include "client/objects/images.h"
 #include "client/progress/completion.h"
+#include "client/session/attach_again.h"
 #include "generated/client_api.h"
 
 using namespace gpupool;
@@ -26,6 +29,22 @@ namespace {
 Mutex& context_mutex() {
   static Mutex& mutex = *new Mutex;
   return mutex;
+}
+
+/// Held by who takes or gives back a reference to a primary context: nobody takes one that is being reset.
+Mutex& retaining_mutex() {
+  static Mutex& mutex = *new Mutex;
+  return mutex;
+}
+
+std::atomic<bool> process_ends{false};
+
+/// Without its last reference a primary context is reset. At the end of the process, when runtime libraries
+/// give back theirs, what is left goes with the connection: nobody waits for it.
+void reset_unreferenced(CUdevice device) {
+  if (!runtime().connected() || process_ends.load()) return;
+  const NoLeaseWait at_once;
+  static_cast<void>(reset_context(primary_context(device), device));
 }
 
 /// The primary context's object, made on first use. Its handle never changes.
@@ -116,6 +135,9 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
   runtime().begin_if_over();
   if (const CUresult bad = check_device(dev); bad != CUDA_SUCCESS) return bad;
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const MutexLock retaining(retaining_mutex());
+  // Handlers that were registered before the first context run after this one.
+  [[maybe_unused]] static const int noted = std::atexit([] { process_ends = true; });
   const MutexLock lock(context_mutex());
   ++primary(dev)->retained;
   *pctx = handle_as<CUcontext>(primary_context(dev));
@@ -124,10 +146,14 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
   if (const CUresult bad = check_device(dev); bad != CUDA_SUCCESS) return bad;
-  const MutexLock lock(context_mutex());
-  Context* const object = primary(dev);
-  if (object->retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
-  --object->retained;
+  const MutexLock retaining(retaining_mutex());
+  {
+    const MutexLock lock(context_mutex());
+    Context* const object = primary(dev);
+    if (object->retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
+    if (--object->retained > 0) return CUDA_SUCCESS;
+  }
+  reset_unreferenced(dev);
   return CUDA_SUCCESS;
 }
 
