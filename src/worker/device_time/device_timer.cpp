@@ -128,8 +128,8 @@ struct DeviceTimer::State {
       before = *found;
       timelines.erase(found);
     } else {
-      // All bursts of the last timeline have ended, and one of an earlier timeline goes on: what comes now may
-      // overlap with it.
+      // All bursts of the last timeline have ended, and one of an earlier timeline goes on: what comes now
+      // may overlap with it.
       const auto of_context = [&](const Burst& burst) { return burst.timeline->context == context; };
       if (const auto burst = std::ranges::find_if(closed, of_context); burst != closed.end()) {
         before = burst->timeline;
@@ -197,8 +197,8 @@ struct DeviceTimer::State {
     if (is_sticky(result) && failure.error == 0) failure = {result, burst.kernel};
   }
 
-  /// Gives the burst's timeline its place in the period. Precondition: the device has come to the burst, whose
-  /// context is current.
+  /// Gives the burst's timeline its place in the period. Precondition: the device has come to the burst,
+  /// whose context is current.
   void place(const Burst& burst) {
     Timeline& timeline = *burst.timeline;
     if (functions.event_query(timeline.base) == driver_not_ready) {
