@@ -247,6 +247,16 @@ class TestLimits:
         assert says in (await refusal(stand.admin.set_limit(settings))).explanation
 
 
+async def test_a_first_limit_of_ones_own_changes_only_what_it_names(stand: Stand) -> None:
+    await stand.admin.set_limit(LimitSettings("*", milli=1000, shares=3))
+    await stand.admin.change_limit("alice", {"gpu_seconds": 72_000})
+    of = {limit.settings.user: limit.settings for limit in (await stand.admin.limits())}
+    assert (of["alice"].milli, of["alice"].shares, of["alice"].gpu_seconds) == (1000, 3, 72_000)
+    await stand.admin.change_limit("*", {"milli": 500})
+    of = {limit.settings.user: limit.settings for limit in (await stand.admin.limits())}
+    assert (of["*"].milli, of["*"].shares, of["alice"].milli) == (500, 3, 1000)
+
+
 async def test_what_is_deserved_is_taken_back_with_notice(stand: Stand) -> None:
     """Two GPUs: alice's project uses both while bob's is away; bob comes and has his within the notice."""
     await stand.admin.set_project(

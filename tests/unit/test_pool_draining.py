@@ -4,6 +4,7 @@ and all of it is charged."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from gpupool.engines.records import OTHER_PROTOCOL_STATUS, UNKNOWN_STATUS
@@ -86,6 +87,19 @@ def by_a_drain(world: PoolWorld, name: str) -> None:
     world.handle(events.NodeDrained(world.now, "node1", True, "maintenance", "root", evict=True))
     while lease(world, name).live:
         world.live(1.0)
+
+
+def test_a_drain_that_is_said_again_ends_nothing_later(world: PoolWorld) -> None:
+    name = busy(world)
+    drain = events.NodeDrained(world.now, "node1", True, "maintenance", "root", evict=True)
+    world.handle(drain)
+    until = lease(world, name).notice.until
+    for _ in range(3):
+        world.live(world.timers.notice / 4)
+        world.handle(replace(drain, now=world.now))
+        assert lease(world, name).notice.until == until
+    world.live(world.timers.notice / 2)
+    assert lease(world, name).reason == "drain"
 
 
 def moved_away(world: PoolWorld, name: str) -> None:

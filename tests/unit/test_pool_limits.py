@@ -10,8 +10,10 @@ from gpupool.model.state import LimitRecord
 from gpupool.pool.api import convert
 from gpupool.pool.model.waiting import HINT_HORIZON
 from gpupool.pool.projects import project_view
+from gpupool.pool.queue.said import Said
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
-from gpupool.scheduler.model import Quota
+from gpupool.scheduler.model import Decision, Outcome, Quota
+from gpupool.sentences import say
 
 from tests.support.pool_world import PoolWorld, lease, session
 
@@ -199,6 +201,23 @@ def test_the_end_of_a_budget_is_said_before_with_the_numbers(world):
     assert "ann has used 100 GPU seconds of 100 GPU seconds; the session is parked" in line.explanation
 
 
+def test_a_budget_that_is_used_up_when_it_is_set_ends_nothing_without_a_word(world):
+    name = world.attach("a", 1000)
+    world.live(7200)
+    limit(world, gpu_seconds=3600, window_seconds=86400)
+    world.live(1)
+    notice = lease(world, name).notice
+    assert lease(world, name).live
+    assert notice is not None
+    assert (notice.reason, notice.until > world.now + world.timers.notice - 3) == ("budget", True)
+    limit(world, gpu_seconds=1800, window_seconds=86400)
+    world.live(world.timers.notice - 3)
+    assert lease(world, name).live
+    assert lease(world, name).notice == notice
+    world.live(4)
+    assert lease(world, name).reason == "budget"
+
+
 def test_a_budget_that_lasts_longer_after_all_takes_the_notice_back(world):
     limit(world, gpu_seconds=100, window_seconds=3600)
     names = [world.attach(key, 1000) for key in ("a", "b")]
@@ -248,6 +267,13 @@ def test_a_notice_for_others_stays_and_the_budget_ends_the_lease_when_it_is_soon
     assert lease(world, name).notice.reason == "drain"
     world.live(26)
     assert lease(world, name).reason == "budget"
+
+
+def test_what_another_user_holds_is_not_among_the_figures_of_a_wish_that_both_have():
+    figures = {"asked_milli": 500, "held_milli": 700, "held_shares": 2, "quota_milli": 800, "quota_shares": 3}
+    said = Said(Decision(Outcome.QUEUE, "full", say("plain"), facts=figures))
+    assert said.in_full().facts == figures
+    assert said.to_others().in_full().facts == {"asked_milli": 500}
 
 
 # ---- order

@@ -663,6 +663,19 @@ class TestOnDisk:
         world.live(60)
         assert (session(world, first).state, world.nodes["node1"].images) == ("closed", {})
 
+    def test_a_pool_that_is_often_restarted_drops_it_all_the_same(self, tmp_path: Path):
+        world = PoolWorld(tmp_path / "pool.sqlite", nodes={"node1": 1})
+        world.nodes["node1"].fraction = 1.0
+        world.connect()
+        first = self.on_disk(world)
+        world.nodes["node1"].forget_workers()
+        for _ in range(3):
+            world.now += 3 * 86400
+            world.crash()
+            world.connect()
+        world.live(10)
+        assert (session(world, first).state, world.nodes["node1"].images) == ("closed", {})
+
     def test_an_image_whose_session_is_long_forgotten_is_removed(self, world):
         first = self.on_disk(world)
         world.disconnect()

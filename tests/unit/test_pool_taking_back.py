@@ -589,14 +589,16 @@ def test_one_that_was_over_while_nobody_served_is_heard_before_the_lease_ends(tm
 # ---- leases that move so that a request fits
 
 
-def fragmented(*, idle: bool = True, consolidate: Consolidation = Consolidation.IDLE) -> PoolWorld:
+def fragmented(
+    *, idle: bool = True, consolidate: Consolidation = Consolidation.IDLE, reservation: bool = False
+) -> PoolWorld:
     """Two devices, 0.3 taken of each: a whole one is asked."""
     world = PoolWorld(nodes={"node1": 2}, timers=Timers(min_run=5.0), consolidate=consolidate)
     world.nodes["node1"].park_memory_mib = 1_000_000
     world.connect()
     blocks = [world.attach(f"block{n}", 700, user="root") for n in range(2)]
     for number in range(2):
-        world.attach(f"a{number}", 300)
+        world.attach(f"a{number}", 300, reservation=reservation)
     for name in blocks:
         world.release(name, close=True)
     for worker in world.nodes["node1"].workers.values():
@@ -604,6 +606,14 @@ def fragmented(*, idle: bool = True, consolidate: Consolidation = Consolidation.
     world.live(8)
     assert [world.free(f"node1/{n}") for n in range(2)] == [700, 700]
     return world
+
+
+def test_a_reservation_stays_where_it_is_as_nobody_asks_for_it_again():
+    world = fragmented(reservation=True)
+    world.request("whole", 1000, user="bob", wait=None)
+    world.live(60)
+    assert noticed(world) == []
+    assert [world.free(f"node1/{n}") for n in range(2)] == [700, 700]
 
 
 def test_a_lease_moves_so_that_a_request_fits_and_goes_on_where_room_is_kept():

@@ -85,7 +85,9 @@ def set_(
     token_file: TokenFile = None,
     json: Json = False,
 ) -> None:
-    """Limit a user, or change the settings that you name. For administrators. It applies from the next request on.
+    """Limit a user, or change the settings that you name. For administrators.
+
+    It applies from the next request on. If GPU hours are used up already, leases end after the usual notice.
 
     \b
     Examples:

@@ -110,7 +110,8 @@ class ProjectsService(pool_pb2_grpc.ProjectsServicer):
         return await self._set_limit(record, context)
 
     async def ChangeLimit(self, request: pb.LimitChange, context: Any) -> pb.Limit:
-        known = self._pool.state.limits.get(request.user) or LimitRecord(request.user)
+        # What is not named stays as it counts now: a record of one's own stands above everybody's.
+        known = project_view.effective_limit(self._pool.state, self._pool.machine.quotas, request.user)
         return await self._set_limit(replace(known, **_changes(request, _LIMIT_FIELDS)), context)
 
     async def _set_limit(self, record: LimitRecord, context: Any) -> pb.Limit:

@@ -98,13 +98,22 @@ def tick(step: Step) -> None:
     for parts in standing_view.wholes(live).values():
         end = ending.get(parts[0].user, math.inf)
         if end <= step.now:
-            for part in parts:
-                lease_rules.begin_release(step, step.state.leases[part.id], REASON, _why(step, part.user))
+            _end(step, parts)
         elif end <= step.now + step.timers.notice:
             _note(step, parts, end)
         elif _noticed(parts[0]):
             why = say("budget.longer", user=param.user(parts[0].user))
             notice_rules.withdraw(step, [parts], why)
+
+
+def _end(step: Step, parts: Sequence[LeaseRecord]) -> None:
+    """Ends what has been told of its end; a limit that was set just now, or lowered, ends nothing without a word."""
+    notice = parts[0].notice
+    if notice is None:
+        _note(step, parts, step.now + step.timers.notice)
+    elif not _noticed(parts[0]) or notice.until <= step.now:
+        for part in parts:
+            lease_rules.begin_release(step, step.state.leases[part.id], REASON, _why(step, part.user))
 
 
 def _note(step: Step, parts: Sequence[LeaseRecord], end: float) -> None:

@@ -14,7 +14,7 @@ from gpupool.scheduler.model import PlacedShare
 from gpupool.sentences import Sentence, param, plain, say
 
 #: Why a reservation ends without its holder's doing, who is not there to ask again.
-_FOR_GOOD: Final = ("deadline", "budget", "reclaim", "preempt")
+_FOR_GOOD: Final = ("deadline", "budget", "reclaim", "preempt", "drain")
 
 
 def grant(

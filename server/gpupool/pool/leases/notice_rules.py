@@ -195,7 +195,12 @@ def node_drained(step: Step, event: events.NodeDrained) -> None:
         until = step.now + step.timers.notice
         said = clauses(say(f"notice.drain{because}", **who), say("notice.drain-parks"))
         for whole in here:
-            _note(step, whole, Notice("drain", until, said))
+            former = whole[0].notice
+            # Said once more, it ends nothing later: whoever drains a node again means what it got meanwhile.
+            if former is None:
+                _note(step, whole, Notice("drain", until, said))
+            elif former.reason != "drain":
+                _note(step, whole, Notice("drain", min(former.until, until), said))
 
 
 def _note(step: Step, parts: Iterable[LeaseRecord], notice: Notice) -> None:

@@ -348,7 +348,8 @@ def _missing_worker(step: Step, session: SessionRecord, same_agent: bool, *, in_
             place="image",
             address="",
             parked_mib=parked_mib,
-            gone_since=session.gone_since or step.now,
+            # It is not stored; a pool that is often restarted must not begin to count each time.
+            gone_since=session.gone_since or session.parked_at or step.now,
         )
         step.state.sessions[session.id] = session
         if lease is None or not starting:

@@ -71,16 +71,21 @@ def limits_seen_by(
     With each: whether its sum and number are of the pool's options (`configured`), above which those of the ledger stand.
     """
     quotas = limit_rules.quotas(state, configured)
+    limited = viewer in quotas or accounts.EVERYBODY in quotas
+    users = sorted(quotas) if viewer is None else [viewer] if limited else []
+    return [_limit_and_origin(state, quotas, user) for user in users]
 
-    def of(user: str) -> tuple[LimitRecord, bool]:
-        name = user if user in quotas else accounts.EVERYBODY
-        quota = quotas[name]
-        record = replace(limit_rules.limit_of(state, user), user=user, milli=quota.milli, shares=quota.shares)
-        return record, name not in state.limits
 
-    if viewer is None:
-        return [of(user) for user in sorted(quotas)]
-    return [of(viewer)] if viewer in quotas or accounts.EVERYBODY in quotas else []
+def effective_limit(state: State, configured: Mapping[str, Quota], user: str) -> LimitRecord:
+    """What counts for a user: their own limit, else that of everybody, with the pool's options below those of the ledger."""
+    return _limit_and_origin(state, limit_rules.quotas(state, configured), user)[0]
+
+
+def _limit_and_origin(state: State, quotas: Mapping[str, Quota], user: str) -> tuple[LimitRecord, bool]:
+    name = user if user in quotas else accounts.EVERYBODY
+    quota = quotas.get(name, Quota(None, None))
+    record = replace(limit_rules.limit_of(state, user), user=user, milli=quota.milli, shares=quota.shares)
+    return record, name not in state.limits
 
 
 def _project(now_there: Standings, usage: dict[str, float], path: str) -> pb.Project:

@@ -7,9 +7,13 @@ times as long to find as the decision.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from gpupool.records import replace
 from gpupool.scheduler.model import Decision
+
+#: Figures of a decision that are those of the user whom it was made for.
+_OF_USER: Final = frozenset({"held_milli", "held_shares", "quota_milli", "quota_shares"})
 
 
 class Said:
@@ -44,7 +48,12 @@ class Said:
 
         def advise() -> Decision:
             helps = tuple(help for help in self.in_full().helps if not help.release_milli)
-            return replace(self.in_full(), wants=(), helps=helps)
+            return _without_figures_of_user(replace(self.in_full(), wants=(), helps=helps))
 
-        self._others = Said(replace(self.bare, wants=()), advise)
+        self._others = Said(_without_figures_of_user(replace(self.bare, wants=())), advise)
         return self._others
+
+
+def _without_figures_of_user(decision: Decision) -> Decision:
+    facts = {name: value for name, value in decision.facts.items() if name not in _OF_USER}
+    return replace(decision, facts=facts)

@@ -38,10 +38,14 @@ def is_idle(step: Step, lease: LeaseRecord) -> bool:
 
 
 def movable(step: Step, parts: Sequence[LeaseRecord]) -> Movable | None:
-    """A lease that could go on on another device: of one share, whose memory can leave; guaranteed ones stay put."""
+    """A lease that could go on on another device: of one share, whose memory can leave.
+
+    Guaranteed ones stay put, and reservations, which nobody asks for again.
+    """
     lease = parts[0]
     session = step.state.sessions[lease.session_id]
-    moves = lease.state == "attached" and lease.kind != "guaranteed" and lease.resize is None
+    stays = lease.kind == "guaranteed" or lease.reservation
+    moves = lease.state == "attached" and not stays and lease.resize is None
     if (
         len(parts) > 1
         or len(lease.shares) > 1
