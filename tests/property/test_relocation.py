@@ -18,7 +18,10 @@ def device(name: str, kind: str, sizes: list[int]) -> DeviceView:
         if milli <= free:
             free -= milli
             held.append(Held(f"l{name}-{number}", "ann", milli, mib_of_milli(milli, usable)))
-    return DeviceView(name, name.split("/")[0], TOTALS[kind], held=tuple(held), kind=kind)
+    node = name.split("/")[0]
+    # The third node is in a node pool of its own.
+    node_pool = "other" if node == "c" else ""
+    return DeviceView(name, node, TOTALS[kind], held=tuple(held), kind=kind, pool=node_pool)
 
 
 sizes = st.lists(st.sampled_from([100, 200, 300, 400, 600]), max_size=3)
@@ -71,6 +74,7 @@ def test_what_is_moved_has_a_place_and_the_request_fits_then(
         assert source.id not in reserved
         assert target.id not in reserved
         assert (target.kind, target.total_mib) == (source.kind, source.total_mib)
+        assert target.pool == source.pool, "its request may have named the node pool"
         assert not bound or source.node == target.node
         through[source.node] = through.get(source.node, 0) + kept
         after = after.taking((moved.target,), "ann", f"{moved.lease_id}-moved")

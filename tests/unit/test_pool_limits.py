@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from gpupool.model import events
 from gpupool.model.clock import Clock
 from gpupool.model.instructions import TellGranted, TellQueued, TellRefused, TellResized
 from gpupool.model.state import LimitRecord
 from gpupool.pool.api import convert
+from gpupool.pool.leases import timer_rules
 from gpupool.pool.model.waiting import HINT_HORIZON
 from gpupool.pool.projects import project_view
 from gpupool.pool.queue.said import Said
@@ -267,6 +270,19 @@ def test_a_notice_for_others_stays_and_the_budget_ends_the_lease_when_it_is_soon
     assert lease(world, name).notice.reason == "drain"
     world.live(26)
     assert lease(world, name).reason == "budget"
+
+
+def test_a_window_that_began_in_the_future_begins_when_the_pool_starts_with_the_right_time(world):
+    limit(world, gpu_seconds=60, window_seconds=3600)
+    world.release(world.attach("a", 1000))
+    world.settle()
+    step = world.step()
+    account = step.state.accounts["user/ann"]
+    step.state.accounts[account.id] = replace(account, window_from=world.now + 86400, as_of=world.now + 86400)
+    timer_rules.restarted(step)
+    corrected = step.state.accounts[account.id]
+    assert (corrected.window_from, corrected.as_of) == (world.now, world.now)
+    assert corrected.window_milli_ms == account.window_milli_ms
 
 
 def test_what_another_user_holds_is_not_among_the_figures_of_a_wish_that_both_have():

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from gpupool.scheduler.fleet import Candidates, Fleet, only
 from gpupool.scheduler.model import PlacedShare, PoolView, Request
 from gpupool.scheduler.placement import Consolidation, Demand, Placement, Residents
@@ -66,8 +68,9 @@ def relocation(
     fleet = pool.fleet
     residents = Residents()
     names: dict[int, str] = {}
+    alike = _alike(fleet)
     for lease_id in sorted(movable):
-        number = _add(pool, residents, movable[lease_id])
+        number = _add(pool, residents, movable[lease_id], alike)
         if number is not None:
             names[number] = lease_id
     search = Consolidation(fleet.cluster, fleet.policy, residents)
@@ -87,7 +90,21 @@ def relocation(
     return None
 
 
-def _add(pool: PoolView, residents: Residents, lease: Movable) -> int | None:
+def _alike(fleet: Fleet) -> Mapping[str, Mask | None]:
+    """By node: those in the same node pool with the same labels, as a lease may have asked for either; None: all."""
+    samples = [fleet.at(row, 0) for row in range(len(fleet.nodes))]
+    kinds = [(sample.pool, *sorted(sample.labels.items())) for sample in samples]
+    rows: dict[object, Mask | None] = {
+        kind: np.array([other == kind for other in kinds], np.bool_) for kind in set(kinds)
+    }
+    if len(rows) == 1:
+        return dict.fromkeys(fleet.nodes)
+    return {name: rows[kind] for name, kind in zip(fleet.nodes, kinds, strict=True)}
+
+
+def _add(
+    pool: PoolView, residents: Residents, lease: Movable, alike: Mapping[str, Mask | None]
+) -> int | None:
     """Its number; None: its device takes nothing new, or it does not fit through its node's host memory."""
     fleet = pool.fleet
     device = pool.device(lease.share.device_id)
@@ -99,7 +116,7 @@ def _add(pool: PoolView, residents: Residents, lease: Movable) -> int | None:
     models = frozenset({str(fleet.class_of[row, column])})
     demand = Demand(lease.share.milli, models=models)
     share = (lease.share.milli, lease.share.mib)
-    among: Mask | None = only(fleet, device.node) if lease.bound else None
+    among = only(fleet, device.node) if lease.bound else alike[device.node]
     return residents.add(Placement(demand, row, (column,), (share,)), among)
 
 

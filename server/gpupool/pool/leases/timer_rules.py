@@ -34,6 +34,10 @@ def restarted(step: Step) -> None:
         )
     for session in [s for s in state.sessions.values() if s.state == "lost"]:
         state.sessions[session.id] = replace(session, gone_since=step.now)
+    for account in [a for a in state.accounts.values() if max(a.as_of, a.window_from or 0.0) > step.now]:
+        # The clock was ahead when this was written; a window of the future would last until then.
+        begins = None if account.window_from is None else min(account.window_from, step.now)
+        state.accounts[account.id] = replace(account, window_from=begins, as_of=min(account.as_of, step.now))
 
 
 def _heard_again(step: Step, notice: Notice) -> Notice:
