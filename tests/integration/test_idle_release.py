@@ -49,7 +49,7 @@ def test_warned_with_a_countdown_then_released_and_undone(stack: Stack, kernel: 
     )  # it may have been queued
     again = kernel.state()
     assert again["session_id"] == state["session_id"]
-    assert (again["by"], again["share"]["milli"], again["released"]) == ("magic", 200, None)
+    assert (again["by"], again["share"]["milli"], again["released"]) == ("attach", 200, None)
     # Held as before, so without a magic; and its memory is what it was.
     assert str(3 * 2**20) in kernel.run("print(x.copy_to_host().sum(dtype='int64'))").text
     assert kernel.run("%gpu detach").status == "ok"

@@ -43,14 +43,41 @@ bool is_mode(CUstreamCaptureMode mode) {
          mode == CU_STREAM_CAPTURE_MODE_RELAXED;
 }
 
-/// After the worker began a capture, of which the program hears `result`.
-CUresult has_begun(CUstream stream, CUstreamCaptureMode mode, CUresult result) {
-  {
+/// A capture that is about to begin. It is noted before: once it has begun, nothing may fail for want of
+/// memory.
+class Beginning {
+ public:
+  Beginning(CUstream stream, CUstreamCaptureMode mode)
+      : stream_(raw(stream)),
+        ends_(mode == CU_STREAM_CAPTURE_MODE_RELAXED ? std::thread::id() : std::this_thread::get_id()) {
     const MutexLock lock(begun().mutex);
-    const bool anybody_ends_it = mode == CU_STREAM_CAPTURE_MODE_RELAXED;
-    begun().by[raw(stream)] = anybody_ends_it ? std::thread::id() : std::this_thread::get_id();
+    forgets_ = begun().by.try_emplace(stream_, ends_).second;
     open_captures = static_cast<int>(begun().by.size());
   }
+  ~Beginning() {
+    if (!forgets_) return;
+    const MutexLock lock(begun().mutex);
+    begun().by.erase(stream_);
+    open_captures = static_cast<int>(begun().by.size());
+  }
+  Beginning(const Beginning&) = delete;
+  Beginning& operator=(const Beginning&) = delete;
+
+  void has_begun() {
+    const MutexLock lock(begun().mutex);
+    begun().by[stream_] = ends_;
+    forgets_ = false;
+  }
+
+ private:
+  std::uint64_t stream_;
+  std::thread::id ends_;
+  bool forgets_;
+};
+
+/// After the worker began a capture, of which the program hears `result`.
+CUresult has_begun(CUstream stream, Beginning& beginning, CUresult result) {
+  beginning.has_begun();
   if (result != CUDA_SUCCESS) {  // begun, but the program hears of an earlier error
     CUgraph graph = nullptr;
     if (cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS) static_cast<void>(cuGraphDestroy(graph));
@@ -227,13 +254,14 @@ CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode) {
   runtime().begin_if_over();
   if (!known(Kind::stream, hStream)) return bad_handle(Kind::stream);
   if (!is_mode(mode)) return CUDA_ERROR_INVALID_VALUE;
+  Beginning beginning(hStream, mode);
   messages::cuStreamBeginCapture_v2 m;
   m.hStream = raw(hStream);
   m.mode = mode;
   replies::cuStreamBeginCapture_v2 reply;
   CUresult own = CUDA_ERROR_UNKNOWN;
   const CUresult result = ask(m, reply, &own);
-  return own == CUDA_SUCCESS ? has_begun(hStream, mode, result) : result;
+  return own == CUDA_SUCCESS ? has_begun(hStream, beginning, result) : result;
 }
 
 CUresult cuStreamBeginCapture(CUstream hStream) {
@@ -249,6 +277,7 @@ CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUg
   for (size_t n = 0; n < numDependencies; ++n) {
     if (!is_graph_node(raw(dependencies[n]))) return CUDA_ERROR_INVALID_VALUE;
   }
+  Beginning beginning(hStream, mode);
   messages::CaptureIntoGraph m;
   m.stream = raw(hStream);
   m.graph = raw(hGraph);
@@ -259,7 +288,7 @@ CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUg
   const CUresult result = ask(m, reply, &own);
   if (own != CUDA_SUCCESS) return result;
   mark_captured(raw(hGraph), true);
-  return has_begun(hStream, mode, result);
+  return has_begun(hStream, beginning, result);
 }
 
 CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
