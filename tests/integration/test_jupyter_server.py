@@ -394,8 +394,7 @@ async def test_changes_are_told_as_events_without_secrets(jupyter: JupyterInProc
     await jupyter.json("POST", f"{path}/attach", {"share": "0.2"})
     await jupyter.json("POST", f"{path}/detach", {})
     await jupyter.app.event_logger.gather_listeners()
-    assert [(event["state"], event["reason"], event["share_milli"]) for event in seen] == [
-        ("attached", None, 200),
-        ("parked", "release", None),
-    ]
+    # Where memory lies is told, too; on a slow machine that may come between them.
+    told = dict.fromkeys((event["state"], event["reason"], event["share_milli"]) for event in seen)
+    assert list(told) == [("attached", None, 200), ("parked", "release", None)]
     assert "ab" * 32 not in json.dumps(seen)
