@@ -9,6 +9,7 @@ import pytest
 from gpupool.model import events
 from gpupool.model.clock import Clock
 from gpupool.model.instructions import TellGranted, TellQueued, TellRefused
+from gpupool.model.state import ProjectRecord
 from gpupool.pool.api import convert, explanations
 from gpupool.pool.model.consolidation import Consolidation
 from gpupool.pool.model.timers import Timers
@@ -173,6 +174,23 @@ def test_a_notice_is_withdrawn_when_the_request_finds_room_elsewhere():
     assert len(world.live_leases("B")) == 1
     world.live(world.timers.notice + 2)
     assert lease(world, names[1]).live
+
+
+def test_no_notice_outlasts_the_entitlement_that_it_was_given_for():
+    world = two_projects(devices=4, a=1000, b=3000)
+    world.attach("b0", 1000, user="bob", project="B")
+    names = take_all(world, "A", 3)
+    for number in range(1, 3):
+        ask(world, f"b{number}")
+    assert sorted(noticed(world)) == sorted(names[1:])
+    record = ProjectRecord("B", 1000, limit=1000)
+    world.handle(events.ProjectSet(world.now, record, "root"))
+    assert not noticed(world), "neither that of the first in line nor that of the other"
+    world.live(world.timers.notice + 10)
+    assert all(lease(world, name).live for name in names)
+    told = world.answer("b2")
+    assert isinstance(told, TellQueued)
+    assert "limited to 1 GPU" in told.explanation
 
 
 def test_a_lease_runs_its_minimum_before_it_is_taken_back():

@@ -124,6 +124,13 @@ class Waiting:
         known = ((name, *self._of[name]) for name in request_ids if name in self._of)
         return {name: (lane.project, lane.rank(entry)) for name, lane, entry in known}
 
+    def entries(self, request_ids: Iterable[str]) -> dict[Lane, list[Entry]]:
+        """Those of them that wait, by their lanes, in order."""
+        found: dict[Lane, list[Entry]] = {}
+        for lane, entry in (self._of[name] for name in request_ids if name in self._of):
+            insort(found.setdefault(lane, []), entry)
+        return found
+
     def follow(self, state: State, limited: Callable[[str], bool]) -> set[Lane]:
         """Takes over what has changed since the last commit, and returns the lanes where; saying it twice changes nothing."""
         changed = set()

@@ -13,6 +13,7 @@ It stays valid until something else than the queue changes: meanwhile a new requ
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -91,6 +92,8 @@ class QueuePass:
         #: Wishes for which there is no room, whoever has them.
         self._no_room: dict[Lane, Said] = {}
         self.taking_back = TakingBack(step, self.view, self.standings, self.owed, taken)
+        #: Those for whom room is being made, by their lanes, in order.
+        self._promised = waiting.entries({*self.owed, *self.taking_back.noticed_for()})
         self.kept: list[Kept] = []
         #: Projects and users of which a request is held up by a limit, with who that is.
         self._held_up: dict[tuple[str, str], RequestRecord] = {}
@@ -109,7 +112,10 @@ class QueuePass:
         return (*self.standings.order_key(lane.project, self.size(lane)), lane.project)
 
     def in_order(self, step: Step) -> Iterator[str]:
-        """The requests' ids as they come; a lane that is `full` by then is left out."""
+        """The requests' ids as they come; of a lane that is `full` by then only those for whom room is being made.
+
+        What the first of the lane is told says nothing about them: their notices are to be judged again.
+        """
         lines = step.queue.waiting.lines()
         while lines:
             if len(lines) == 1:
@@ -118,10 +124,13 @@ class QueuePass:
                 project = min(lines, key=lambda name: self.order(lines[name].lane))
             line = lines[project]
             lane, entry = line.take()
+            yield entry[2]
             if lane not in self.full:
-                yield entry[2]
-                if lane not in self.full:
-                    line.add_next(lane, entry)
+                line.add_next(lane, entry)
+            else:
+                promised = self._promised.get(lane, [])
+                for later in promised[bisect_right(promised, entry) :][:1]:
+                    line.add(lane, later)
             if not line:
                 del lines[project]
 
@@ -141,7 +150,8 @@ class QueuePass:
             rank, turn = lane.rank(entry), self.turns[request.id]
             counted = request.id in self.taking_back.expected
             self.kept.append(Kept(request.id, request.project, rank, turn, devices, free_at, counted, owed))
-        if not request.session_id and not owed:
+        judged_again = lane in self.full and entry in self._promised.get(lane, ())
+        if not request.session_id and not owed and not judged_again:
             self.full[lane] = said
             if decision.reason == "full":
                 # Room is the same for everybody.
@@ -151,7 +161,7 @@ class QueuePass:
     def _as_others(self, step: Step, request: RequestRecord, lane: Lane) -> Said | None:
         """What another user was told of the same wish, if nothing but room is in the way of this one, too."""
         known = self._no_room.get(lane.of_anybody) if not request.session_id else None
-        if known is None:
+        if known is None or request.id in self.owed:
             return None
         milli = self.size(lane)
         refused = self._beyond_limits(step, request, milli)

@@ -157,7 +157,9 @@ def look_at_all(step: Step) -> QueuePass:
             _answer(step, look, request)
     follow(step)
     _give_up(step, look)
-    look.taking_back.forgo_orphans(step)
+    look.taking_back.forgo_unjudged(
+        step, {name for name, said in look.decisions.items() if is_owed(said.bare)}
+    )
     return look
 
 

@@ -298,16 +298,22 @@ class TakingBack:
         for owned in self._noticed.values():
             owned.difference_update(names)
 
-    def forgo_orphans(self, step: Step) -> None:
-        """Withdraws notices whose request is gone, and whose leases nobody else needs."""
-        requests = step.state.requests
-        gone = [
-            name
-            for request, names in self._noticed.items()
-            if request not in requests
-            for name in sorted(names)
-        ]
-        self.forgo(step, gone, say("forgo.gone"))
+    def noticed_for(self) -> list[str]:
+        """Requests that wait, for which leases have a notice."""
+        return [request for request in self._noticed if request]
+
+    def forgo_unjudged(self, step: Step, served: Collection[str]) -> None:
+        """Withdraws notices whose request is gone, or was not found to be helped by them in this look.
+
+        Args:
+            step: the step of the machine that this is part of.
+            served: requests for which room is being made, beside those that are expected to have some.
+        """
+        for request, names in list(self._noticed.items()):
+            if request not in step.state.requests:
+                self.forgo(step, sorted(names), say("forgo.gone"))
+            elif request not in self.expected and request not in served:
+                self.forgo(step, sorted(names), say("forgo.in-vain"))
 
     def _as_planned(self, step: Step, base: PoolView, search: Search, mine: Sequence[str]) -> Plan | None:
         """The plan of last time, less what it does not need any more; None: there is none, or it has come to nothing."""
