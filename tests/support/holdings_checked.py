@@ -23,8 +23,13 @@ def standings(
     """For :func:`standing_view.standings`; compares it with one that is made anew."""
     asked = list(waiting)
     found = _standings(state, tree, usage, asked)
-    here = (x for x in state.devices.values() if x.present and x.node in state.nodes)
-    capacity = WHOLE_DEVICE_MILLI * sum(1 for x in here if not state.nodes[x.node].lost)
+    nodes = {name: node for name, node in state.nodes.items() if not node.lost}
+    here = [x for x in state.devices.values() if x.present and x.node in nodes]
+    serving = {x.id for x in here if x.healthy and not nodes[x.node].drained}
+    shares = [share for lease in state.leases.values() if lease.live for share in lease.taken()]
+    others = {x.id for x in here} - serving
+    capacity = WHOLE_DEVICE_MILLI * len(serving)
+    capacity += sum(share.milli for share in shares if share.device_id in others)
     whole = standing_view.wholes(lease for lease in state.leases.values() if lease.live)
     fresh = Standings(tree, capacity, map(live_holdings.held_lease, whole.values()), asked, usage)
     assert found.capacity == capacity

@@ -13,6 +13,7 @@ from gpupool.model.state import ProjectRecord
 from gpupool.pool.api import convert, explanations
 from gpupool.pool.model.consolidation import Consolidation
 from gpupool.pool.model.timers import Timers
+from gpupool.pool.projects import standing_view
 from gpupool.proto.sentences import from_message
 from gpupool.scheduler.model import Quota
 
@@ -81,6 +82,35 @@ def test_the_seventh_request_of_six_deserved_waits_and_takes_nothing():
     assert (len(world.live_leases("A")), len(world.live_leases("B"))) == (2, 6)
     assert isinstance(world.answer("b6"), TellQueued)
     assert not noticed(world)
+
+
+def test_who_loses_a_drained_node_gets_their_part_of_what_is_left():
+    world = two_projects(devices=8, a=4000, b=4000)
+    theirs = take_all(world, "A", 4)
+    mine = take_all(world, "B", 4)
+    (drained,) = {lease(world, name).node for name in mine}
+    assert drained not in {lease(world, name).node for name in theirs}
+    world.handle(events.NodeDrained(world.now, drained, True, "", "root", evict=True))
+    world.live(1)
+    standing = standing_view.with_requests(world.machine.state, world.timers, world.now)
+    assert standing.standing("B").deserved == 4000, "what is held there counts as long as it is held"
+    world.live(world.timers.notice + 5)
+    assert {lease(world, name).reason for name in mine} == {"drain"}
+    for number in range(4):
+        ask(world, f"again{number}")
+    assert sorted(noticed(world)) == sorted(theirs[2:])
+    world.live(world.timers.notice + 5)
+    assert (len(world.live_leases("A")), len(world.live_leases("B"))) == (2, 2)
+
+
+def test_an_ill_device_is_deserved_by_nobody():
+    world = two_projects(devices=2, a=1000, b=1000)
+    state = world.machine.state
+    device = state.devices["node2/0"]
+    state.devices[device.id] = replace(device, healthy=False, health_reason="Xid 79")
+    state.commit()
+    standing = standing_view.with_requests(state, world.timers, world.now)
+    assert [standing.standing(path).deserved for path in ("A", "B")] == [500, 500]
 
 
 def test_a_guaranteed_lease_above_what_is_deserved_is_refused_at_once():

@@ -51,9 +51,11 @@ class LiveHoldings:
         self._using: dict[str, tuple[str, int, float]] = {}
         self._used: dict[str, HeldUse] = {}
         self._half_life = 0.0
-        #: Devices that are there: of each node that is not lost, and of all.
+        #: Devices that take leases, as far as is known: of each node that is not lost, and of all.
         self._present: dict[str, int] = {}
         self._serving = 0
+        #: By node, its devices that are there and take no new leases.
+        self._withdrawn: dict[str, frozenset[str]] = {}
 
     def follow(self) -> None:
         """Takes note of what has changed. To be called now and then though nobody asks: else it piles up."""
@@ -86,9 +88,21 @@ class LiveHoldings:
         return {project: use.at(now) for project, use in self._used.items()}
 
     def capacity(self) -> int:
-        """Milli-GPU of all devices that are there; a node that is silent for a moment changes what nobody deserves."""
+        """Milli-GPU of all devices that serve; a node that is silent for a moment changes what nobody deserves.
+
+        Of a device that takes no new leases, as its node is drained or it is ill, only what is held on it counts: else a
+        project would deserve what nobody can have, and others could keep what it is entitled to.
+        """
         self._follow_devices()
-        return WHOLE_DEVICE_MILLI * self._serving
+        still_held = sum(
+            share.milli
+            for node, devices in self._withdrawn.items()
+            for lease in self._state.index.holding_of_node.of(node)
+            if lease.live
+            for share in lease.taken()
+            if share.device_id in devices
+        )
+        return WHOLE_DEVICE_MILLI * self._serving + still_held
 
     # ---- leases
 
@@ -149,7 +163,13 @@ class LiveHoldings:
         for name in nodes:
             node = self._state.nodes.get(name)
             here = self._state.index.devices_of_node.of(name) if node is not None and not node.lost else ()
-            number = sum(1 for device in here if device.present)
+            present = [device for device in here if device.present]
+            drained = node is not None and node.drained
+            withdrawn = frozenset(device.id for device in present if drained or not device.healthy)
+            number = len(present) - len(withdrawn)
             self._serving += number - self._present.pop(name, 0)
             if number:
                 self._present[name] = number
+            self._withdrawn.pop(name, None)
+            if withdrawn:
+                self._withdrawn[name] = withdrawn

@@ -16,7 +16,7 @@ from gpupool.shares import least_milli, usable_mib
 
 
 def capacity(state: State) -> int:
-    """Milli-GPU of all devices that are there; a node that is silent for a moment changes what nobody deserves."""
+    """Milli-GPU of all devices that serve, and what is still held on others; see `LiveHoldings.capacity`."""
     return live_holdings.of(state).capacity()
 
 
