@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from gpupool.model import events
+from gpupool.model.instructions import TellRefused
 from gpupool.model.state import LeaseRecord, ProjectRecord, RequestRecord, State
 from gpupool.pool.lifecycle.machine import Machine
 from gpupool.pool.model.timers import Timers
@@ -55,6 +56,32 @@ class TestChanges:
         wait(machine, "research")
         with pytest.raises(ProjectError, match=r"research has 0 leases and 1 waiting request$"):
             make(machine, ProjectRecord("research/vision"))
+
+    def test_who_is_no_member_any_more_does_not_wait_any_longer(self, machine: Machine) -> None:
+        make(machine, ProjectRecord("research", members=("ann", "bob")))
+        wait(machine, "research")
+        done = machine.handle(events.ProjectSet(1.0, ProjectRecord("research", members=("bob",)), "root"))
+        (told,) = [item for item in done if isinstance(item, TellRefused)]
+        assert (told.user, told.key, told.reason) == ("ann", "k2", "forbidden")
+        assert not machine.state.requests
+
+    def test_who_is_no_member_of_what_is_above_does_not_wait_any_longer(self, machine: Machine) -> None:
+        make(machine, ProjectRecord("research"), ProjectRecord("research/vision"))
+        wait(machine, "research/vision")
+        make(machine, ProjectRecord("research", members=("bob",)))
+        assert not machine.state.requests
+
+    def test_who_may_be_in_a_group_goes_on_waiting(self, machine: Machine) -> None:
+        make(machine, ProjectRecord("research", members=("ann",)))
+        wait(machine, "research")
+        make(machine, ProjectRecord("research", members=("bob", "@vision")))
+        assert set(machine.state.requests) == {"a1"}
+
+    def test_another_project_that_shuts_users_out_concerns_nobody_here(self, machine: Machine) -> None:
+        make(machine, ProjectRecord("research"), ProjectRecord("teaching"))
+        wait(machine, "research")
+        make(machine, ProjectRecord("teaching", members=("bob",)))
+        assert set(machine.state.requests) == {"a1"}
 
     def test_a_project_with_leases_is_not_removed(self, machine: Machine) -> None:
         make(machine, ProjectRecord("research"))

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from gpupool.model import events
+from gpupool.model.instructions import TellRefused
 from gpupool.model.state import DEFAULT_PROJECT, ProjectRecord, State
 from gpupool.pool.model.step import Step
-from gpupool.scheduler.fairshare.tree import Project, ProjectError, ProjectTree, gpus
+from gpupool.scheduler.fairshare.tree import GROUP, Project, ProjectError, ProjectTree, gpus
 from gpupool.sentences import NOTHING, Sentence, clauses, param, say
 
 
@@ -89,6 +90,28 @@ def project_set(step: Step, event: events.ProjectSet) -> None:
         data={"by": event.by, "path": record.path, "now": _figures(record),
               **({"before": _figures(before)} if before is not None else {})},
     )  # fmt: skip
+    _refuse_those_shut_out(step, tree, record.path)
+
+
+def _refuse_those_shut_out(step: Step, tree: ProjectTree, path: str) -> None:
+    """Refuses requests of users whom a project, or one below it, admits no more. Leases that lie stay.
+
+    Who is in a group is known only while they call: where a group is admitted, everybody goes on waiting.
+    """
+    below = {leaf for leaf in tree.leaves if path in tree.ancestors(leaf)}
+    for request in [request for request in step.state.requests.values() if request.project in below]:
+        members = (name for above in tree.ancestors(request.project) for name in tree[above].members)
+        groups = [name.removeprefix(GROUP) for name in members if name.startswith(GROUP)]
+        if tree.admits(request.project, request.user, groups):
+            continue
+        whose, where = param.user(request.user), param.project(request.project)
+        said = say("project.not-member", user=whose, project=where)
+        del step.state.requests[request.id]
+        step.do(TellRefused(request.user, request.key, "forbidden", said))
+        step.journal(
+            "refuse", said, user=request.user, session_id=request.session_id,
+            data={"reason": "forbidden", "key": request.key},
+        )  # fmt: skip
 
 
 def project_removed(step: Step, event: events.ProjectRemoved) -> None:
