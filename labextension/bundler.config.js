@@ -35,7 +35,12 @@ class SmallStyleSheets {
 const MINIMIZER = new SwcJsMinimizerRspackPlugin({
   minimizerOptions: {
     ecma: 2020,
-    compress: { ecma: 2020, passes: 2, unsafe_arrows: true },
+    compress: {
+      ecma: 2020,
+      passes: 4,
+      unsafe_arrows: true,
+      unsafe_methods: true
+    },
     mangle: true,
     format: { comments: false }
   }

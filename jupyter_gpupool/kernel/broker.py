@@ -119,7 +119,7 @@ class GivenShare:
         self, path: str, body: Mapping[str, Any], patience: float, given_up: GivenUp | None = None
     ) -> Generator[dict[str, Any]]:
         if body.get("scope") is None:
-            raise GpuError(f"{_HELD}; a cell below %%gpu uses it, and so does any other.", "in-use")
+            raise GpuError(f"{_HELD}; every cell uses it, without %gpu attach.", "in-use")
         try:
             record = GivenLender().enter(of_body(body), str(body.get("scope") or ""), given_up or GivenUp())
         except AttachError as error:

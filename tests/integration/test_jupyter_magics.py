@@ -205,8 +205,8 @@ async def test_a_cell_says_which_of_its_terms_a_held_share_does_not_follow(
     assert (await kernel.run("%gpu attach 0.4")).status == "ok"
     reply = await kernel.run("%%gpu 0.2 --project research --for 2h\n1")
     assert reply.status == "ok"
-    assert "--for 7200 --project research counts for a new one" in reply.text
-    assert "counts for a new one" not in (await kernel.run("%%gpu 0.2 --wait 5m\n1")).text
+    assert "--for 7200 --project research counts for a new share only" in reply.text
+    assert "counts for a new share" not in (await kernel.run("%%gpu 0.2 --wait 5m\n1")).text
     await kernel.run("%gpu detach")
 
 

@@ -28,7 +28,7 @@ def said_of(named: GpuRequest, record: Session, former: Grant | None) -> str | N
         return record.message
     unused = _unused(named, record)
     return (
-        f"The share that this kernel holds is used as it is; {unused} counts for a new one, after %gpu detach."
+        f"This cell uses the share that the kernel holds. {unused} counts for a new share only; %gpu detach gives this one back."
         if unused
         else None
     )

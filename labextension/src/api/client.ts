@@ -1,7 +1,7 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
-import { ANSWER_SECONDS, limit, VERB_SECONDS } from './limit';
 import type { ICatalogue } from './catalogue';
+import { inTime } from './timeLimit';
 import type { GpuPool } from './types';
 
 /** A request that the server or the pool refused, with its reason id. */
@@ -129,24 +129,25 @@ export class GpuPoolApi {
         'api',
         ...path.map(encodeURIComponent)
       ) + query;
-    const seconds = method === 'GET' ? ANSWER_SECONDS : VERB_SECONDS;
-    const patience = limit(seconds);
-    const init: RequestInit = { ...how, method, signal: patience.signal };
+    const init: RequestInit = { ...how, method };
     if (body !== undefined) {
       init.body = JSON.stringify(body);
     }
     let response: Response;
     let text: string;
     try {
-      response = await ServerConnection.makeRequest(url, init, this._settings);
-      text = await response.text();
+      [response, text] = await inTime(method, async signal => {
+        const settings = this._settings;
+        const answer = await ServerConnection.makeRequest(
+          url,
+          { ...init, signal },
+          settings
+        );
+        return [answer, await answer.text()] as const;
+      });
     } catch (error) {
-      const why = patience.signal.aborted
-        ? `The Jupyter server did not answer within ${seconds} s.`
-        : String(error);
+      const why = error instanceof Error ? error.message : String(error);
       throw new GpuPoolError(why, 'unreachable', 0);
-    } finally {
-      patience.end();
     }
     const data = parse(text);
     if (!response.ok) {

@@ -165,24 +165,22 @@ export function addCommands(
         if (busy && !force && !(await confirmDetach(kernel, 'cell', trans))) {
           return;
         }
-        try {
-          await model.detach(kernelId, busy || force);
-        } catch (error) {
-          // A cell has begun since.
-          if (!(error instanceof GpuPoolError && error.reason === 'running')) {
+        const running = await model.detach(kernelId, busy || force).then(
+          () => false,
+          error => {
+            // A cell has begun since.
+            if (error instanceof GpuPoolError && error.reason === 'running') {
+              return true;
+            }
             throw error;
           }
-          if (await confirmDetach(model.kernel(kernelId), 'cell', trans)) {
-            await model.detach(kernelId, true);
-          }
-          return;
-        }
+        );
         const left = model.kernel(kernelId);
         if (
           !busy &&
           !force &&
-          holds(left) &&
-          (await confirmDetach(left, 'code', trans))
+          (running || holds(left)) &&
+          (await confirmDetach(left, running ? 'cell' : 'code', trans))
         ) {
           await model.detach(kernelId, true);
         }
@@ -301,12 +299,14 @@ async function confirmDetach(
         : trans.__('Detach the GPU from running code?'),
     body:
       (runs === 'cell'
-        ? trans.__(
-            'A cell is running. GPU calls that it makes from now on will fail; variables and device memory are kept.'
-          )
+        ? trans.__('A cell is running.')
         : trans.__(
-            'Code of this kernel still uses the GPU, such as a thread. GPU calls that it makes from now on will fail; variables and device memory are kept.'
-          )) + longest,
+            'Code of this kernel still uses the GPU, such as a thread.'
+          )) +
+      trans.__(
+        ' GPU calls that it makes from now on will fail; variables and device memory are kept.'
+      ) +
+      longest,
     buttons: [
       Dialog.cancelButton(),
       Dialog.warnButton({ label: trans.__('Detach') })

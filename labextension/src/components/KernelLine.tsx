@@ -56,8 +56,8 @@ export function KernelLine(props: {
         </span>
         {holding && kernel.usage && (
           // Beside the state: a screen reader says that at each change, and this one changes all the time.
-          <span className="jp-GpuPool-lineBusy" title={busyText(kernel, trans)}>
-            {`· ${formatPercent(kernel.usage.utilization)}`}
+          <span className="jp-GpuPool-lineState">
+            {trans.__('%1 busy', formatPercent(kernel.usage.utilization))}
           </span>
         )}
         <Button
@@ -76,16 +76,6 @@ export function KernelLine(props: {
       </div>
     </li>
   );
-}
-
-/** How busy the GPU is, which the line has no room to say in words. */
-function busyText(
-  kernel: GpuPool.IKernel,
-  trans: IContext['trans']
-): string | undefined {
-  return kernel.usage
-    ? trans.__('%1 busy', formatPercent(kernel.usage.utilization))
-    : undefined;
 }
 
 function shareOf(kernel: GpuPool.IKernel, trans: IContext['trans']): string {

@@ -137,8 +137,8 @@ export class GpuPoolModel implements IGpuPool {
   }
 
   follow(kernelId: string): IDisposable {
-    const one = {};
-    this._followed.set(one, kernelId);
+    const one = { kernelId };
+    this._followed.add(one);
     void this._poll.refresh();
     return new DisposableDelegate(() => {
       this._followed.delete(one);
@@ -146,7 +146,7 @@ export class GpuPoolModel implements IGpuPool {
   }
 
   isFollowed(kernelId: string): boolean {
-    return [...this._followed.values()].includes(kernelId);
+    return [...this._followed].some(one => one.kernelId === kernelId);
   }
 
   countdown(kernelId: string): number | null {
@@ -353,8 +353,8 @@ export class GpuPoolModel implements IGpuPool {
   private _counting = false;
   /** Views that show samples. */
   private _watchers = 0;
-  /** Kernels whose requests somebody waits for, by who does. */
-  private readonly _followed = new Map<object, string>();
+  /** One entry for each that waits for what comes of a kernel's request. */
+  private readonly _followed = new Set<{ kernelId: string }>();
   /** Actions answered so far. */
   private _requests = 0;
   /** Number of the last question asked, and of the last answer shown. */

@@ -4,6 +4,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import type { GpuPool } from '../api/types';
 import { CommandIDs } from '../commands/ids';
+import { notificationAction } from '../commands/notificationAction';
 import { holds } from '../figures/session';
 import type { IGpuPool } from '../model/tokens';
 import { shareText } from '../text/words';
@@ -47,14 +48,13 @@ export class ClosedNotebooks {
     this._notify(this._text(kernel), {
       autoClose: SHOWN_MS,
       actions: [
-        {
-          label: this._trans.__('Detach'),
-          caption: this._trans.__('Detach the GPU from %1', kernel.label),
-          callback: () =>
-            void this._commands.execute(CommandIDs.detach, {
-              kernelId: kernel.kernel_id
-            })
-        }
+        notificationAction(
+          this._commands,
+          CommandIDs.detach,
+          { kernelId: kernel.kernel_id },
+          this._trans.__('Detach'),
+          this._trans.__('Detach the GPU from %1', kernel.label)
+        )
       ]
     });
   }
@@ -62,14 +62,7 @@ export class ClosedNotebooks {
   private _text(kernel: GpuPool.IKernel): string {
     const share = kernel.share ? shareText(kernel.share) : '';
     const { idle } = kernel;
-    if (kernel.busy) {
-      return this._trans.__(
-        '%1 still holds %2 GPU and runs a cell.',
-        kernel.label,
-        share
-      );
-    }
-    if (!idle || idle.release_at === null) {
+    if (kernel.busy || !idle || idle.release_at === null) {
       return this._trans.__('%1 still holds %2 GPU.', kernel.label, share);
     }
     const left = Math.max(0, idle.release_at - idle.seconds);

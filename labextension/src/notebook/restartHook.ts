@@ -3,6 +3,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import type { GpuPool } from '../api/types';
 import { CommandIDs } from '../commands/ids';
+import { notificationAction } from '../commands/notificationAction';
 import type { IGpuPool } from '../model/tokens';
 import { termsText, type AttachAgain } from './attachAgain';
 
@@ -72,12 +73,13 @@ export class RestartHook {
       {
         autoClose: false,
         actions: [
-          {
-            label: trans.__('Cancel'),
-            caption: trans.__('Do not wait for the GPU of %1', name),
-            callback: () =>
-              void this._commands.execute(CommandIDs.cancelQueue, { kernelId })
-          }
+          notificationAction(
+            this._commands,
+            CommandIDs.cancelQueue,
+            { kernelId },
+            trans.__('Cancel'),
+            trans.__('Do not wait for the GPU of %1', name)
+          )
         ]
       }
     );
@@ -102,14 +104,12 @@ export class RestartHook {
       {
         autoClose: false,
         actions: [
-          {
-            label: trans.__('Try again'),
-            callback: () =>
-              void this._commands.execute(CommandIDs.attach, {
-                ...terms,
-                kernelId
-              })
-          }
+          notificationAction(
+            this._commands,
+            CommandIDs.attach,
+            { ...terms, kernelId },
+            trans.__('Try again')
+          )
         ]
       }
     );

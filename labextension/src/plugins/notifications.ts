@@ -5,10 +5,13 @@ import type {
 import { Notification } from '@jupyterlab/apputils';
 import { ITranslator, type TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import { REASONS, type Reason } from '../api/reasons';
 import type { GpuPool } from '../api/types';
 import { CommandIDs } from '../commands/ids';
+import { notificationAction } from '../commands/notificationAction';
 import { undoable } from '../commands/releaseCommands';
+import { holds } from '../figures/session';
 import { formatMilli } from '../figures/share';
 import { IGpuPool, NAMESPACE } from '../model/tokens';
 import { forWhom, reasonSentence } from '../text/words';
@@ -81,12 +84,7 @@ export class GpuNotifications {
       this._tellReturning(kernel);
       return;
     }
-    const released =
-      kernel.state === 'parked' ||
-      kernel.state === 'closed' ||
-      kernel.state === 'lost' ||
-      kernel.state === 'none';
-    if (from === null || !released) {
+    if (from === null || holds(kernel) || kernel.state === 'queued') {
       return;
     }
     if (from === 'queued' && isRefusal(kernel.reason)) {
@@ -111,68 +109,46 @@ export class GpuNotifications {
   }
 
   private _warn(kernel: GpuPool.IKernel): void {
-    this._dismiss(kernel.kernel_id);
-    const text = this._warning(kernel);
-    const kernelId = kernel.kernel_id;
-    const id = this._manager.notify(text, 'warning', {
-      autoClose: false,
-      actions: [
-        {
-          label: this._trans.__('Keep'),
-          caption: this._trans.__('Keep the GPU of %1', kernel.label),
-          displayType: 'accent',
-          callback: () =>
-            void this._commands.execute(CommandIDs.keep, { kernelId })
-        },
-        {
-          label: this._trans.__('Give back now'),
-          callback: () =>
-            void this._commands.execute(CommandIDs.detach, { kernelId })
-        }
-      ]
-    });
-    this._warnings.set(kernelId, { id, text });
+    const { label } = kernel;
+    const trans = this._trans;
+    this._showWarning(kernel, 'warning', this._warning(kernel), [
+      {
+        ...this._action(
+          kernel,
+          CommandIDs.keep,
+          trans.__('Keep'),
+          trans.__('Keep the GPU of %1', label)
+        ),
+        displayType: 'accent'
+      },
+      this._giveBack(kernel)
+    ]);
   }
 
   /** Said whatever the preferences say of idleness: another one asks. */
   private _tellNotice(kernel: GpuPool.IKernel): void {
-    this._dismiss(kernel.kernel_id);
-    const text = this._warning(kernel);
-    const kernelId = kernel.kernel_id;
-    const id = this._manager.notify(text, 'warning', {
-      autoClose: false,
-      actions: [
-        {
-          label: this._trans.__('Give back now'),
-          callback: () =>
-            void this._commands.execute(CommandIDs.detach, { kernelId })
-        }
-      ]
-    });
-    this._warnings.set(kernelId, { id, text });
+    this._showWarning(kernel, 'warning', this._warning(kernel), [
+      this._giveBack(kernel)
+    ]);
   }
 
   /** Dismissed by the next transition: it has come again, or nobody waits. */
   private _tellReturning(kernel: GpuPool.IKernel): void {
     const trans = this._trans;
-    const kernelId = kernel.kernel_id;
+    const { label } = kernel;
     const text = trans.__(
       '%1: %2 It waits for it to come again; what is in GPU memory is kept.',
-      kernel.label,
+      label,
       reasonSentence(kernel.reason ?? 'reclaim')
     );
-    const id = this._manager.notify(text, 'info', {
-      autoClose: false,
-      actions: [
-        {
-          label: trans.__('Cancel'),
-          caption: trans.__('Do not wait for the GPU of %1', kernel.label),
-          callback: () =>
-            void this._commands.execute(CommandIDs.cancelQueue, { kernelId })
-        }
-      ]
-    });
-    this._warnings.set(kernelId, { id, text });
+    this._showWarning(kernel, 'info', text, [
+      this._action(
+        kernel,
+        CommandIDs.cancelQueue,
+        trans.__('Cancel'),
+        trans.__('Do not wait for the GPU of %1', label)
+      )
+    ]);
   }
 
   private _tellReleased(change: IGpuPool.ITransition): void {
@@ -182,53 +158,83 @@ export class GpuNotifications {
     const why = reasonSentence(kernel.reason ?? 'release');
     // The server's own sentence has numbers that the reason has not.
     const said = kernel.released?.message ?? kernel.message ?? why;
-    const text = `${kernel.label}: ${said}`;
-    const attach = {
-      kernelId: kernel.kernel_id,
-      ...(share ? { share: formatMilli(share.milli), count: share.count } : {})
-    };
-    const undo = undoable(kernel);
-    const kernelId = kernel.kernel_id;
-    const id = this._manager.notify(text, lost ? 'error' : 'info', {
-      autoClose: false,
-      actions: [
-        {
-          label: undo ? trans.__('Undo') : trans.__('Attach again'),
-          caption: trans.__('Attach the same GPU share to %1', kernel.label),
-          callback: () => {
-            // Pressed late, it asks anew.
-            const late = !undoable(this._model.kernel(kernelId));
-            void (late
-              ? this._commands.execute(CommandIDs.attach, attach)
-              : this._commands.execute(CommandIDs.undo, { kernelId }));
-          }
-        }
-      ]
+    const { label } = kernel;
+    const caption = trans.__('Attach the same GPU share to %1', label);
+    const undo = this._action(
+      kernel,
+      CommandIDs.undo,
+      trans.__('Undo'),
+      caption
+    );
+    const attach = this._action(
+      kernel,
+      CommandIDs.attach,
+      trans.__('Attach again'),
+      caption,
+      share ? { share: formatMilli(share.milli), count: share.count } : {}
+    );
+    // Pressed late, it asks anew.
+    const now = () =>
+      undoable(this._model.kernel(kernel.kernel_id)) ? undo : attach;
+    this._showRelease(kernel, lost ? 'error' : 'info', `${label}: ${said}`, {
+      ...now(),
+      callback: event => now().callback(event)
     });
-    this._releases.set(kernelId, { id, text });
   }
 
   /** Whoever has attached with a button looks at something else by now. */
   private _tellRefused(kernel: GpuPool.IKernel): void {
     const trans = this._trans;
-    const kernelId = kernel.kernel_id;
-    const text = trans.__(
-      '%1 got no GPU: %2',
-      kernel.label,
-      kernel.message ?? reasonSentence(kernel.reason ?? '')
+    const { label } = kernel;
+    const why = kernel.message ?? reasonSentence(kernel.reason ?? '');
+    this._showRelease(
+      kernel,
+      'error',
+      trans.__('%1 got no GPU: %2', label, why),
+      this._action(kernel, CommandIDs.attach, trans.__('Try again'))
     );
-    const id = this._manager.notify(text, 'error', {
+  }
+
+  private _giveBack(kernel: GpuPool.IKernel): Notification.IAction {
+    const label = this._trans.__('Give back now');
+    return this._action(kernel, CommandIDs.detach, label);
+  }
+
+  private _action(
+    kernel: GpuPool.IKernel,
+    command: string,
+    label: string,
+    caption?: string,
+    terms: ReadonlyPartialJSONObject = {}
+  ): Notification.IAction {
+    const args = { kernelId: kernel.kernel_id, ...terms };
+    return notificationAction(this._commands, command, args, label, caption);
+  }
+
+  /** About something that goes on; in the place of what was said of the kernel before. */
+  private _showWarning(
+    kernel: GpuPool.IKernel,
+    type: Notification.TypeOptions,
+    text: string,
+    actions: Notification.IAction[]
+  ): void {
+    this._dismiss(kernel.kernel_id);
+    const id = this._manager.notify(text, type, { autoClose: false, actions });
+    this._warnings.set(kernel.kernel_id, { id, text });
+  }
+
+  /** That the kernel has no GPU now. */
+  private _showRelease(
+    kernel: GpuPool.IKernel,
+    type: Notification.TypeOptions,
+    text: string,
+    action: Notification.IAction
+  ): void {
+    const id = this._manager.notify(text, type, {
       autoClose: false,
-      actions: [
-        {
-          label: trans.__('Try again'),
-          caption: trans.__('Ask again for a GPU for %1', kernel.label),
-          callback: () =>
-            void this._commands.execute(CommandIDs.attach, { kernelId })
-        }
-      ]
+      actions: [action]
     });
-    this._releases.set(kernelId, { id, text });
+    this._releases.set(kernel.kernel_id, { id, text });
   }
 
   /** What is attached again, or asked for, needs no offer to do so. */

@@ -158,16 +158,15 @@ function number(value: number, style: string): string {
   if (style === 'gpu_time') {
     return gpuTime(value);
   }
-  return style === 'exact' ? exact(value) : `${rounded(value)}`;
+  return `${rounded(value)}`;
 }
 
 function gpuTime(gpuSeconds: number): string {
   const whole = rounded(gpuSeconds);
-  if (whole < 120) {
-    return whole === 1 ? '1 GPU second' : `${whole} GPU seconds`;
-  }
   if (whole < 7200) {
-    return `${rounded(whole / 60)} GPU minutes`;
+    return whole < 120
+      ? `${whole} GPU second${whole === 1 ? '' : 's'}`
+      : `${rounded(whole / 60)} GPU minutes`;
   }
   const hours = rounded(whole / 360);
   return `${hours % 10 ? tenths(hours) : hours / 10} GPU hours`;

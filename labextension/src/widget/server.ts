@@ -1,6 +1,6 @@
 /** The way from a page to the Jupyter server that it came from. */
 
-import { ANSWER_SECONDS, limit, VERB_SECONDS } from '../api/limit';
+import { inTime } from '../api/timeLimit';
 
 /** Where a Jupyter server is, as its page says it. */
 export interface IServer {
@@ -33,13 +33,13 @@ export class Refused extends Error {
   }
 }
 
-/** Throws `Refused`, or `TypeError` where nobody answers. */
+/** Throws `Refused`, or another error where nobody answers. */
 export async function request<T>(
   server: IServer,
   method: string,
   path: string,
   body?: object,
-  signal?: AbortSignal
+  asking?: AbortController
 ): Promise<T> {
   const root = server.baseUrl.endsWith('/')
     ? server.baseUrl
@@ -54,29 +54,20 @@ export async function request<T>(
   if (method !== 'GET' && xsrf) {
     headers['X-XSRFToken'] = xsrf;
   }
-  const seconds = method === 'GET' ? ANSWER_SECONDS : VERB_SECONDS;
-  const patience = limit(seconds, signal);
-  let response: Response;
-  let answer;
-  try {
-    response = await fetch(`${root}gpupool/api/${path}`, {
-      method,
-      headers,
-      credentials: 'same-origin',
-      body: body === undefined ? undefined : JSON.stringify(body),
-      signal: patience.signal
-    });
-    answer = await response.json().catch(() => ({}));
-  } catch (error) {
-    if (patience.signal.aborted && !signal?.aborted) {
-      throw new TypeError(
-        `The Jupyter server did not answer within ${seconds} s.`
-      );
-    }
-    throw error;
-  } finally {
-    patience.end();
-  }
+  const [response, answer] = await inTime(
+    method,
+    async signal => {
+      const found = await fetch(`${root}gpupool/api/${path}`, {
+        method,
+        headers,
+        credentials: 'same-origin',
+        body: body === undefined ? undefined : JSON.stringify(body),
+        signal
+      });
+      return [found, await found.json().catch(() => ({}))] as const;
+    },
+    asking
+  );
   if (!response.ok) {
     throw new Refused(
       answer.message ?? `The server answered ${response.status}.`,

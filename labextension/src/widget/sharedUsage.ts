@@ -151,7 +151,7 @@ export class SharedUsage {
         'GET',
         `${this._path}/usage?since=${since}`,
         undefined,
-        asking.signal
+        asking
       );
       next = {
         usage,

@@ -116,8 +116,8 @@ class GpuRequest:
     nodes: str = option(
         "auto",
         Choice(NODE_CHOICES),
-        "where several GPUs may be. one: on one node; any: on several nodes if no node has room; auto (default): on one "
-        "node if the pool has a node that is large enough, else on several",
+        "where several GPUs may be. one: on one node; any: on several nodes if no node has room; auto (default): one if "
+        "the pool has a node that is large enough, else any",
         "--nodes",
         metavar="auto|one|any",
     )
@@ -167,8 +167,8 @@ class GpuRequest:
         "interactive",
         Choice(KINDS),
         "whether the pool may take it back for others. interactive (default): only above what the project deserves; "
-        "guaranteed: never, but refused if the quota has no room; preemptible: whenever somebody needs it. If the pool takes a "
-        "share back, it gives notice first and keeps the memory",
+        "guaranteed: never, but refused if the quota has no room; preemptible: whenever somebody needs it. The pool gives "
+        "notice first and keeps the memory",
         "--kind",
         metavar="KIND",
     )

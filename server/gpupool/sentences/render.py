@@ -102,7 +102,7 @@ def _seconds(param: Param, style: str) -> str:
 def _number(param: Param, style: str) -> str:
     if style == "gpu_time":
         return _gpu_time(param.value)
-    return _exact(param.value) if style == "exact" else str(_rounded(param.value))
+    return str(_rounded(param.value))
 
 
 def _gpu_time(gpu_seconds: float) -> str:

@@ -63,7 +63,7 @@ it('gives what wants nothing one line, which can be unfolded', () => {
   context.front = () => 'b0';
   render(section([...bare(4), anAttachedKernel({ label: 'held.ipynb' })]));
   const line = screen.getByRole('listitem', { name: 'held.ipynb' });
-  expect(line.textContent).toBe('held.ipynb0.2· 40 %Detach');
+  expect(line.textContent).toBe('held.ipynb0.240 % busyDetach');
   // How busy it is changes at each poll, and is not read out each time.
   expect(within(line).getByRole('status').textContent).toBe('0.2');
   fireEvent.click(

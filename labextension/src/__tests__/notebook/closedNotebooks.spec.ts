@@ -81,10 +81,10 @@ it('says until when', async () => {
   );
 });
 
-it('says that a cell of it runs', async () => {
+it('does not say that a share goes back that a cell uses', async () => {
   server.list = [anAttachedKernel({ busy: true })];
   await afterClose();
-  expect(said[0][0]).toBe('train.ipynb still holds 0.2 GPU and runs a cell.');
+  expect(said[0][0]).toBe('train.ipynb still holds 0.2 GPU.');
 });
 
 it('is not worth a word without a GPU', async () => {
