@@ -160,6 +160,23 @@ def test_what_cannot_be_stored_has_not_happened(pool: Pool) -> None:
     assert len(pool.shell.state.requests) == 18
 
 
+def test_what_stores_nothing_is_handled_though_nothing_can_be_stored(pool: Pool) -> None:
+    pool.together(*(pool.ask(f"k{number}") for number in range(2)))
+    pool.broken = 1000
+    before = pool.transactions
+    results = pool.together(
+        events.Released(pool.now, "l1", "release"),
+        events.Released(pool.now, "l2", "release"),
+        events.NodeHeartbeat(pool.now, "node1", 1, 1, ()),
+        events.Renewed(pool.now, ("l1", "l2")),
+        events.NodeDrained(pool.now, "node1", True, "", "root"),
+    )
+    failed = [isinstance(result, LedgerError) for result in results]
+    assert failed == [True, True, False, False, True]
+    assert pool.transactions == before + 3, "once together, and two of them alone"
+    assert not pool.shell.state.nodes["node1"].drained
+
+
 def test_when_a_group_is_not_stored_its_steps_are_tried_one_by_one(pool: Pool) -> None:
     pool.broken = 1
     assert pool.together(pool.ask("k0"), pool.ask("k1"), pool.ask("k2")) == [None] * 3

@@ -131,6 +131,7 @@ class Ledger:
         event: events.Event | None = None,
         memory: Mapping[str, Any] | None = None,
         lesson: str = "",
+        given_up: LedgerError | None = None,
     ) -> bool:
         """Writes what changed since the last commit of `state`, all or nothing.
 
@@ -144,6 +145,7 @@ class Ledger:
             memory: what the machine remembered before it (`pool.machine_memory`). A step without it can be rebuilt, but
                 not replayed.
             lesson: what the placement policy had learned before it.
+            given_up: why nothing can be written now: then it is not tried, which may take long.
 
         Raises:
             LedgerError: nothing was written; the caller must roll the state back.
@@ -158,6 +160,8 @@ class Ledger:
         if not writes and not lines and not isinstance(event, events.Restarted):
             self._recorder.skip(changes)
             return False
+        if given_up is not None:
+            raise LedgerError(str(given_up)) from given_up
         step = self._step(number, at_unix, state, changes, event, memory, lesson)
         row = steps.pack(step)
         writes += [statements.text_write(name, text) for name, text in self._texts.new.items()]

@@ -46,6 +46,7 @@ _PLACES_PER_SECOND = 1000
 MAXIMUM_WAITING = 1000
 #: So many steps in a row that cannot be stored mean that none can.
 _TRIES = 2
+_KEEPS_ALIVE = (events.NodeHeartbeat, events.Renewed)
 
 #: What a node's stream is given to send; None ends the stream.
 NodeMessage = (
@@ -189,15 +190,17 @@ class PoolShell:
                     done.set_result(None)
             return
         # Alone, so that whichever of them cannot be handled or stored fails alone. When nothing can be stored at all, two
-        # tries say so as well as a hundred, each of which may wait for the disk.
+        # tries say so as well as a hundred, each of which may wait for the disk. What keeps alive what is there stores
+        # nothing as a rule: it needs no disk.
         problem: LedgerError | None = None
         failures = 0
         for event, done in group:
+            given_up = problem if failures >= _TRIES else None
             try:
-                if failures >= _TRIES and problem is not None:
-                    raise LedgerError(str(problem))
-                self._apply_alone(event)
-                failures = 0
+                if given_up is not None and not isinstance(event, _KEEPS_ALIVE):
+                    raise LedgerError(str(given_up))
+                if self._apply_alone(event, given_up):
+                    failures = 0
             except LedgerError as error:
                 problem, failures = error, failures + 1
                 _fail(done, error)
@@ -229,9 +232,10 @@ class PoolShell:
         self._after(done, stored)
         return True
 
-    def _apply_alone(self, event: events.Event) -> None:
+    def _apply_alone(self, event: events.Event, given_up: LedgerError | None = None) -> bool:
+        """Returns whether anything was stored; `given_up`: why that is not tried."""
         try:
-            done, stored = self._handle(event)
+            done, stored = self._handle(event, given_up)
         except LedgerError as error:
             self.state.rollback()
             if self.ledger_problem is None:
@@ -243,13 +247,19 @@ class PoolShell:
             raise
         self.state.commit()
         self._after(done, stored)
+        return stored
 
-    def _handle(self, event: events.Event) -> tuple[list[Instruction], bool]:
+    def _handle(
+        self, event: events.Event, given_up: LedgerError | None = None
+    ) -> tuple[list[Instruction], bool]:
         """What is to be done, and whether anything was stored; to be committed or taken back."""
         memory = remembered(self.machine)
         done = self.machine.handle(event)
         journal = [item for item in done if isinstance(item, Journal)]
-        return done, self.ledger.store(self.state, journal, event.now, event, memory, lesson(self.machine))
+        stored = self.ledger.store(
+            self.state, journal, event.now, event, memory, lesson(self.machine), given_up
+        )
+        return done, stored
 
     def _after(self, done: Sequence[Instruction], stored: bool) -> None:
         """All is on disk: now others may hear of it."""
