@@ -70,3 +70,6 @@ def check_index(state: State) -> None:
     check(index.requests_of_session, [x for x in requests if x.session_id], lambda x: x.session_id)
     check_moments(index.give_up, requests, lambda x: x.give_up_at)
     check(index.accounts, list(state.accounts.values()), lambda x: x.id.split("/", 1)[0])
+    check_moments(
+        index.user_accounts, [x for x in state.accounts.values() if x.id[:5] == "user/"], lambda x: x.as_of
+    )

@@ -12,7 +12,7 @@ from gpupool.model.state import LimitRecord
 from gpupool.pool.api import convert
 from gpupool.pool.leases import timer_rules
 from gpupool.pool.model.waiting import HINT_HORIZON
-from gpupool.pool.projects import project_view
+from gpupool.pool.projects import accounts, project_view
 from gpupool.pool.queue.said import Said
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.scheduler.model import Decision, Outcome, Quota
@@ -458,3 +458,47 @@ def test_the_same_wish_of_several_limited_users_keeps_one_place_and_each_has_its
     world.release(name, close=True)
     world.settle()
     assert all(isinstance(world.answer(user), TellGranted) for user in ("ann", "bob"))
+
+
+def test_what_users_of_long_ago_have_used_is_forgotten():
+    world = PoolWorld(nodes={"node1": 1})
+    world.connect()
+    for number in range(20):
+        world.release(world.attach(f"k{number}", 1000, user=f"user{number}"), close=True)
+        world.settle()
+    kept = world.machine.state.accounts
+    assert {f"user/user{number}" for number in range(20)} <= set(kept)
+    world.now += 86_400
+    world.handle(events.Tick(world.now))
+    assert "user/user0" in kept, "a limit that is set now counts what was used a while ago"
+    world.now += 86_401
+    world.handle(events.Tick(world.now))
+    assert set(kept) == {"project/default"}
+
+
+def test_as_long_as_a_window_may_last_nothing_used_in_it_is_forgotten():
+    world = PoolWorld(nodes={"node1": 1})
+    world.connect()
+    week = 7 * 86_400
+    limit = LimitRecord("ann", gpu_seconds=3600, window_seconds=week)
+    world.handle(events.LimitSet(world.now, limit, "root"))
+    name = world.attach("k", 1000, user="ann")
+    world.live(30)
+    world.release(name, close=True)
+    world.settle()
+    used = accounts.used_in_window(world.machine.state, "ann", world.now).gpu_seconds
+    world.now += week - 60
+    world.handle(events.Tick(world.now))
+    assert accounts.used_in_window(world.machine.state, "ann", world.now).gpu_seconds == used > 29
+
+
+def test_who_holds_a_lease_for_long_keeps_the_window():
+    world = PoolWorld(nodes={"node1": 1})
+    world.connect()
+    world.release(world.attach("before", 500), close=True)
+    world.settle()
+    world.attach("k", 500)
+    world.machine.last_tick = None
+    state, later = world.machine.state, world.now + 3 * 86_400
+    accounts.forget_unused(replace(world.step(), now=later))
+    assert "user/ann" in state.accounts

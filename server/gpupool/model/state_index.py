@@ -47,6 +47,7 @@ class StateIndex:
         asks_of_session: by the session that is to go on.
         give_up: asks, by when nobody waits any more.
         accounts: by what they are of, ``user`` or ``project``.
+        user_accounts: those of users, by when something was booked in them last.
         devices_of_node: those that its agent does not lend now, too.
     """
 
@@ -87,6 +88,9 @@ class StateIndex:
         self.requests_of_session: Index[RequestRecord, str] = Index(requests, lambda x: x.session_id or None)
         self.give_up: Moments[RequestRecord] = Moments(requests, lambda x: x.give_up_at)
         self.accounts: Index[AccountRecord, str] = Index(state.accounts, lambda x: x.id.partition("/")[0])
+        self.user_accounts: Moments[AccountRecord] = Moments(
+            state.accounts, lambda x: x.as_of if x.id.startswith("user/") else None
+        )
         self.devices_of_node: Index[DeviceRecord, str] = Index(state.devices, lambda x: x.node)
         self.all: tuple[Index[Any, Any] | Subset[Any] | Moments[Any], ...] = tuple(vars(self).values())
 

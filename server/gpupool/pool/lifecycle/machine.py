@@ -145,6 +145,8 @@ class Machine:
         if isinstance(event, events.Tick):
             self._end_of_notices(step)
         accounts.follow(step)
+        if isinstance(event, events.Tick):
+            accounts.forget_unused(step)
         return step.out
 
     def step(self, now: float) -> Step:

@@ -58,6 +58,20 @@ def lease_ended(step: Step, lease: LeaseRecord) -> None:
     _book(step, lease, lease.milli, goes_on=False)
 
 
+def forget_unused(step: Step) -> None:
+    """Drops what users of long ago have used: it is of windows that are over, however long one lasts.
+
+    To be called after `follow`. Users may be named by a login service, so their number has no bound.
+    """
+    state = step.state
+    longest = max((limit.window_seconds for limit in state.limits.values()), default=0)
+    # Twice as long: who makes windows longer has something to begin with.
+    horizon = step.now - 2 * max(longest, LimitRecord("").window_seconds)
+    for record in state.index.user_accounts.before(horizon):
+        if not state.index.holding_of_user.count(record.id.partition("/")[2]):
+            del state.accounts[record.id]
+
+
 def used_in_window(state: State, user: str, now: float, held: list[LeaseRecord] | None = None) -> WindowUse:
     """What `user` has used in the window that lasts now, live leases included.
 
