@@ -63,6 +63,7 @@ def check_index(state: State) -> None:
     check_some(index.moving_memory, [x for x in sessions if x.parking or x.park_failure])
     to_disk = [x for x in sessions if x.place == "image" or (x.parking and x.parking.place == "image")]
     check(index.on_disk, to_disk, lambda x: x.node)
+    check_some(index.with_place, [x for x in sessions if x.kept_place])
     check_moments(index.closed, sessions, lambda x: x.closed_at)
     owed = [x for x in requests if x.decision and (x.decision.reason == "notice" or x.decision.evict)]
     check_some(index.owed, owed)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from gpupool.model import events
 from gpupool.model.clock import Clock
-from gpupool.model.instructions import TellGranted, TellQueued, TellRefused
+from gpupool.model.instructions import TellGranted, TellQueued, TellRefused, TellResized
 from gpupool.model.state import ProjectRecord
 from gpupool.pool.api import convert, explanations
 from gpupool.pool.model.consolidation import Consolidation
@@ -686,6 +686,71 @@ def test_a_lease_moves_so_that_a_request_fits_and_goes_on_where_room_is_kept():
     assert session(world, name).state == "attached"
     assert session(world, name).device_ids == (target.device_id,)
     assert isinstance(world.answer("whole"), TellGranted)
+
+
+def at_its_limit_with_an_idle_lease(small: int = 0) -> tuple[PoolWorld, str]:
+    """A has all that it may have, a part of it idle on a device of which B will want the whole.
+
+    Another part is alone on a device, and the last, if there is one, `small` and beside a lease of B.
+    """
+    world = PoolWorld(nodes={"node1": 3}, timers=Timers(min_run=5.0))
+    world.nodes["node1"].park_memory_mib = 1_000_000
+    world.connect()
+    world.project("default", 0)
+    world.project("A", 1000, limit=1000)
+    world.project("B", 2000)
+    block = world.attach("block", 700, user="bob", project="B")
+    idle = world.attach("idle", 300, user="ann", project="A")
+    busy = world.attach("busy", 700 - small, user="ann", project="A")
+    other = world.attach("other", 800 if small else 500, user="bob", project="B")
+    if small:
+        world.attach("small", small, user="ann", project="A")
+    world.release(block, close=True)
+    assert len({lease(world, name).shares[0].device_id for name in (idle, busy, other)}) == 3
+    world.nodes["node1"].workers[lease(world, idle).session_id].idle_since = world.now
+    world.live(8)
+    return world, idle
+
+
+def test_who_was_moved_away_keeps_their_part_of_the_limit_of_their_project():
+    world, idle = at_its_limit_with_an_idle_lease()
+    ask(world, "more", 300, project="A")
+    ask(world, "whole", 1000)
+    assert noticed(world) == [idle]
+    world.live(world.timers.notice + 2)
+    assert lease(world, idle).reason == "consolidate"
+    assert isinstance(world.answer("more"), TellQueued), "what is kept counts for the project"
+    session_id = lease(world, idle).session_id
+    world.request("again", 300, session_id=session_id, project="A", wait=None)
+    world.live(5)
+    assert session(world, idle).state == "attached"
+    assert isinstance(world.answer("more"), TellQueued)
+    assert isinstance(world.answer("whole"), TellGranted)
+
+
+def test_that_part_is_for_others_when_its_owner_does_not_come():
+    world, idle = at_its_limit_with_an_idle_lease()
+    ask(world, "whole", 1000)
+    world.live(world.timers.notice + 2)
+    assert session(world, idle).state == "parked"
+    ask(world, "more", 300, project="A")
+    told = world.answer("more")
+    assert isinstance(told, TellQueued)
+    assert "limited to 1 GPU and holds 1" in told.explanation
+    world.live(world.timers.keep_place + 5)
+    assert isinstance(world.answer("more"), TellGranted)
+
+
+def test_no_lease_grows_into_the_part_of_who_was_moved_away():
+    world, idle = at_its_limit_with_an_idle_lease(small=100)
+    ask(world, "whole", 1000)
+    world.live(world.timers.notice + 2)
+    assert session(world, idle).state == "parked"
+    (small,) = [x for x in world.live_leases("A") if x.key == "small"]
+    world.handle(events.Resized(world.now, small.id, 200, None))
+    world.settle()
+    refused = [item for item in world.told if isinstance(item, TellResized)]
+    assert [item.reason for item in refused] == ["limit"]
 
 
 def test_where_a_lease_will_go_on_nobody_else_goes_before_it():

@@ -41,6 +41,7 @@ class StateIndex:
         resting: sessions with a lease that have computed nothing for a while, however short.
         moving_memory: sessions whose memory is on its way, or has failed to leave.
         on_disk: sessions whose memory lies on disk or goes there, by node.
+        with_place: sessions for which room was kept somewhere, and which have had no lease since.
         closed: sessions, by when they were closed.
         owed: asks for which room is being made.
         wanting: requests that keep devices from later ones.
@@ -82,6 +83,7 @@ class StateIndex:
         self.on_disk: Index[SessionRecord, str] = Index(
             sessions, lambda x: x.node if x.place == "image" or goes_to_disk(x) else None
         )
+        self.with_place: Subset[SessionRecord] = Subset(sessions, lambda x: bool(x.kept_place))
         self.closed: Moments[SessionRecord] = Moments(sessions, lambda x: x.closed_at)
         self.owed: Subset[RequestRecord] = Subset(requests, lambda x: is_owed(x.decision))
         self.wanting: Subset[RequestRecord] = Subset(requests, lambda x: bool(x.wants))

@@ -183,6 +183,8 @@ def _beyond_limits(step: Step, parts: Sequence[LeaseRecord], milli: int, more: i
     if refused is not None:
         return refused.reason, refused.said
     standings = standing_view.standings(step.state, project_tree(step.state), {})
+    for place in standing_view.kept_places(step.state, step.now).values():
+        standings.granted(place)
     verdict = standings.admit(lease.project, more, lease.kind)
     return None if verdict else (verdict.reason, verdict.said)
 

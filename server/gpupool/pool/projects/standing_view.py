@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gpupool.model.state import LeaseRecord, RequestRecord, State
+from gpupool.pool.model.holds import keeps_place
 from gpupool.pool.model.timers import Timers
 from gpupool.pool.model.waiting import Lane
 from gpupool.pool.projects import accounts, live_holdings
@@ -28,6 +29,23 @@ def expected_name(request: RequestRecord) -> str:
 def expected_lease(request: RequestRecord, milli: int, now: float) -> HeldLease:
     """The lease that a request is going to have: room is on its way to it."""
     return HeldLease(expected_name(request), request.project, milli, request.kind, request.priority, now)
+
+
+def kept_places(state: State, now: float) -> dict[str, HeldLease]:
+    """Room that is kept for sessions that were moved away for others, by session, as if it were held.
+
+    Else others of the project could have the part of its limit that was theirs, and they would ask again in vain.
+    """
+    return {
+        session.id: HeldLease(
+            f"place {session.id}",
+            session.project,
+            sum(share.milli for share in session.kept_place),
+            granted_at=now,
+        )
+        for session in state.index.with_place.records()
+        if keeps_place(state, session, now)
+    }
 
 
 def wholes(leases: Iterable[LeaseRecord]) -> dict[str, list[LeaseRecord]]:

@@ -30,6 +30,8 @@ def granted_alone(step: Step, request: RequestRecord) -> Decision | None:
     """
     if request.kind == "guaranteed" or session_obstacle(step, request) is not None:
         return None  # what is guaranteed must fit beside all that is
+    if standing_view.kept_places(step.state, step.now):
+        return None  # they count against limits
     view = current_view(step)
     milli = least_milli_in(view, request.milli, request.mib, request.count)
     if not _allowed(step, request, milli):

@@ -71,6 +71,9 @@ class QueuePass:
         self.view = current_view(step)
         self.tree = project_tree(step.state)
         self.standings = standing_view.standings(step.state, self.tree, usage)
+        self._places = standing_view.kept_places(step.state, step.now)
+        for place in self._places.values():
+            self.standings.granted(place)
         self._sizes: dict[Lane, int] = {}
         self._names: dict[Lane, str] = {}
         for lane in waiting.lanes:
@@ -138,7 +141,12 @@ class QueuePass:
         """Decides one request; all that come before it have been decided."""
         lane, entry = step.queue.waiting.lane(request.id), step.queue.waiting.entry(request.id)
         self.turns[request.id] = self.order(lane)
+        place = self._places.get(request.session_id)
+        if place is not None:
+            self.standings.without([place.id])
         said = self._as_others(step, request, lane) or self._decide(step, request, lane, entry)
+        if place and said.bare.outcome is not Outcome.GRANT and request.id not in self.taking_back.expected:
+            self.standings.granted(place)
         self.owed.pop(request.id, None)
         self.decisions[request.id] = said
         decision = said.bare
@@ -262,8 +270,14 @@ class QueuePass:
         scopes = [("user", request.user), *(("project", path) for path in above)]
         first = next((self._held_up[scope] for scope in scopes if scope in self._held_up), None)
         others = first is not None and first.id != request.id and first.id in step.state.requests
-        # What ends for one who is told so below a limit is still held: nobody else has that, but more may end.
-        if first is not None and others and (verdict or first.id not in self._below_limit):
+        # What ends for one who is told so below a limit is still held: nobody else has that, but more may end. Whose place
+        # is kept takes nothing from the first.
+        waits_for_first = bool(verdict) and not own_places(step, request)
+        if (
+            first is not None
+            and others
+            and (waits_for_first or (not verdict and first.id not in self._below_limit))
+        ):
             return _turn(first)
         if verdict:
             return None
