@@ -16,10 +16,12 @@ from typing import Any
 import grpc
 import pytest
 from gpupool.cli.main import app
+from gpupool.client import maintenance
 from gpupool.client.errors import GpupoolError, PoolRefusedError
-from gpupool.client.maintenance import MaintenanceClient
+from gpupool.client.pool import PoolClient
 from gpupool.ledger import backup
 from gpupool.ledger.ledger import Ledger
+from gpupool.model.clock import Clock
 from gpupool.pool.api import maintenance_service
 from gpupool.pool.lifecycle import restore
 from gpupool.pool.options import Serving
@@ -150,6 +152,14 @@ async def test_a_file_that_is_there_or_damaged_is_named(home: Path, tmp_path: Pa
     assert (there.exit_code, "--force" in there.stderr) == (1, True)
     damaged = await gpupool("pool", "backup", "--check", file)
     assert (damaged.exit_code, "no whole ledger" in damaged.stderr) == (1, True)
+    Ledger(tmp_path / "almost", Clock(0.0)).close()
+    for damage in ("DELETE FROM meta", "INSERT INTO meta VALUES ('schema_version', 'new')"):
+        with contextlib.closing(sqlite3.connect(tmp_path / "almost")) as database:
+            database.execute(damage)
+            database.commit()
+        almost = await gpupool("pool", "backup", "--check", tmp_path / "almost")
+        assert (almost.exit_code, "schema version" in almost.stderr) == (1, True)
+    (tmp_path / "almost").unlink()
     away = await gpupool("pool", "backup", tmp_path / "other")
     assert away.exit_code == 69
     assert not (tmp_path / "other").exists()
@@ -179,13 +189,13 @@ async def test_one_at_a_time_and_the_pool_goes_on(home: Path, monkeypatch: pytes
         return check(path)
 
     monkeypatch.setattr(maintenance_service.backup, "check", slow)
-    async with running(home) as stand, MaintenanceClient(f"unix:{stand.serving.socket}") as client:
+    async with running(home) as stand, PoolClient(f"unix:{stand.serving.socket}") as client:
         got: list[bytes] = []
-        first = asyncio.create_task(client.backup(got.append))
+        first = asyncio.create_task(maintenance.backup(client, got.append))
         await reached.wait()
         await stand.caller.grant("k1", 200)  # decisions are made meanwhile
         with pytest.raises(PoolRefusedError, match="another backup"):
-            await client.backup(lambda _: None)
+            await maintenance.backup(client, lambda _: None)
         go_on.set()
         await first
         assert b"".join(got).startswith(b"SQLite format 3")
@@ -196,9 +206,9 @@ async def test_what_arrives_otherwise_than_it_was_sent_is_not_kept(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintenance_service.backup, "pieces", lambda _path: iter([b"cut short"]))
-    async with running(home) as stand, MaintenanceClient(f"unix:{stand.serving.socket}") as client:
+    async with running(home) as stand, PoolClient(f"unix:{stand.serving.socket}") as client:
         with pytest.raises(GpupoolError, match="broke off"):
-            await client.backup(lambda _: None)
+            await maintenance.backup(client, lambda _: None)
         failed = await gpupool("pool", "backup", tmp_path / "copy", "--pool", f"unix:{stand.serving.socket}")
     assert failed.exit_code == 1
     assert not (tmp_path / "copy").exists()

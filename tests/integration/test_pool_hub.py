@@ -280,6 +280,27 @@ async def test_a_pool_that_was_restarted_exchanges_again(
         await client.close()
 
 
+async def test_calls_that_a_restarted_pool_refuses_together_are_all_made_again(
+    hub: ScriptedHub, certificates: Certificates, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "ann-token")
+    (tmp_path / "home").mkdir(mode=0o700)
+    options: dict[str, Any] = {
+        "home": tmp_path / "home",
+        "tls": TlsFiles(certificates.certificate, certificates.key),
+        "hub": HubOptions(hub.api_url, HubTimes()),
+    }
+    async with pool_server(listen="127.0.0.1:0", **options) as first:
+        listen = f"127.0.0.1:{first.port}"
+        client = PoolClient(f"tls:{listen}", hub_identity=True, ca_file=certificates.authority)
+        await client.__aenter__()
+        await client.devices()
+    async with pool_server(listen=listen, **options):
+        await asyncio.gather(*(client.whoami() for _ in range(8)))
+        assert hub.asked == ["ann-token"] * 2
+        await client.close()
+
+
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [

@@ -38,8 +38,8 @@ class Credentials(Protocol):
         """May raise what a call raises."""
         ...
 
-    def refused(self) -> bool:
-        """The pool did not accept it; whether there may be something better now."""
+    def refused(self, shown: Metadata) -> bool:
+        """The pool did not accept what it was shown; whether there may be something better now."""
         ...
 
     def kept_good(self) -> contextlib.AbstractAsyncContextManager[None]:
@@ -56,7 +56,7 @@ class TokenCredentials:
     async def metadata(self) -> Metadata:
         return self._metadata
 
-    def refused(self) -> bool:
+    def refused(self, shown: Metadata) -> bool:
         return False
 
     @contextlib.asynccontextmanager
@@ -81,10 +81,12 @@ class HubCredentials:
                     await self._renew()
         return metadata(self._token)
 
-    def refused(self) -> bool:
-        had, self._token = self._token, ""
-        self._renew_at = self._good_until = 0.0
-        return bool(had)
+    def refused(self, shown: Metadata) -> bool:
+        # Of calls that are refused together the first gets another token, and the rest show that.
+        if self._token and shown == metadata(self._token):
+            self._token = ""
+            self._renew_at = self._good_until = 0.0
+        return bool(shown)
 
     @contextlib.asynccontextmanager
     async def kept_good(self) -> AsyncIterator[None]:

@@ -151,6 +151,7 @@ class PoolClient:
             began = time.monotonic()
             remaining = None if limit is None else max(0.0, limit - began)
             asked = servers.asked
+            metadata: Metadata = ()
             try:
                 metadata = await self._credentials.metadata()
                 async with self._credentials.kept_good():
@@ -171,7 +172,7 @@ class PoolClient:
             except grpc.aio.AioRpcError as error:
                 if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and remaining is not None:
                     raise QueueTimeoutError(f"No GPU share became free within {wait_seconds:g} s.") from error
-                if self._may_show_another(error) and not refused:
+                if not refused and self._may_show_another(error, metadata):
                     refused = True
                     continue
                 lasted = time.monotonic() - began
@@ -311,6 +312,7 @@ class PoolClient:
         # Retry libraries would bring a web framework along into kernels; this is the whole of it.
         for pause in itertools.chain((0.05, 0.1, 0.2), itertools.repeat(0.4)):
             asked = servers.asked
+            metadata: Metadata = ()
             try:
                 with servers.asking():
                     metadata = await self._credentials.metadata()
@@ -319,7 +321,7 @@ class PoolClient:
                 self._answered = True
                 return answer
             except grpc.aio.AioRpcError as error:
-                if self._may_show_another(error) and not refused:
+                if not refused and self._may_show_another(error, metadata):
                     refused = True
                     continue
                 if not patience.failed(error, asked):
@@ -327,9 +329,9 @@ class PoolClient:
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
         raise AssertionError("a retry loop ends by an answer or an error")
 
-    def _may_show_another(self, error: grpc.aio.AioRpcError) -> bool:
+    def _may_show_another(self, error: grpc.aio.AioRpcError, shown: Metadata) -> bool:
         """Whether the pool forgot a short-lived token, at its restart say, and another may be had."""
-        return error.code() is grpc.StatusCode.UNAUTHENTICATED and self._credentials.refused()
+        return error.code() is grpc.StatusCode.UNAUTHENTICATED and self._credentials.refused(shown)
 
     def _raise_refusal(self, refusal: Any) -> NoReturn:
         details = convert.explanation(refusal.details)

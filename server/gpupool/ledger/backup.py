@@ -96,15 +96,17 @@ def _look(database: sqlite3.Connection, path: Path) -> tuple[int, float | None, 
     (problem,) = database.execute("PRAGMA integrity_check(1)").fetchone()
     if problem != "ok":
         raise BackupError(f"{path} is damaged: {problem}")
-    found = int(database.execute("SELECT value FROM meta WHERE name = 'schema_version'").fetchone()[0])
+    (found,) = database.execute("SELECT max(value) FROM meta WHERE name = 'schema_version'").fetchone()
+    if not str(found).isdecimal():
+        raise BackupError(f"{path} is no whole ledger: its schema version is {found!r}")
     try:
-        version.check(found, str(path))
+        version.check(int(found), str(path))
     except version.SchemaError as error:
         raise BackupError(str(error)) from None
     taken, lines = database.execute("SELECT max(at_unix), count(*) FROM journal").fetchone()
     (leases,) = database.execute("SELECT count(*) FROM leases WHERE state != 'ended'").fetchone()
     (sessions,) = database.execute("SELECT count(*) FROM sessions WHERE state != 'closed'").fetchone()
-    return found, taken, leases, sessions, lines
+    return int(found), taken, leases, sessions, lines
 
 
 def pieces(path: Path) -> Iterator[bytes]:

@@ -60,14 +60,15 @@ def backup(
 
 
 async def _fetch(file: Path, pool: str | None, token_file: Path | None) -> BackupInfo:
-    from gpupool.client.maintenance import MaintenanceClient
+    from gpupool.client import maintenance
+    from gpupool.client.pool import PoolClient
     from gpupool.ledger.backup import PrivateFile
     from gpupool.ledger.backup import check as check_file
 
     target = PrivateFile(file)
     try:
-        async with MaintenanceClient(pool, token_file) as client:
-            await client.backup(target.write)
+        async with PoolClient(pool, token_file) as client:
+            await maintenance.backup(client, target.write)
         info = check_file(target.part)
         target.keep()
     finally:
