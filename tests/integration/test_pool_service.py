@@ -113,6 +113,18 @@ class TestRequest:
                 await asyncio.sleep(0.01)
         assert (await stand.caller.request("k4", 500, wait_seconds=-1).read()).queued.place == 4
 
+    async def test_one_request_may_have_only_so_many_callers(self, stand, monkeypatch):
+        monkeypatch.setattr(shell, "MAXIMUM_CALLERS", 2)
+        await stand.caller.grant("k0", 1000, count=2)
+        callers = [stand.caller.request("k1", 500, wait_seconds=-1) for _ in range(2)]
+        for stream in callers:
+            assert (await stream.read()).queued.place == 1
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stand.caller.request("k1", 500, wait_seconds=-1).read()
+        assert dict(caught.value.trailing_metadata())["gpupool-reason"] == "too-many-requests"
+        (entry,) = (await stand.caller.call("ListQueue", pb.ListRequest())).entries
+        assert entry.place == 1
+
     async def test_the_same_key_joins_the_same_request_and_gets_the_same_lease(self, stand):
         stand.node.mute.add("start")
         first = asyncio.create_task(stand.caller.grant("k1", 200))

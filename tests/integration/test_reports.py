@@ -250,6 +250,21 @@ class TestAudit:
         finally:
             follower.cancel()
 
+    async def test_one_user_may_have_only_so_many_followers(
+        self, stand: Stand, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(reports_service, "_MOST_FOLLOWERS", 1)
+        async with stand.client() as first:
+            follower = Reports(first).audit(limit=1, follow=True)
+            await anext(follower)
+            with pytest.raises(PoolRefusedError) as caught:
+                await lines(stand.client(), limit=1, follow=True)
+            assert caught.value.reason == "busy"
+            assert len(await lines(stand.client(), limit=1)) == 1
+            await follower.aclose()
+        async with stand.client() as second, asyncio.timeout(10):
+            await anext(Reports(second).audit(limit=1, follow=True))
+
     async def test_a_follower_reads_no_line_of_the_journal_twice(
         self, stand: Stand, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -111,10 +111,11 @@ class PoolService(pool_pb2_grpc.PoolServicer):
         if len(request.lease_ids) > _MAX_RENEWALS:
             text = f"{len(request.lease_ids)} leases in one call, more than {_MAX_RENEWALS}"
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", text)
-        own = tuple(name for name in request.lease_ids if self._is_own(identity, name))
+        asked = tuple(dict.fromkeys(request.lease_ids))
+        own = tuple(name for name in asked if self._is_own(identity, name))
         if own:
             await self._apply(events.Renewed(self._pool.clock.now(), own), context)
-        return pb.RenewedLeases(leases=self._statuses(request.lease_ids, frozenset(own)))
+        return pb.RenewedLeases(leases=self._statuses(asked, frozenset(own)))
 
     async def Release(self, request: pb.ReleaseLease, context: Any) -> pb.Released:
         lease = self._pool.state.leases.get(request.lease_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
@@ -38,6 +39,9 @@ _MAXIMUM_SECONDS: Final = 366 * 86_400.0
 #: one too, and would hold up the event loop until one is free.
 _LOOKS_AT_ONCE: Final = 4
 
+#: Followers of the journal that one user may have; each looks at it twice a second.
+_MOST_FOLLOWERS: Final = 16
+
 Value = TypeVar("Value")
 
 
@@ -52,6 +56,7 @@ class ReportsService(pool_pb2_grpc.ReportsServicer):
         self._pool = pool
         # Threads of its own: a look goes on when its caller has hung up, so calls cannot be counted instead.
         self._threads = ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="ledger look")
+        self._followers: Counter[str] = Counter()
 
     async def Report(self, request: pb.ReportRequest, context: Any) -> pb.ReportAnswer:
         user = await self._only_user(request.user, context)
@@ -85,17 +90,36 @@ class ReportsService(pool_pb2_grpc.ReportsServicer):
         if not (math.isfinite(request.from_unix) and math.isfinite(request.to_unix)):
             text = f"from {request.from_unix:g} to {request.to_unix:g} is no time"
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", text)
-        after, last = await self._read(context, self._bounds, wanted, request.limit or AUDIT_LINES)
+        limit = request.limit or AUDIT_LINES
+        if not request.follow:
+            async for line in self._lines(wanted, limit, context, follow=False):
+                yield line
+            return
+        caller = current_identity().name
+        if self._followers[caller] >= _MOST_FOLLOWERS:
+            text = f"{caller} follows the journal {_MOST_FOLLOWERS} times already"
+            await refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", text)
+        self._followers[caller] += 1
+        try:
+            async for line in self._lines(wanted, limit, context, follow=True):
+                yield line
+        finally:
+            self._followers[caller] -= 1
+            if not self._followers[caller]:
+                del self._followers[caller]
+
+    async def _lines(
+        self, wanted: audit.Filter, limit: int, context: Any, *, follow: bool
+    ) -> AsyncIterator[pb.JournalLine]:
+        after, last = await self._read(context, self._bounds, wanted, limit)
         while True:
-            lines, upto = await self._read(
-                context, self._page, wanted, after, None if request.follow else last
-            )
+            lines, upto = await self._read(context, self._page, wanted, after, None if follow else last)
             for line in lines:
                 yield journal_line(line)
             after = max(after, upto)
             if len(lines) == audit.PAGE:
                 continue
-            if not request.follow or self._pool.closing:
+            if not follow or self._pool.closing:
                 return
             await asyncio.sleep(FOLLOW_SECONDS)
             if not await still_admitted():

@@ -44,6 +44,8 @@ _PLACES_PER_SECOND = 1000
 #: Requests that one user may have waiting. Each may stand in a lane of its own, and a look at the queue takes a third of a
 #: millisecond for each lane.
 MAXIMUM_WAITING = 1000
+#: Callers of one request at a time: each of them hears of its place.
+MAXIMUM_CALLERS = 16
 #: So many steps in a row that cannot be stored mean that none can.
 _TRIES = 2
 _KEEPS_ALIVE = (events.NodeHeartbeat, events.Renewed)
@@ -306,8 +308,9 @@ class PoolShell:
             self._absent.pop((user, key), None)
 
     def has_too_many(self, user: str, key: str) -> bool:
-        """Whether this request would be one too many of its user; a caller of one that waits already may always join it."""
-        return key_of(user, key) not in self._waiters and self._waits_of[user] >= MAXIMUM_WAITING
+        """Whether this request would be one too many of its user; another caller of one that waits already is none more."""
+        callers = self._waiters.get(key_of(user, key))
+        return self._waits_of[user] >= MAXIMUM_WAITING if callers is None else len(callers) >= MAXIMUM_CALLERS
 
     def join(self, user: str, key: str) -> Mailbox:
         """A mailbox that receives what is said about this request; to be given back with :meth:`leave`."""

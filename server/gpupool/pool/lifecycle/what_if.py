@@ -87,7 +87,7 @@ class WhatIfs:
             self._forget(None)
             return consider(self._machine, event)
         self._forget((queue.latest, queue.waiting.highest(), len(queue.waiting)))
-        wish = replace(event, now=0.0, key="")
+        wish = replace(event, now=0.0, key="", label="", holder="")  # which decide nothing
         said_at, answer = self._known.get(wish, (-math.inf, None))
         if answer is None or event.now >= said_at + _REMEMBERED_SECONDS:
             answer = consider(self._machine, event)
