@@ -92,6 +92,28 @@ say("leases", len(leases()))
     assert "gpupool.attach(0.2)" in error  # the way out
 
 
+def test_after_an_interrupt_while_the_keeper_starts_the_next_block_has_one(pool: PoolAndNode) -> None:
+    out, _ = ran(
+        pool,
+        """
+from gpupool.client.keeper import Keeper
+first_word = Keeper._first_word
+def interrupted(self, process):
+    Keeper._first_word = first_word
+    raise KeyboardInterrupt
+Keeper._first_word = interrupted
+try:
+    with gpupool.attach(0.2):
+        say("not reached")
+except KeyboardInterrupt:
+    say("interrupted")
+with gpupool.attach(0.2):
+    say(read(make(7)))
+""",
+    )
+    assert out.splitlines() == ["interrupted", "7"]
+
+
 def test_jax_would_find_what_answers_for_the_device(pool: PoolAndNode) -> None:
     """It imports all modules of `jax_plugins`, wherever they are in the path."""
     code = """

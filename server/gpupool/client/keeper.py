@@ -190,26 +190,40 @@ class Keeper:
                 "no-keeper", f"The keeper of the GPU share cannot be started ({error})."
             ) from None
         self._process, self._pid = process, os.getpid()
-        first: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
-        self._answers = {0: first}
-        threading.Thread(target=self._listen, args=(process,), name="gpupool keeper", daemon=True).start()
+        try:
+            ready = self._first_word(process)
+        except BaseException:  # Ctrl-C, too: a keeper whose session file nobody knows is of no use
+            process.kill()
+            process.wait()
+            self._process = None
+            raise
         atexit.unregister(self.close)
         atexit.register(self.close)
-        try:
-            ready = first.get(timeout=START_SECONDS)
-        except queue.Empty:
-            process.kill()
-            raise KeeperRefusedError("no-keeper", "The keeper of the GPU share does not start.") from None
-        if ready is None or ready["event"] != "ready":
-            process.kill()
-            words = ready["message"] if ready is not None else self._last_words()
-            raise KeeperRefusedError("no-keeper", words)
         os.environ[SESSION_FILE_VARIABLE] = str(ready["session_file"])
         os.environ[PROCESS_VARIABLE] = str(os.getpid())
         os.environ.setdefault("TRITON_LIBCUDA_PATH", str(native_directory() / "client"))
         return str(ready.get("problem") or "")
 
-    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+    def _first_word(self, process: subprocess.Popen[bytes]) -> dict[str, Any]:
+        first: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._answers = {0: first}
+        listening = (process, self._answers)
+        threading.Thread(target=self._listen, args=listening, name="gpupool keeper", daemon=True).start()
+        try:
+            ready = first.get(timeout=START_SECONDS)
+        except queue.Empty:
+            raise KeeperRefusedError("no-keeper", "The keeper of the GPU share does not start.") from None
+        if ready is None or ready["event"] != "ready":
+            words = ready["message"] if ready is not None else self._last_words()
+            raise KeeperRefusedError("no-keeper", words)
+        return ready
+
+    def _listen(
+        self,
+        process: subprocess.Popen[bytes],
+        answers: dict[int, queue.SimpleQueue[dict[str, Any] | None]],
+    ) -> None:
+        """`answers`: of those who wait for this process; the next one has others."""
         assert process.stdout is not None
         for line in process.stdout:
             answer = json.loads(line)
@@ -217,11 +231,11 @@ class Keeper:
                 with contextlib.suppress(Exception):  # who cannot be told need not be
                     self._say(str(answer["text"]))
                 continue
-            waiting = self._answers.get(int(answer.get("id", 0)))
+            waiting = answers.get(int(answer.get("id", 0)))
             if waiting is not None:
                 waiting.put(answer)
         process.wait()
-        for waiting in list(self._answers.values()):
+        for waiting in list(answers.values()):
             waiting.put(None)
 
     def _send(
