@@ -71,6 +71,20 @@ def test_nobody_elses_daemon_is_trusted(pipes: Path, proc: Path) -> None:
             lambda pipes, proc: ((pipes / "control").unlink(), (pipes / "control").touch()),
             "is not the folder",
         ),
+        (
+            lambda pipes, proc: (
+                (pipes / "nvidia-cuda-mps-control.pid").unlink(),
+                os.mkfifo(pipes / "nvidia-cuda-mps-control.pid"),
+            ),
+            "names no process",
+        ),
+        (
+            lambda pipes, proc: (
+                (pipes / "nvidia-cuda-mps-control.pid").unlink(),
+                (pipes / "nvidia-cuda-mps-control.pid").symlink_to("/dev/zero"),
+            ),
+            "no MPS control daemon",
+        ),
     ],
 )
 def test_what_is_left_of_a_daemon_is_none(pipes: Path, proc: Path, break_it: object, why: str) -> None:

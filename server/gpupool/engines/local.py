@@ -311,7 +311,7 @@ class LocalEngine:
             await worker.ended.wait()
         elif worker.process is not None:
             worker.process.kill()
-            worker.process.wait()
+            await asyncio.to_thread(worker.process.wait)
         self._workers.pop(worker.stored.session, None)
         shutil.rmtree(worker.directory, ignore_errors=True)
 

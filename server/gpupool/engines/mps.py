@@ -68,7 +68,6 @@ def find_daemon(pipes: Path, *, uid: int | None = None, proc: Path = Path("/proc
     try:
         folder = pipes.lstat()
         control = (pipes / "control").lstat()
-        number = (pipes / _PID_FILE).read_text(encoding="ascii", errors="replace").strip()
     except OSError as error:
         raise MpsUnusableError(f"no MPS control daemon at {pipes}: {error.strerror}") from None
     if not stat.S_ISDIR(folder.st_mode) or not (
@@ -77,6 +76,10 @@ def find_daemon(pipes: Path, *, uid: int | None = None, proc: Path = Path("/proc
         raise MpsUnusableError(f"{pipes} is not the folder of an MPS control daemon")
     if {folder.st_uid, control.st_uid} - trusted:
         raise MpsUnusableError(f"the MPS control daemon at {pipes} belongs to another user")
+    try:
+        number = _first_bytes(pipes / _PID_FILE).decode("ascii", errors="replace").strip()
+    except OSError as error:
+        raise MpsUnusableError(f"no MPS control daemon at {pipes}: {error.strerror}") from None
     if not number.isascii() or not number.isdigit() or len(number) > 10:
         raise MpsUnusableError(f"{pipes / _PID_FILE} names no process")
     try:
@@ -89,6 +92,15 @@ def find_daemon(pipes: Path, *, uid: int | None = None, proc: Path = Path("/proc
             f"the process that {pipes} names is no MPS control daemon of this user or root"
         )
     return MpsDaemon(pipes, int(number))
+
+
+def _first_bytes(path: Path) -> bytes:
+    """Of a file that may be anything: neither a pipe nor a device keeps the reader."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        return os.read(file, 64)
+    finally:
+        os.close(file)
 
 
 def without_mps(folder: Path) -> dict[str, str]:

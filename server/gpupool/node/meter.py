@@ -69,7 +69,14 @@ class Meter:
                 f"nothing can listen at {self._host}:{self._ports}: {error.strerror}"
             ) from None
         port: int = server.getsockname()[1]
-        threading.Thread(target=self._run, args=(server, ticket), name="network meter", daemon=True).start()
+        try:
+            threading.Thread(
+                target=self._run, args=(server, ticket), name="network meter", daemon=True
+            ).start()
+        except RuntimeError as error:  # no more threads
+            server.close()
+            self._busy.release()
+            raise MeterBusyError(f"this node has nothing to measure with: {error}") from None
         return port
 
     def _run(self, server: socket.socket, ticket: str) -> None:

@@ -1,7 +1,8 @@
-"""What the agents of a provider's jobs write: a file for each job, as long as it is one of the latest."""
+"""What the agents of a provider's jobs write: a file for each job, as long as it is one of the latest or young."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -9,6 +10,8 @@ from typing import Final
 from gpupool.providers.jobs import JOB_NAME
 
 _KEPT: Final = 20
+#: An agent that has written nothing for so long may still run, and its last words are worth less, seconds.
+_KEPT_SECONDS: Final = 7 * 86_400.0
 _LAST_BYTES: Final = 4096
 
 
@@ -37,7 +40,8 @@ class JobLogs:
         return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
     def remove_old(self) -> None:
-        """Keeps those of the latest jobs."""
-        logs = sorted(self.folder.glob("*.log"), key=lambda log: log.stat().st_mtime)
-        for log in logs[:-_KEPT]:
-            log.unlink(missing_ok=True)
+        """Keeps those of the latest jobs, and all that were written to lately: of jobs that may still run."""
+        written = sorted((log.stat().st_mtime, log) for log in self.folder.glob("*.log"))
+        for at, log in written[:-_KEPT]:
+            if at < time.time() - _KEPT_SECONDS:
+                log.unlink(missing_ok=True)

@@ -153,11 +153,9 @@ class LocalProvider:
                 return JobReport("running", "its agent has ended, its workers are being ended")
             self._children.pop(job, None)
             self._asked_to_end.pop(job, None)
+            said = self._logs.last_line(job) if code else ""
             self._logs.remove_old()
-            return JobReport(
-                "ended",
-                _how_ended(code) + (f": {said}" if code and (said := self._logs.last_line(job)) else ""),
-            )
+            return JobReport("ended", _how_ended(code) + (f": {said}" if said else ""))
         limit = self._settings.time_limit
         if limit is None:
             return JobReport("running")

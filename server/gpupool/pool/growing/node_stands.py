@@ -29,7 +29,7 @@ class NodesStand:
         self._session_on: dict[str, str] = {}
         self._known: dict[str, NodeStands] = {}
         #: What each lease would ask for elsewhere, with the shares that it held then.
-        self._asks: dict[str, tuple[tuple[PlacedShare, ...], tuple[Ask, ...]]] = {}
+        self._asks: dict[str, tuple[tuple[PlacedShare, ...], Ask]] = {}
 
     def of(self, name: str) -> NodeStands | None:
         """None: there is no such node."""
@@ -71,15 +71,16 @@ class NodesStand:
             or any(session.state != "closed" for session in index.sessions_of_node.of(node.name)),
             drained=node.drained,
             lost=node.lost,
-            leases=tuple([ask for lease in leases if lease.live for ask in self._asks_of(lease)]),
+            leases=tuple([self._ask_of(lease) for lease in leases if lease.live and lease.shares]),
             free=_free(node, devices, leases),
         )
 
-    def _asks_of(self, lease: LeaseRecord) -> tuple[Ask, ...]:
+    def _ask_of(self, lease: LeaseRecord) -> Ask:
+        """All its devices at once: they are to be in one node."""
         known = self._asks.get(lease.id)
         if known is None or known[0] is not lease.shares:
-            asks = tuple(Ask(lease.id, share.milli, None) for share in lease.shares)
-            known = self._asks[lease.id] = lease.shares, asks
+            ask = Ask(lease.id, max(share.milli for share in lease.shares), None, len(lease.shares))
+            known = self._asks[lease.id] = lease.shares, ask
         return known[1]
 
 
