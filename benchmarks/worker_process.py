@@ -109,6 +109,7 @@ class WorkerProcess:
     drain_seconds: float = 4.0
     session: str = field(default_factory=lambda: secrets.token_hex(16))
     token: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
+    move_key: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
     image: Path | None = None
     image_from: str = ""
     port: int = 0
@@ -134,11 +135,12 @@ class WorkerProcess:
         return self.directory / "worker.log"
 
     def start_record(self) -> str:
-        """The text for the worker's standard input. Holds the token."""
+        """The text for the worker's standard input. Holds secrets."""
         deadline = boottime_ns() + int(self.lease_seconds * 1e9)
         lines = [
             f"session {self.session}",
             f"token {self.token}",
+            f"move_key {self.move_key}",
             f"epoch {self.epoch}",
             f"deadline_ns {deadline}",
             f"drain_ms {int(self.drain_seconds * 1000)}",

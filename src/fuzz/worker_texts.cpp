@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     default: {
       const std::array<std::uint8_t, 32> token{};
       const std::array<std::uint8_t, 16> session{};
-      worker::Handshake handshake(token, session);
+      worker::Handshake handshake(token, token, session);
       for (auto left = std::as_bytes(std::span(text)); !left.empty() && handshake.wanted() > 0;) {
         const auto part = std::min(left.size(), handshake.wanted());
         handshake.feed(left.first(part));

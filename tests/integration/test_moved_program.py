@@ -123,7 +123,10 @@ class Home:
         else:
             tcp = old.address.replace(f" local={old.local_path}", "")
             new = self.start(
-                session=old.session, token=old.token, image_from=old.address if how == "local" else tcp
+                session=old.session,
+                token=old.token,
+                move_key=old.move_key,
+                image_from=old.address if how == "local" else tcp,
             )
             old.process.kill()  # type: ignore[union-attr]
         SessionFile(client.folder / "session").write(

@@ -62,10 +62,14 @@ class TestRequest:
         assert [s.device_id for s in grant.shares] == ["node1/0", "node1/1"]
         assert grant.profile == profile(0) + profile(1).partition("\n")[2]
 
-    async def test_the_worker_is_started_with_the_same_token_and_share(self, stand):
+    async def test_the_worker_is_started_with_the_same_token_and_share_and_a_key_that_no_client_has(
+        self, stand
+    ):
         grant = await stand.caller.grant("k1", 200)
         start = next(m.start for m in stand.node.received if m.HasField("start"))
         assert (start.session_id, start.epoch, start.token) == (grant.session_id, 1, grant.worker_token)
+        assert len(bytes.fromhex(start.move_key)) == 32
+        assert start.move_key not in str(grant)
         assert start.fence_seconds == 25.0
 
     async def test_memory_may_be_asked_instead(self, stand):

@@ -38,7 +38,7 @@ def stored(state: State) -> dict[str, object]:
         x.id: (x.state, x.reason, x.epoch, x.shares, x.key, x.user, x.ends_at) for x in state.leases.values()
     }
     sessions = {
-        x.id: (x.state, x.reason, x.epoch, x.token, x.address, x.device_ids, x.lease_id)
+        x.id: (x.state, x.reason, x.epoch, x.secret, x.address, x.device_ids, x.lease_id)
         for x in state.sessions.values()
     }
     return {"leases": leases, "sessions": sessions, "keys": dict(state.keys), "devices": dict(state.devices)}

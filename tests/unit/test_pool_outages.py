@@ -155,12 +155,12 @@ class TestRestart:
 
     def test_living_workers_are_adopted(self, world):
         lease_id = world.attach("k1", 200)
-        token = session(world, lease_id).token
+        secret = session(world, lease_id).secret
         world.crash()
         world.connect()
         world.live(60)
         assert lease(world, lease_id).state == "attached"
-        assert session(world, lease_id).token == token
+        assert session(world, lease_id).secret == secret
 
     def test_shares_stay_taken_until_the_fence_time_has_passed(self, world):
         world.attach("k1", 700)

@@ -451,10 +451,10 @@ class TestMovingToAnotherNode:
 
     def test_the_new_worker_fetches_it_and_the_old_one_is_ended_afterwards(self, pair):
         first = self.full_node(pair)
-        token = session(pair, first).token
+        secret = session(pair, first).secret
         pair.request("k3", 500, session_id=first)
         (start,) = orders(pair, StartWorker, "node2")
-        assert (start.image_source, start.epoch, start.token) == ("node1:1", 2, token)
+        assert (start.image_source, start.epoch, start.move_key) == ("node1:1", 2, secret)
         assert session(pair, first).node == "node1", "until the new worker runs the session is where it was"
         pair.settle()
         assert isinstance(pair.answer("k3"), instructions.TellGranted)

@@ -209,9 +209,19 @@ def test_a_revocation_has_more_time_than_other_commands() -> None:
 
 
 def test_a_start_record_says_where_the_session_comes_from_and_that_its_share_is_a_cap() -> None:
-    spec = WorkerSpec("5e", 2, (SECOND,), "ab" * 32, 99, strict=True, image_source="127.0.0.1:7 local=/a/b")
+    spec = WorkerSpec(
+        "5e",
+        2,
+        (SECOND,),
+        "ab" * 32,
+        99,
+        move_key="cd" * 32,
+        strict=True,
+        image_source="127.0.0.1:7 local=/a/b",
+    )
     lines = start_record(spec, (SECOND,)).decode().splitlines()
     assert "strict 1" in lines
+    assert f"move_key {'cd' * 32}" in lines
     assert "image_from 127.0.0.1:7 local=/a/b" in lines
     assert "drain_ms 4000" in lines
     assert spec.resumes

@@ -57,9 +57,10 @@ class WorkerSpec:
         session: hexadecimal id; one session has at most one worker.
         epoch: fencing token of the lease; a start at or below one already seen is refused.
         devices: order = ordinals the client sees.
-        token: the data plane's secret; handed over by standard input only, never stored.
+        token: what the client shows, a secret; handed over by standard input only, never stored.
         deadline_ns: CLOCK_BOOTTIME at which the worker fences itself.
         drain_seconds: so long after the end of a lease the worker stops what still computes.
+        move_key: the same for another worker that takes the session over; empty: none does.
         user: whose session it is, as the pool knows them; empty: not said.
         strict: the shares of device time are hard caps.
         image: folder of the session's image, to resume from; None: a session that begins or is fetched.
@@ -72,6 +73,7 @@ class WorkerSpec:
     token: str = field(repr=False)
     deadline_ns: int
     drain_seconds: float = 4.0
+    move_key: str = field(default="", repr=False)
     user: str = ""
     strict: bool = False
     image: Path | None = None

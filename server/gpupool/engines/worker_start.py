@@ -152,6 +152,8 @@ def start_record(
     lines += [f"deadline_ns {spec.deadline_ns}", f"drain_ms {round(spec.drain_seconds * 1000)}"]
     if spec.strict:
         lines += [f"strict {d.ordinal}" for d in devices]
+    if spec.move_key:
+        lines.append(f"move_key {spec.move_key}")
     if spec.image_source:
         lines.append(f"image_from {spec.image_source}")
     if context_reserve_mib:

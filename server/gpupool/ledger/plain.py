@@ -21,7 +21,7 @@ from gpupool.sentences import NOTHING, Sentence
 #: Fields that are not recorded. Of a request: what the next look at the queue says again. Of a worker's counters:
 #: those that no rule of the pool reads (`tests/unit/test_ledger_steps.py` holds them to that).
 LEFT_OUT: Final[Mapping[type, frozenset[str]]] = {
-    SessionRecord: frozenset({"token"}),
+    SessionRecord: frozenset({"secret"}),
     RequestRecord: frozenset({"place", "said", "eta", "growth"}),
     # Of why a request waits, what the queue goes by; the rest is said anew.
     Decision: frozenset({"shares", "said", "wants", "to_disk", "facts", "helps"}),
@@ -47,7 +47,7 @@ LEFT_OUT: Final[Mapping[type, frozenset[str]]] = {
 INTERNED: Final[Mapping[type, str]] = {DeviceRecord: "profile", events.OfferedDevice: "profile"}
 #: Stands in for what is left out and has no default.
 _PLACEHOLDERS: Final[Mapping[tuple[type, str], Any]] = {
-    (SessionRecord, "token"): "",
+    (SessionRecord, "secret"): "",
     (Decision, "said"): NOTHING,
 }
 #: What the waiter of a request was told last is left out; that he was told something is not.

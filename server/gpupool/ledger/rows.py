@@ -66,7 +66,7 @@ def session_row(record: SessionRecord, clock: Clock) -> Row:
         "holder": record.holder,
         "node": record.node,
         "device_ids": list(record.device_ids),
-        "token": record.token,
+        "secret": record.secret,
         "state": record.state,
         "reason": record.reason,
         "epoch": record.epoch,

@@ -26,7 +26,7 @@ from gpupool.ledger.append_only import Protection
 from gpupool.model.history_amounts import AMOUNTS
 
 #: Grows by one with every change of the tables; there is no way from one version to another, see `version.py`.
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 
 #: Counts up by itself; SQLite does so for this type only, which has 64 bits there.
 _COUNT = BigInteger().with_variant(Integer(), "sqlite")
@@ -78,7 +78,7 @@ sessions = Table(
     Column("node", String, nullable=False),
     Column("device_ids", JSON, nullable=False),
     # The worker's capability itself: a resumed lease hands it out again. The file is 0600.
-    Column("token", String, nullable=False),
+    Column("secret", String, nullable=False),
     Column("state", String, nullable=False),
     Column("reason", String, nullable=False),
     Column("epoch", BigInteger, nullable=False),

@@ -22,11 +22,12 @@ class ToNode:
 
 @dataclass(frozen=True, slots=True)
 class StartWorker(ToNode):
-    """Start a worker for a session; whoever shows `token` is its client."""
+    """Start a worker for a session; whoever shows `token` is its client, and whoever shows `move_key` takes it over."""
 
     epoch: int
     shares: tuple[PlacedShare, ...]
     token: str = field(repr=False)
+    move_key: str = field(repr=False)
     user: str
     strict: bool = False
     #: Address of the session's present worker on another node, which the new one fetches the session from.

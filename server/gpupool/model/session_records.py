@@ -70,7 +70,7 @@ class SessionRecord:
 
     Attributes:
         epoch: the highest lease epoch so far; strictly grows with every lease.
-        token: capability for the worker's data plane, a secret.
+        secret: 64 hexadecimal characters; see `pool.model.session_keys`.
         address: host:port of the worker; empty until it reported.
         device_ids: the devices its memory lives on, in the order of its ordinals; when it lies in the host,
             those that it lived on.
@@ -98,7 +98,7 @@ class SessionRecord:
     holder: str
     node: str
     device_ids: tuple[str, ...]
-    token: str = field(repr=False)
+    secret: str = field(repr=False)
     state: str = "starting"
     reason: str = ""
     epoch: int = 0

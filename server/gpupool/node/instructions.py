@@ -120,6 +120,7 @@ class Instructions:
                 epoch=start.epoch,
                 devices=reservation.devices,
                 token=start.token,
+                move_key=start.move_key,
                 deadline_ns=connection.deadline_ns(start.fence_seconds),
                 drain_seconds=start.drain_seconds,
                 user=start.user,

@@ -1,10 +1,6 @@
 #include "worker/lease/handshake.h"
 
 #include <algorithm>
-#include <optional>
-
-#include "wire/frame.h"
-#include "wire/hello.h"
 
 namespace gpupool::worker {
 
@@ -15,12 +11,6 @@ bool equal_secrets(std::span<const std::uint8_t> left, std::span<const std::uint
     difference = static_cast<std::uint8_t>(difference | (left[i] ^ right[i]));
   }
   return difference == 0;
-}
-
-Handshake::Handshake(std::span<const std::uint8_t, 32> token, std::span<const std::uint8_t, 16> session)
-    : goal_(sizeof(wire::FrameHeader)) {
-  std::copy(token.begin(), token.end(), token_.begin());
-  std::copy(session.begin(), session.end(), session_.begin());
 }
 
 Handshake::State Handshake::feed(std::span<const std::byte> bytes) {
@@ -50,13 +40,17 @@ void Handshake::read_header() {
   goal_ = header.length;
 }
 
+bool Handshake::knows_secret(const wire::HelloBody& body) const {
+  if (purpose_ != wire::Control::session) return equal_secrets(body.token, token_);
+  return move_key_ && equal_secrets(body.token, *move_key_);
+}
+
 void Handshake::read_body() {
   wire::HelloBody body{};
   const auto rest = std::span<const std::byte>(received_).subspan(sizeof(wire::FrameHeader));
   // The secret is compared before anything else is looked at: a stranger learns nothing from what follows.
-  const bool known = wire::read_front(rest, body) && equal_secrets(body.token, token_);
-  if (!known || body.magic != wire::hello_magic || body.version != wire::protocol_version ||
-      body.session != session_) {
+  if (!wire::read_front(rest, body) || !knows_secret(body) || body.magic != wire::hello_magic ||
+      body.version != wire::protocol_version || body.session != session_) {
     state_ = State::refused;
     return;
   }

@@ -4,10 +4,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "wire/frame.h"
+#include "wire/hello.h"
 
 namespace gpupool::worker {
 
@@ -21,7 +23,12 @@ class Handshake {
  public:
   enum class State { reading, accepted, refused };
 
-  Handshake(std::span<const std::uint8_t, 32> token, std::span<const std::uint8_t, 16> session);
+  using Secret = std::array<std::uint8_t, 32>;
+
+  /// A client shows `token`; another worker, which comes for the session, shows `move_key`.
+  Handshake(const Secret& token, const std::optional<Secret>& move_key,
+            const std::array<std::uint8_t, 16>& session)
+      : token_(token), move_key_(move_key), session_(session) {}
 
   [[nodiscard]] State state() const { return state_; }
   /// How many bytes to read next; 0 when decided. In all never more than wire::max_frame_before_hello.
@@ -42,11 +49,13 @@ class Handshake {
  private:
   void read_header();
   void read_body();
+  [[nodiscard]] bool knows_secret(const wire::HelloBody& body) const;
 
-  std::array<std::uint8_t, 32> token_;
+  Secret token_;
+  std::optional<Secret> move_key_;
   std::array<std::uint8_t, 16> session_;
   std::vector<std::byte> received_;
-  std::size_t goal_;
+  std::size_t goal_ = sizeof(wire::FrameHeader);
   bool header_read_ = false;
   wire::Control purpose_ = wire::Control::hello;
   std::uint64_t pid_ = 0;

@@ -31,11 +31,13 @@ struct Frame {
 };
 
 Handshake fresh() {
-  std::array<std::uint8_t, 32> token;
+  Handshake::Secret token;
+  Handshake::Secret move_key;
   std::array<std::uint8_t, 16> session;
   token.fill(0x11);
   session.fill(0x22);
-  return Handshake(token, session);
+  move_key.fill(0x33);
+  return Handshake(token, move_key, session);
 }
 
 /// Feeds as a socket would: as many bytes as wanted, in pieces of at most `piece`.
@@ -118,11 +120,12 @@ TEST_CASE("a truncated frame stays undecided and wants the rest") {
   CHECK(handshake.wanted() == Frame().bytes().size() - 50);
 }
 
-TEST_CASE("what a connection is for is known once its token is, and other messages are refused") {
+TEST_CASE("what a connection is for is known once its secret is, and other messages are refused") {
   for (const auto message :
        {wire::Control::hello, wire::Control::session, wire::Control::inquire, wire::Control::end_session}) {
     Frame frame;
     frame.header.message = static_cast<std::uint16_t>(message);
+    if (message == wire::Control::session) frame.body.token.fill(0x33);
     Handshake handshake = fresh();
     CHECK(run(handshake, frame.bytes()).first == State::accepted);
     CHECK(handshake.purpose() == message);
@@ -132,6 +135,19 @@ TEST_CASE("what a connection is for is known once its token is, and other messag
   Frame frame;
   frame.header.message = static_cast<std::uint16_t>(wire::Control::end_session) + 1;
   CHECK(outcome(frame) == State::refused);
+}
+
+TEST_CASE("a client is no worker that comes for the session, and no such worker is a client") {
+  Frame client;
+  client.header.message = static_cast<std::uint16_t>(wire::Control::session);
+  CHECK(outcome(client) == State::refused);
+  Frame worker;
+  worker.body.token.fill(0x33);
+  CHECK(outcome(worker) == State::refused);
+  worker.header.message = static_cast<std::uint16_t>(wire::Control::session);
+  CHECK(outcome(worker) == State::accepted);
+  Handshake settled({}, std::nullopt, client.body.session);
+  CHECK(run(settled, worker.bytes()).first == State::refused);
 }
 
 TEST_CASE("secrets of different length are different") {

@@ -69,7 +69,10 @@ struct MoveResult {
 /// Shared by the session, the control thread and the acceptor; lives as long as the process.
 struct WorkerState {
   std::array<std::uint8_t, 16> session_id{};
-  std::array<std::uint8_t, 32> token{};          ///< never logged
+  /// What the client shows, and what another worker does that takes the session over; none: none may come.
+  /// Neither is ever logged.
+  std::array<std::uint8_t, 32> token{};
+  std::optional<std::array<std::uint8_t, 32>> move_key;
   std::vector<DeviceShare> devices;              ///< the uuid changes with a resume onto another device
   std::deque<MemoryAccount> memory;              ///< one per device, same order; the limit follows the lease
   std::deque<std::atomic<std::uint32_t>> milli;  ///< one per device, same order: the compute share in force

@@ -41,7 +41,7 @@ bool send_frame(wire::Stream& stream, int flags, std::span<const std::byte> body
 
 /// A connection on which the worker has been told what for it is.
 std::unique_ptr<wire::Stream> dial_worker(const std::string& address,
-                                          const std::array<std::uint8_t, 32>& token,
+                                          const std::array<std::uint8_t, 32>& move_key,
                                           const std::array<std::uint8_t, 16>& session) {
   wire::WorkerAddress worker;
   std::vector<wire::Transport> ways;
@@ -49,7 +49,7 @@ std::unique_ptr<wire::Stream> dial_worker(const std::string& address,
   wire::HelloBody hello{};
   hello.magic = wire::hello_magic;
   hello.version = wire::protocol_version;
-  hello.token = token;
+  hello.token = move_key;
   hello.session = session;
   hello.pid = static_cast<std::uint64_t>(::getpid());
   if (wire::WorkerAddress::parse(address, worker, error)) {
@@ -124,9 +124,9 @@ void SessionSender::conclude(const std::string& refusal) {
   static_cast<void>(reply(0, refusal, {}));
 }
 
-SessionFetcher::SessionFetcher(const std::string& address, const std::array<std::uint8_t, 32>& token,
+SessionFetcher::SessionFetcher(const std::string& address, const std::array<std::uint8_t, 32>& move_key,
                                const std::array<std::uint8_t, 16>& session)
-    : SessionFetcher(dial_worker(address, token, session)) {}
+    : SessionFetcher(dial_worker(address, move_key, session)) {}
 
 SessionFetcher::SessionFetcher(std::unique_ptr<wire::Stream> stream)
     : stream_(std::move(stream)), receiver_(*stream_) {

@@ -49,9 +49,9 @@ class SessionSender {
 /// The side that gets it.
 class SessionFetcher final : public ChunkSource {
  public:
-  /// Fetches the manifest from the worker at `address`. Throws std::runtime_error; the token is in no
+  /// Fetches the manifest from the worker at `address`. Throws std::runtime_error; the key is in no
   /// message.
-  SessionFetcher(const std::string& address, const std::array<std::uint8_t, 32>& token,
+  SessionFetcher(const std::string& address, const std::array<std::uint8_t, 32>& move_key,
                  const std::array<std::uint8_t, 16>& session);
   /// The same from a worker that has been told Control::session over this stream.
   explicit SessionFetcher(std::unique_ptr<wire::Stream> stream);

@@ -62,7 +62,7 @@ void ClientDoor::accept_one(const wire::Socket& listener, bool local) {
                   nullptr,
                   false,
                   POLLIN,
-                  Handshake(state_.token, state_.session_id),
+                  Handshake(state_.token, state_.move_key, state_.session_id),
                   boottime_ns() + handshake_ms * 1'000'000};
   if (identity_ && !local) {
     visitor.tls = wire::TlsStream::accept(visitor.socket, *identity_);

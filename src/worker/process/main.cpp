@@ -127,6 +127,7 @@ void fill(WorkerState& state, const StartRecord& record, ControlTimers& timers) 
   timers.lease_end = LeaseEndTimers::of_grace(record.drain_ms * 1'000'000);
   state.session_id = record.session;
   state.token = record.token;
+  state.move_key = record.move_key;
   state.devices = record.devices;
   state.user = record.user;
   state.image_cache = record.image_cache;

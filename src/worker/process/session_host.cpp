@@ -27,7 +27,7 @@ std::unique_ptr<SessionHost> SessionHost::open(const std::string& driver_path, W
     ImageFolder folder(state.resume_folder);
     host->resume_from(folder, folder.image());
   } else if (!state.resume_from.empty()) {
-    SessionFetcher fetcher(state.resume_from, state.token, state.session_id);
+    SessionFetcher fetcher(state.resume_from, state.move_key.value(), state.session_id);
     host->resume_from(fetcher, fetcher.image());
     fetcher.take_over();
   }

@@ -59,6 +59,8 @@ void set_field(StartRecord& record, std::string_view key, std::string_view value
     if (!parse_hex(value, record.session)) bad(key);
   } else if (key == "token") {
     if (!parse_hex(value, record.token)) bad(key);
+  } else if (key == "move_key") {
+    if (!parse_hex(value, record.move_key.emplace())) bad(key);
   } else if (key == "epoch") {
     const auto epoch = parse_number<std::uint32_t>(value);
     if (!epoch || *epoch == 0) bad(key);
@@ -132,6 +134,9 @@ StartRecord parse_start_record(std::string_view text) {
   }
   if (!record.image.empty() && !record.image_from.empty()) {
     throw std::runtime_error("start record: both `image` and `image_from`");
+  }
+  if (!record.image_from.empty() && !record.move_key) {
+    throw std::runtime_error("start record: `image_from` without `move_key`");
   }
   for (DeviceShare& device : record.devices) {
     if (const auto found = per_device.enforcers.find(device.driver_ordinal);

@@ -14,7 +14,8 @@ namespace gpupool::worker {
 
 struct StartRecord {
   std::array<std::uint8_t, 16> session{};
-  std::array<std::uint8_t, 32> token{};
+  std::array<std::uint8_t, 32> token{};                  ///< which the client shows
+  std::optional<std::array<std::uint8_t, 32>> move_key;  ///< which another worker shows; none: none may come
   std::uint32_t epoch = 0;
   std::int64_t deadline_ns = 0;                      ///< CLOCK_BOOTTIME
   std::vector<DeviceShare> devices;                  ///< 1..max_devices

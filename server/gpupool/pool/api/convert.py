@@ -18,6 +18,7 @@ from gpupool.model.state import LeaseRecord, RequestRecord, SessionRecord, State
 from gpupool.pool.api import explanations
 from gpupool.pool.leases import budget_rules, gang_view
 from gpupool.pool.lifecycle.shell import NodeMessage
+from gpupool.pool.model.session_keys import client_token
 from gpupool.pool.model.timers import Timers
 from gpupool.pool.model.view import health, host_rooms, pool_view, used_bytes
 from gpupool.pool.nodes import profiles, reported
@@ -53,6 +54,7 @@ def to_node(item: NodeMessage, timers: Timers, leader_epoch: int = 0) -> pb.ToNo
                 epoch=item.epoch,
                 shares=shares(item.shares),
                 token=item.token,
+                move_key=item.move_key,
                 user=item.user,
                 fence_seconds=timers.fence,
                 drain_seconds=timers.drain,
@@ -104,7 +106,7 @@ def _worker(session: SessionRecord, lease: LeaseRecord) -> pb.GrantedWorker:
         session_id=session.id,
         epoch=lease.epoch,
         address=session.address,
-        token=session.token,
+        token=client_token(session),
         devices=len(lease.shares),
     )
 

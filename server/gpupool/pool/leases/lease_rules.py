@@ -51,7 +51,7 @@ def grant(
             holder=request.holder,
             node=state.devices[shares[0].device_id].node,
             device_ids=tuple(share.device_id for share in shares),
-            token=step.ids.token(),
+            secret=step.ids.token(),
             strict=request.strict,
             gang=gang if first is None else first.session_id,
             part=part or 0,

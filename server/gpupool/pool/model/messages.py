@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpupool.model.instructions import ApplyLease, ParkMemory, RevokeLease, StartWorker, StopWorker
 from gpupool.model.state import LeaseRecord, SessionRecord
+from gpupool.pool.model.session_keys import client_token, move_key
 from gpupool.pool.model.step import Step
 from gpupool.scheduler.model import PlacedShare
 
@@ -25,7 +26,8 @@ def start_worker(step: Step, session: SessionRecord, lease: LeaseRecord) -> int:
                 session.id,
                 lease.epoch,
                 lease.shares,
-                session.token,
+                client_token(session),
+                move_key(session),
                 session.user,
                 session.strict,
                 image_source=session.address if moves else "",
