@@ -183,6 +183,53 @@ def test_work_that_ends_in_time_is_not_stopped(one_share: Share) -> None:
     assert share.worker.stats()["work"] == "none"
 
 
+NEVER_RETURNS = """
+import threading
+returns, third = threading.Event(), check(cu.cuStreamCreate(1))
+function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: returns.wait())
+check(cu.cuLaunchHostFunc(third, cu.CUhostFn(ctypes.cast(function, ctypes.c_void_p).value), 0))
+"""
+
+
+def test_a_host_function_that_never_returns_hides_no_kernel(one_share: Share) -> None:
+    share = one_share
+    program = Program(share, ENDLESS + NEVER_RETURNS + 'launch(); say("up"); print("ok")')
+    program.says("up")
+    wait_for(share, work="running", kernel="wait_for")
+    detach(share)
+    wait_for(share, work="stopped", kernel="wait_for", state="parked")
+    assert_nothing_computes(share)
+    program.process.kill()
+
+
+def test_a_host_function_that_runs_keeps_no_lease_and_what_comes_after_it_is_stopped(
+    one_share: Share,
+) -> None:
+    share = one_share
+    program = Program(
+        share,
+        ENDLESS
+        + NEVER_RETURNS
+        + """
+stream = third
+launch()
+say("up")
+returns.set()
+say("returned")
+print("ok")
+""",
+    )
+    program.says("up")
+    assert wait_for(share, in_flight="1")["work"] == "none"
+    detach(share)  # answered though the function runs
+    assert wait_for(share, state="parked")["work"] == "none"
+    program.go_on()
+    program.says("returned")
+    wait_for(share, work="stopped", kernel="wait_for")
+    assert_nothing_computes(share)
+    program.process.kill()
+
+
 @pytest.mark.parametrize(
     "call", ["cuStreamSynchronize(stream)", "cuCtxSynchronize()", "cuMemcpyDtoH(a, flag, 4)"]
 )

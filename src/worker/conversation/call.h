@@ -66,6 +66,10 @@ class Call {
                                  std::string_view kernel = {}) {
     return work.submits(stream, session.captures(stream), kernels, key, kernel);
   }
+  /// The same before a function of the client's.
+  [[nodiscard]] CUresult submits_function(CUstream stream) {
+    return work.submits_function(stream, session.captures(stream));
+  }
   /// A copy between the connection and device memory: use of the share that gives the device no work.
   void touches_memory() { work.touches_memory(); }
   /// The same, by the copy engine and in the order of `stream` of the current context.

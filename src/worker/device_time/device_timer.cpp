@@ -2,77 +2,48 @@
 
 #include <algorithm>
 #include <deque>
-#include <optional>
 #include <utility>
 
-#include "worker/device_time/interval_union.h"
+#include "worker/device_time/timelines.h"
 #include "worker/driver/sticky_error.h"
 
 namespace gpupool::worker {
 namespace {
 
-constexpr int driver_success = 0;
-constexpr int driver_not_ready = 600;
-constexpr unsigned event_default = 0;  // timing on
-constexpr int relaxed_capture = 2;     // CU_STREAM_CAPTURE_MODE_RELAXED
+constexpr int relaxed_capture = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
 constexpr std::int64_t max_burst_ns =
     20'000'000;  // split long bursts, so that figures move while work goes on
-constexpr std::int64_t max_timeline_ns =
-    10'000'000'000;  // elapsed times are floats in ms: past 10 s they lose microseconds
 constexpr std::int64_t long_burst_ns =
     20'000'000;  // a younger burst will soon be measured: nobody asks the driver whether it runs
-constexpr std::size_t max_unresolved = 16;  // of a stream
+// Unresolved bursts of a stream, at most; and where one more would join work and functions of the client's.
+constexpr std::size_t max_unresolved = 16, max_apart = 64;
+
+using Begin = std::pair<BusyPeriod*, double>;
+
+void earliest(std::vector<Begin>& begins, BusyPeriod* period, double start_ms) {
+  const auto found = std::ranges::find(begins, period, &Begin::first);
+  if (found == begins.end()) {
+    begins.emplace_back(period, start_ms);
+  } else {
+    found->second = std::min(found->second, start_ms);
+  }
+}
 
 }  // namespace
 
-/// A busy period of one context: times are in milliseconds from its beginning.
-struct BusyPeriod {
-  std::int64_t began_ns = 0;  // by the timer's clock, as far as is known
-  IntervalUnion busy;
-  DeviceMeter* meter = nullptr;
-  double uncharged_ms = 0;  // below a nanosecond
-};
-
 struct DeviceTimer::State {
-  /// What is measured from one event on.
-  struct Timeline {
-    void* context;
-    void* base;
-    std::int64_t opened_ns;
-    std::shared_ptr<BusyPeriod> period;
-    std::shared_ptr<Timeline> before;  // in whose time the base is yet to be placed
-    double offset_ms = 0;              // of the base, from the beginning of the period
-    std::size_t bursts = 0;            // open or unresolved
-    bool retired = false;              // no new bursts; base is freed with the last one
-  };
-  struct Burst {
-    std::shared_ptr<Timeline> timeline;
-    void* stream;
-    void* start;
-    void* end;
-    std::int64_t opened_ns;
-    std::uint64_t piece;
-    std::int64_t cut_ns = opened_ns;                // when it was opened, the last time
-    bool stream_gone = false;                       // another may have the handle by now
-    std::optional<double> start_ms = std::nullopt;  // in the period, once the device has come to it
-    const char* kernel_text = nullptr;              // of the last launch, only to compare
-    std::string kernel = {};
-  };
-  struct FreeEvent {
-    void* context;
-    void* event;
-  };
-
   State(EventFunctions driver_functions, Usage& session_usage, Clock own_clock)
-      : functions(driver_functions), usage(session_usage), clock(std::move(own_clock)) {}
+      : functions(driver_functions),
+        usage(session_usage),
+        clock(std::move(own_clock)),
+        timelines(functions) {}
 
   EventFunctions functions;
   Usage& usage;
   Clock clock;
+  Timelines timelines;
   std::vector<Burst> open;
   std::deque<Burst> closed;
-  std::vector<std::shared_ptr<Timeline>> timelines;  // the current one of each context
-  std::vector<FreeEvent> free_events;
   std::uint64_t settled_ns = 0;
   std::uint64_t told_ns = 0;  // of what this timer saw: a session that moved here has used more elsewhere
   std::uint64_t piece = 0;    // that is open
@@ -85,92 +56,47 @@ struct DeviceTimer::State {
            (functions.stream_is_capturing(stream, &status) != driver_success || status != 0);
   }
 
-  void* take_event(void* context) {
-    for (std::size_t i = free_events.size(); i-- > 0;) {
-      if (free_events[i].context != context) continue;
-      void* event = free_events[i].event;
-      free_events[i] = free_events.back();
-      free_events.pop_back();
-      return event;
-    }
-    void* event = nullptr;
-    return functions.event_create(&event, event_default) == driver_success ? event : nullptr;
+  std::vector<Burst>::iterator find_open(const void* context, const void* stream) {
+    return std::ranges::find_if(open, [&](const Burst& burst) { return burst.is_in(context, stream); });
   }
 
-  void give_event(void* context, void* event) {
-    if (event != nullptr) free_events.push_back({context, event});
+  /// The timeline of some burst of the context that has not ended; null: there is none.
+  [[nodiscard]] std::shared_ptr<Timeline> unfinished(const void* context) const {
+    const auto is_its = [&](const Burst& burst) { return burst.timeline->context == context; };
+    if (const auto burst = std::ranges::find_if(closed, is_its); burst != closed.end())
+      return burst->timeline;
+    const auto burst = std::ranges::find_if(open, is_its);
+    return burst == open.end() ? nullptr : burst->timeline;
   }
 
-  void drop(Burst& burst) {
-    Timeline& timeline = *burst.timeline;
-    if (burst.start != timeline.base) give_event(timeline.context, burst.start);
-    give_event(timeline.context, burst.end);
-    leave(timeline);
-    std::erase_if(timelines, [](const auto& kept) { return kept->retired; });
-  }
-
-  /// One that is measured from the base needs it no more.
-  void leave(Timeline& timeline) {
-    if (--timeline.bursts > 0) return;
-    // Nothing refers to the base any more: the next burst opens a new timeline, so the floats stay small.
-    give_event(timeline.context, timeline.base);
-    timeline.base = nullptr;
-    timeline.retired = true;
-    if (timeline.before) leave(*std::exchange(timeline.before, nullptr));
-  }
-
-  std::shared_ptr<Timeline> timeline_for(void* context, void* start, DeviceMeter* meter, std::int64_t now) {
-    std::shared_ptr<Timeline> before;
-    const auto found = std::find_if(timelines.begin(), timelines.end(),
-                                    [&](const auto& t) { return t->context == context; });
-    if (found != timelines.end()) {
-      if (now - (*found)->opened_ns <= max_timeline_ns) return *found;
-      before = *found;
-      timelines.erase(found);
-    } else {
-      // All bursts of the last timeline have ended, and one of an earlier timeline goes on: what comes now
-      // may overlap with it.
-      const auto of_context = [&](const Burst& burst) { return burst.timeline->context == context; };
-      if (const auto burst = std::ranges::find_if(closed, of_context); burst != closed.end()) {
-        before = burst->timeline;
-      } else if (const auto other = std::ranges::find_if(open, of_context); other != open.end()) {
-        before = other->timeline;
-      }
-    }
-    if (before) ++before->bursts;
-    auto period = before ? before->period : std::make_shared<BusyPeriod>(BusyPeriod{now, {}, meter});
-    timelines.push_back(std::make_shared<Timeline>(Timeline{context, start, now, period, before}));
-    return timelines.back();
-  }
-
-  void begin(void* context, void* stream, DeviceMeter* meter) {
-    if (capturing(stream) || reopen(context, stream)) return;
-    void* start = take_event(context);
+  void begin(void* context, void* stream, DeviceMeter* meter, bool of_client) {
+    if (capturing(stream) || reopen(context, stream, of_client)) return;
+    void* start = timelines.take_event(context);
     if (start == nullptr) return;
     if (functions.event_record(start, stream) != driver_success) {
-      give_event(context, start);
+      timelines.give_event(context, start);
       return;
     }
     const std::int64_t now = clock();
-    auto timeline = timeline_for(context, start, meter, now);
-    ++timeline->bursts;
-    open.push_back({std::move(timeline), stream, start, nullptr, now, piece});
+    auto timeline = timelines.enter(context, start, meter, now, unfinished(context));
+    open.push_back({std::move(timeline), stream, start, nullptr, now, piece, of_client});
     usage.in_flight.store(true, std::memory_order_relaxed);
   }
 
   /// A stream that is far behind has its last burst go on: one that never completes must not cost memory
   /// without end. What it is charged is the same, for the device does one burst of a stream after the other.
-  bool reopen(void* context, void* stream) {
+  bool reopen(void* context, void* stream, bool of_client) {
     std::size_t count = 0;
     auto last = closed.end();
     for (auto burst = closed.begin(); burst != closed.end(); ++burst) {
-      if (burst->stream_gone || burst->stream != stream || burst->timeline->context != context) continue;
+      if (burst->stream_gone || !burst->is_in(context, stream)) continue;
       ++count;
       last = burst;
     }
-    if (count < max_unresolved) return false;
-    give_event(context, std::exchange(last->end, nullptr));
+    if (count < max_unresolved || (last->of_client != of_client && count < max_apart)) return false;
+    timelines.give_event(context, std::exchange(last->end, nullptr));
     last->cut_ns = clock();
+    last->of_client = last->of_client && of_client;
     open.push_back(std::move(*last));
     closed.erase(last);
     return true;
@@ -178,8 +104,8 @@ struct DeviceTimer::State {
 
   void end(Burst burst) {
     void* context = burst.timeline->context;
-    if (functions.context_push(context) != driver_success) return drop(burst);
-    burst.end = take_event(context);
+    if (functions.context_push(context) != driver_success) return timelines.drop(burst);
+    burst.end = timelines.take_event(context);
     if (burst.end != nullptr && !capturing(burst.stream) &&
         functions.event_record(burst.end, burst.stream) == driver_success) {
       closed.push_back(std::move(burst));
@@ -188,63 +114,19 @@ struct DeviceTimer::State {
       // error.
       note_failure(functions.event_query(burst.start), burst);
       charge_until_now(burst);
-      drop(burst);
+      timelines.drop(burst);
     }
     functions.context_pop(&context);
   }
 
+  void end_open(std::vector<Burst>::iterator burst) {
+    Burst finished = std::move(*burst);
+    open.erase(burst);
+    end(std::move(finished));
+  }
+
   void note_failure(int result, const Burst& burst) {
     if (is_sticky(result) && failure.error == 0) failure = {result, burst.kernel};
-  }
-
-  /// Gives the burst's timeline its place in the period. Precondition: the device has come to the burst,
-  /// whose context is current.
-  void place(const Burst& burst) {
-    Timeline& timeline = *burst.timeline;
-    if (functions.event_query(timeline.base) == driver_not_ready) {
-      rebase(timeline, burst);
-    } else {
-      place_base(timeline);
-    }
-  }
-
-  /// The device may never come to the base, in a stream that waits for something. Then `burst` is what the
-  /// others are measured from.
-  void rebase(Timeline& timeline, const Burst& burst) {
-    const auto has_base = [&](const Burst& one) { return one.start == timeline.base; };
-    if (std::ranges::none_of(open, has_base) && std::ranges::none_of(closed, has_base))
-      give_event(timeline.context, timeline.base);
-    timeline.base = burst.start;
-    timeline.offset_ms = by_clock(*timeline.period, burst.start, burst.opened_ns);
-    if (timeline.before) leave(*std::exchange(timeline.before, nullptr));
-  }
-
-  /// Precondition: the device has come to the base.
-  void place_base(Timeline& timeline) {
-    if (!timeline.before) return;
-    Timeline& before = *timeline.before;
-    std::optional<double> at;
-    if (functions.event_query(before.base) == driver_success) {
-      place_base(before);
-      at = time_of(before, timeline.base);
-    }
-    timeline.offset_ms = at ? *at : by_clock(*timeline.period, timeline.base, timeline.opened_ns);
-    leave(*std::exchange(timeline.before, nullptr));
-  }
-
-  /// The time in the period of an event that was recorded at `recorded_ns`, which the device has come to.
-  [[nodiscard]] double by_clock(const BusyPeriod& period, void* event, std::int64_t recorded_ns) const {
-    std::int64_t event_ns = 0;
-    const bool told = functions.event_ns != nullptr && functions.event_ns(event, &event_ns) == driver_success;
-    return now_in(period, told ? event_ns : recorded_ns);
-  }
-
-  /// The event's time in the busy period; none: the driver does not say. Precondition: placed.
-  std::optional<double> time_of(const Timeline& timeline, void* event) const {
-    float ms = 0;
-    if (event != timeline.base && functions.event_elapsed(&ms, timeline.base, event) != driver_success)
-      return std::nullopt;
-    return timeline.offset_ms + static_cast<double>(ms);
   }
 
   void charge(BusyPeriod& period, double ms) {
@@ -255,38 +137,11 @@ struct DeviceTimer::State {
     if (period.meter != nullptr) period.meter->settled_ns += whole_ns;
   }
 
-  /// A period begins when the device comes to its first event, which may be long after that was recorded: a
-  /// thread of the software GPU that gets no processor. A driver that tells an event's time tells when.
-  void place_period(BusyPeriod& period, void* event, double event_ms) const {
-    std::int64_t event_ns = 0;
-    if (functions.event_ns == nullptr || functions.event_ns(event, &event_ns) != driver_success) return;
-    period.began_ns = event_ns - static_cast<std::int64_t>(event_ms * 1e6);
-  }
-
-  [[nodiscard]] double now_in(const BusyPeriod& period, std::int64_t now) const {
-    return static_cast<double>(now - period.began_ns) / 1e6;
-  }
-
   /// What is known of a burst whose end will never be measured.
   void charge_until_now(Burst& burst) {
-    if (!locate(burst)) return;
+    if (burst.of_client || !timelines.locate(burst)) return;
     BusyPeriod& period = *burst.timeline->period;
-    charge(period, period.busy.add(*burst.start_ms, now_in(period, clock())));
-  }
-
-  /// Finds out when the device came to the burst; false: it has not, as far as can be told.
-  bool locate(Burst& burst) {
-    if (burst.start_ms) return true;
-    Timeline& timeline = *burst.timeline;
-    void* context = timeline.context;
-    if (functions.context_push(context) != driver_success) return false;
-    if (functions.event_query(burst.start) == driver_success) {
-      place(burst);
-      burst.start_ms = time_of(timeline, burst.start);
-      if (burst.start_ms) place_period(*timeline.period, burst.start, *burst.start_ms);
-    }
-    functions.context_pop(&context);
-    return burst.start_ms.has_value();
+    charge(period, period.busy.add(*burst.start_ms, period.at(clock())));
   }
 
   /// True when the burst needs no more attention.
@@ -294,43 +149,33 @@ struct DeviceTimer::State {
     const int ready = functions.event_query(burst.end);
     if (ready == driver_not_ready) return false;
     if (ready == driver_success) {
-      place(burst);
-      const auto start = time_of(*burst.timeline, burst.start);
-      const auto end = time_of(*burst.timeline, burst.end);
-      if (start && end) charge(*burst.timeline->period, burst.timeline->period->busy.add(*start, *end));
+      // Placed in any case: others are measured from it.
+      const auto interval = timelines.interval(burst);
+      BusyPeriod& period = *burst.timeline->period;
+      if (interval && !burst.of_client) charge(period, period.busy.add(interval->start_ms, interval->end_ms));
     } else {
       note_failure(ready, burst);
       charge_until_now(burst);
     }
-    drop(burst);
+    timelines.drop(burst);
     return true;
   }
 
   /// Bounds what is remembered of each period. All that is complete has been charged; so between two pieces
   /// there was a burst that still runs, or there was nothing.
   void join_pieces() {
-    std::vector<std::pair<BusyPeriod*, double>> begins;
+    std::vector<Begin> begins;
     const auto look_at = [&](Burst& burst) {
       BusyPeriod* const period = burst.timeline->period.get();
-      if (period->busy.many() && locate(burst)) earliest(begins, period, *burst.start_ms);
+      if (!burst.of_client && period->busy.many() && timelines.locate(burst))
+        earliest(begins, period, *burst.start_ms);
     };
     std::ranges::for_each(closed, look_at);
     std::ranges::for_each(open, look_at);
-    for (const auto& timeline : timelines) {
-      BusyPeriod& period = *timeline->period;
-      if (!period.busy.many()) continue;
-      const auto found = std::ranges::find(begins, &period, &std::pair<BusyPeriod*, double>::first);
-      charge(period, period.busy.join(found == begins.end() ? now_in(period, clock()) : found->second));
-    }
-  }
-
-  static void earliest(std::vector<std::pair<BusyPeriod*, double>>& begins, BusyPeriod* period,
-                       double start_ms) {
-    const auto found = std::ranges::find(begins, period, &std::pair<BusyPeriod*, double>::first);
-    if (found == begins.end()) {
-      begins.emplace_back(period, start_ms);
-    } else {
-      found->second = std::min(found->second, start_ms);
+    for (const auto& period : timelines.periods()) {
+      if (!period->busy.many()) continue;
+      const auto found = std::ranges::find(begins, period.get(), &Begin::first);
+      charge(*period, period->busy.join(found == begins.end() ? period->at(clock()) : found->second));
     }
   }
 
@@ -339,16 +184,16 @@ struct DeviceTimer::State {
     running = {};
     const std::int64_t now = clock();
     std::vector<std::pair<void*, void*>> seen;  // streams, with their contexts: the rest of each waits
-    std::vector<std::pair<BusyPeriod*, double>> begins;
+    std::vector<Begin> begins;
     const auto look_at = [&](Burst& burst) {
       Timeline& timeline = *burst.timeline;
       const std::pair<void*, void*> place{timeline.context, burst.stream};
       if (now - burst.opened_ns < long_burst_ns || std::ranges::find(seen, place) != seen.end()) return;
       seen.push_back(place);
-      if (!locate(burst)) return;
+      if (burst.of_client || !timelines.locate(burst)) return;
       BusyPeriod* const period = timeline.period.get();
       earliest(begins, period, *burst.start_ms);
-      const auto ns = static_cast<std::int64_t>((now_in(*period, now) - *burst.start_ms) * 1e6);
+      const auto ns = static_cast<std::int64_t>((period->at(now) - *burst.start_ms) * 1e6);
       if (!running.running || ns > running.ns) running = {true, std::max<std::int64_t>(ns, 0), burst.kernel};
     };
     for (Burst& burst : closed) look_at(burst);
@@ -356,11 +201,11 @@ struct DeviceTimer::State {
     tell(begins, now);
   }
 
-  void tell(const std::vector<std::pair<BusyPeriod*, double>>& begins, std::int64_t now) {
+  void tell(const std::vector<Begin>& begins, std::int64_t now) {
     std::uint64_t all = settled_ns;
     for (const auto& [period, begin] : begins) {
       const auto more =
-          static_cast<std::uint64_t>(std::max(0.0, period->busy.missing(begin, now_in(*period, now)) * 1e6));
+          static_cast<std::uint64_t>(std::max(0.0, period->busy.missing(begin, period->at(now)) * 1e6));
       all += more;
       if (period->meter != nullptr)
         period->meter->told_ns = std::max(period->meter->told_ns, period->meter->settled_ns + more);
@@ -368,6 +213,15 @@ struct DeviceTimer::State {
     if (all <= told_ns) return;
     usage.device_ns.fetch_add(all - told_ns, std::memory_order_relaxed);
     told_ns = all;
+  }
+
+  /// Whether a device has come to the burst, or cannot tell.
+  [[nodiscard]] bool begun(const Burst& burst) const {
+    void* context = burst.timeline->context;
+    if (functions.context_push(context) != driver_success) return true;
+    const bool waits = functions.event_query(burst.start) == driver_not_ready;
+    functions.context_pop(&context);
+    return !waits;
   }
 
   /// The questions asked here have nothing to do with a capture that is under way somewhere: a driver would
@@ -383,16 +237,23 @@ struct DeviceTimer::State {
   }
 
   void settle_closed() {
+    std::vector<std::pair<void*, void*>> unfinished;  // streams, with their contexts: the rest of each waits
     for (auto burst = closed.begin(); burst != closed.end();) {
       void* context = burst->timeline->context;
+      const std::pair<void*, void*> place{context, burst->stream};
+      if (!burst->stream_gone && std::ranges::find(unfinished, place) != unfinished.end()) {
+        ++burst;
+        continue;
+      }
       if (functions.context_push(context) != driver_success) {
         charge_until_now(*burst);
-        drop(*burst);
+        timelines.drop(*burst);
         burst = closed.erase(burst);
         continue;
       }
       const bool done = settle(*burst);
       functions.context_pop(&context);
+      if (!done && !burst->stream_gone) unfinished.push_back(place);
       burst = done ? closed.erase(burst) : burst + 1;
     }
     if (open.empty() && closed.empty()) usage.in_flight.store(false, std::memory_order_relaxed);
@@ -406,24 +267,37 @@ DeviceTimer::~DeviceTimer() = default;
 
 void DeviceTimer::work(void* context, void* stream, DeviceMeter* meter, std::string_view kernel) {
   const std::lock_guard lock(mutex_);
-  auto& open = state_->open;
-  const auto is_it = [&](const State::Burst& burst) {
-    return burst.stream == stream && burst.timeline->context == context;
-  };
-  auto burst = std::ranges::find_if(open, is_it);
-  if (burst != open.end() && state_->clock() - burst->cut_ns >= max_burst_ns) {
-    auto finished = std::move(*burst);
-    open.erase(burst);
-    state_->end(std::move(finished));
-    burst = open.end();
+  auto burst = state_->find_open(context, stream);
+  if (burst != state_->open.end() && (burst->of_client || state_->clock() - burst->cut_ns >= max_burst_ns)) {
+    state_->end_open(burst);
+    burst = state_->open.end();
   }
-  if (burst == open.end()) {
-    state_->begin(context, stream, meter);
-    burst = std::ranges::find_if(open, is_it);
+  if (burst == state_->open.end()) {
+    state_->begin(context, stream, meter, false);
+    burst = state_->find_open(context, stream);
   }
-  if (burst == open.end() || kernel.empty() || burst->kernel_text == kernel.data()) return;
+  if (burst == state_->open.end() || kernel.empty() || burst->kernel_text == kernel.data()) return;
   burst->kernel_text = kernel.data();
   burst->kernel = kernel;
+}
+
+void DeviceTimer::client_function(void* context, void* stream, DeviceMeter* meter) {
+  const std::lock_guard lock(mutex_);
+  for (auto& burst : std::exchange(state_->open, {})) state_->end(std::move(burst));
+  state_->begin(context, stream, meter, true);
+}
+
+void DeviceTimer::part(void* context, void* stream) {
+  const std::lock_guard lock(mutex_);
+  if (const auto burst = state_->find_open(context, stream); burst != state_->open.end())
+    state_->end_open(burst);
+}
+
+bool DeviceTimer::under_way() {
+  const std::lock_guard lock(mutex_);
+  state_->settle_all();
+  const auto is_it = [&](const Burst& burst) { return !burst.of_client && state_->begun(burst); };
+  return std::ranges::any_of(state_->closed, is_it) || std::ranges::any_of(state_->open, is_it);
 }
 
 std::uint64_t DeviceTimer::pause() {
@@ -440,7 +314,7 @@ DeviceProgress DeviceTimer::look(DeviceMeter& meter) {
   if (!state_->closed.empty()) state_->settle_all();
   meter.told_ns = std::max(meter.told_ns, meter.settled_ns);
   DeviceProgress progress{meter.told_ns, state_->piece, false};
-  const auto count = [&](const State::Burst& burst) {
+  const auto count = [&](const Burst& burst) {
     if (burst.timeline->period->meter != &meter) return;
     progress.in_flight = true;
     progress.first_unfinished = std::min(progress.first_unfinished, burst.piece);
@@ -471,30 +345,28 @@ void DeviceTimer::forget(void* context, void* stream, bool whole_context) {
   // can be closed.
   state_->settle_all();
   for (std::size_t i = state_->open.size(); i-- > 0;) {
-    State::Burst& burst = state_->open[i];
-    if (burst.timeline->context != context || (!whole_context && burst.stream != stream)) continue;
-    State::Burst taken = std::move(burst);
+    Burst& burst = state_->open[i];
+    if (whole_context ? burst.timeline->context != context : !burst.is_in(context, stream)) continue;
+    Burst taken = std::move(burst);
     state_->open.erase(state_->open.begin() + static_cast<std::ptrdiff_t>(i));
     if (whole_context) {
       state_->charge_until_now(taken);
-      state_->drop(taken);
+      state_->timelines.drop(taken);
     } else {
       state_->end(std::move(taken));
     }
   }
   if (!whole_context) {
-    for (State::Burst& burst : state_->closed)
-      burst.stream_gone |= burst.stream == stream && burst.timeline->context == context;
+    for (Burst& burst : state_->closed) burst.stream_gone |= burst.is_in(context, stream);
     return;
   }
-  std::erase_if(state_->closed, [&](State::Burst& burst) {
+  std::erase_if(state_->closed, [&](Burst& burst) {
     if (burst.timeline->context != context) return false;
     state_->charge_until_now(burst);
-    state_->drop(burst);
+    state_->timelines.drop(burst);
     return true;
   });
-  // Events die with their context.
-  std::erase_if(state_->free_events, [&](const State::FreeEvent& free) { return free.context == context; });
+  state_->timelines.forget_events(context);
   state_->look_at_running();
 }
 

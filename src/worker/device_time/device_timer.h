@@ -13,6 +13,10 @@
 // 2. A time that has been told (`usage.device_ns`, DeviceProgress::busy_ns) never goes back: if the estimate
 //    was too high nothing is added until events have measured as much.
 // 3. Work that ends in an error, or with its context, stays charged for as long as it is known to have run.
+// 4. A function of the client's in a stream is no work: it is measured apart, and not charged. So a burst
+// that a
+//    device has come to and not finished is work, unless a function was put into the middle of it, by a graph
+//    or where a stream is further behind than max_apart bursts.
 #pragma once
 
 #include <cstddef>
@@ -71,6 +75,13 @@ class DeviceTimer {
   /// `meter`, which must outlive the timer, is charged too. `kernel`: a launch's.
   void work(void* context, void* stream, DeviceMeter* meter = nullptr, std::string_view kernel = {});
 
+  /// Before a function of the client's on `stream` of `context`, which must be current. What comes after it,
+  /// in whatever stream, may wait for it.
+  void client_function(void* context, void* stream, DeviceMeter* meter = nullptr);
+
+  /// Before `stream` of `context` waits for another, which may be captured: then it is captured, too.
+  void part(void* context, void* stream);
+
   /// Nothing is left to execute: ends the open bursts. Cheap when none is open. Returns the
   /// number of the piece that ends here.
   std::uint64_t pause();
@@ -82,6 +93,10 @@ class DeviceTimer {
   /// Charges the bursts that are complete and what runs. The control thread calls it once a second, `pause`
   /// calls it too.
   void resolve();
+
+  /// Whether a device has come to work and not finished it. What waits in a stream is not meant, nor are
+  /// functions of the client's.
+  [[nodiscard]] bool under_way();
 
   /// As of the last look() or resolve().
   [[nodiscard]] RunningBurst running() const;

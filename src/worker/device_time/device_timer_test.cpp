@@ -407,3 +407,82 @@ TEST_CASE("what a meter tells never goes back") {
   rig.simulated.now_ms = 1000;
   CHECK(rig.timer.look(meter).busy_ns == 900'000'000);
 }
+
+namespace {
+
+void call_client(DeviceTimer& timer, void* stream, double ms) {
+  timer.client_function(at(1), stream);
+  device->stream_free_at[stream] = std::max(device->now_ms, device->stream_free_at[stream]) + ms;
+}
+
+void wait_for(DeviceTimer& timer, void* stream, void* other) {
+  timer.part(at(1), stream);
+  double& free_at = device->stream_free_at[stream];
+  free_at = std::max(free_at, device->stream_free_at[other]);
+}
+
+constexpr double endless = 1e9;
+
+}  // namespace
+
+TEST_CASE("a function of the client's is no work, and what waits for it is none yet") {
+  Rig rig;
+  launch(rig.timer, at(10), 5);
+  call_client(rig.timer, at(10), 1000);
+  launch(rig.timer, at(10), 7);
+  rig.timer.pause();
+  CHECK(rig.timer.under_way());
+  rig.simulated.now_ms = 500;
+  CHECK_FALSE(rig.timer.under_way());
+  CHECK(rig.usage.snapshot().in_flight);
+  CHECK(rig.charged_us() == 5000);
+  rig.simulated.now_ms = 1006;
+  CHECK(rig.timer.under_way());
+  rig.simulated.now_ms = 1012;
+  rig.timer.resolve();
+  CHECK(rig.charged_us() == 12'000);
+  CHECK_FALSE(rig.usage.snapshot().in_flight);
+  CHECK_FALSE(rig.timer.running().running);
+}
+
+TEST_CASE("a function that never returns hides no kernel of another stream") {
+  Rig rig;
+  launch(rig.timer, at(10), endless, "spin");
+  SUBCASE("one that runs already") {
+    call_client(rig.timer, at(20), endless);
+  }
+  SUBCASE("one that comes after it") {
+    call_client(rig.timer, at(20), endless);
+    launch(rig.timer, at(30), endless, "later");
+  }
+  rig.timer.pause();
+  rig.simulated.now_ms = 60'000;
+  CHECK(rig.timer.under_way());
+  CHECK(rig.charged_us() == 60'000'000);
+  CHECK(rig.timer.running().kernel == "spin");
+}
+
+TEST_CASE("work that waits in another stream for a function of the client's is none yet") {
+  Rig rig;
+  launch(rig.timer, at(10), 5);
+  call_client(rig.timer, at(20), endless);
+  launch(rig.timer, at(10), 5);
+  wait_for(rig.timer, at(10), at(20));
+  launch(rig.timer, at(10), 5);
+  rig.timer.pause();
+  rig.simulated.now_ms = 100;
+  CHECK_FALSE(rig.timer.under_way());
+  CHECK(rig.charged_us() == 10'000);
+}
+
+TEST_CASE("functions of the client's without end cost no memory without end, and hide no kernel") {
+  Rig rig;
+  for (int n = 0; n < 1000; ++n) {
+    call_client(rig.timer, at(10), n == 0 ? 100 : 0);
+    launch(rig.timer, at(10), n == 999 ? endless : 0.001);
+    rig.timer.pause();
+  }
+  CHECK(rig.simulated.living.size() < 200);
+  rig.simulated.now_ms = 1000;
+  CHECK(rig.timer.under_way());
+}

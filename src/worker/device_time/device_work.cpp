@@ -27,21 +27,33 @@ DeviceWork::DeviceWork(const Driver& driver, WorkerState& state, Residence& resi
       state_, *timer_, residence_, software_,
       enforcer::SessionFacts{
           [this] { return state_.gate.admits(call_epoch_.load(), boottime_ns()) == Admission::ok; },
-          client_runs_, [this] { return stopped(); }});
+          [this] { return waits_for_client(); }, [this] { return stopped(); }});
+}
+
+/// Calls that free, and calls that make a session anew, cannot be put off and are no load: they go without a
+/// turn.
+bool DeviceWork::takes_turn(std::uint64_t key) {
+  return call_epoch_.load(std::memory_order_relaxed) == 0 || turns_->before_work(ordinal_, key);
 }
 
 CUresult DeviceWork::submits(CUstream stream, bool captured, std::uint64_t kernels, std::uint64_t key,
                              std::string_view kernel) {
   busy_.work(current_, stream);
   if (timer_ && current_ != nullptr && !captured) {
-    // Calls that free, and calls that make a session anew, cannot be put off and are no load: they go without
-    // a turn.
-    if (call_epoch_.load(std::memory_order_relaxed) != 0 && !turns_->before_work(ordinal_, key)) {
-      return CUDA_ERROR_DEVICE_UNAVAILABLE;
-    }
+    if (!takes_turn(key)) return CUDA_ERROR_DEVICE_UNAVAILABLE;
     timer_->work(current_, stream, turns_->meter(ordinal_), kernel);
   }
   state_.usage.submitted(boottime_ns(), kernels);
+  return CUDA_SUCCESS;
+}
+
+CUresult DeviceWork::submits_function(CUstream stream, bool captured) {
+  busy_.work(current_, stream);
+  if (timer_ && current_ != nullptr && !captured) {
+    if (!takes_turn(0)) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    timer_->client_function(current_, stream, turns_->meter(ordinal_));
+  }
+  state_.usage.submitted(boottime_ns(), 0);
   return CUDA_SUCCESS;
 }
 
@@ -102,7 +114,7 @@ bool DeviceWork::is_complete() {
 
 bool DeviceWork::computes() {
   const Residence::Visit visit(&residence_);
-  return visit && !stopped() && !client_runs_() && !is_complete();
+  return visit && !stopped() && !is_complete() && !waits_for_client();
 }
 
 bool DeviceWork::stop() {

@@ -45,6 +45,12 @@ class DeviceWork {
   /// is no work yet. `kernel`: a launch's name, which must live until it has been launched.
   [[nodiscard]] CUresult submits(CUstream stream, bool captured, std::uint64_t kernels, std::uint64_t key,
                                  std::string_view kernel);
+  /// The same before a function of the client's, which is no work of the device's.
+  [[nodiscard]] CUresult submits_function(CUstream stream, bool captured);
+  /// Before `stream` of the current context waits for an event, perhaps of a captured stream.
+  void waits_in(CUstream stream) {
+    if (timer_) timer_->part(current_, stream);
+  }
   /// A copy between the connection and device memory: use of the share that gives the device no work.
   void touches_memory() { state_.usage.submitted(boottime_ns(), 0); }
   /// The same, by the copy engine and in the order of `stream` of the current context.
@@ -77,7 +83,7 @@ class DeviceWork {
   /// All that the devices were given, in whatever stream, as far as can be told without waiting.
   [[nodiscard]] bool is_complete();
   /// Whether the devices work for the session. A stream that waits for a function of the client's is no work,
-  /// and the client may be gone: it is neither charged to anybody else nor a reason to end the session.
+  /// and the client may be gone: it is no reason to end the session. What computes beside it is.
   [[nodiscard]] bool computes();
   /// The lease is over: what computes stops where it is. False: this driver cannot stop it.
   bool stop();
@@ -89,6 +95,10 @@ class DeviceWork {
   void look();
 
  private:
+  /// Whether the devices have nothing to do until the client has run a function. Any thread.
+  [[nodiscard]] bool waits_for_client() { return client_runs_() && !(timer_ && timer_->under_way()); }
+  [[nodiscard]] bool takes_turn(std::uint64_t key);
+
   template <class Ask>
   bool in_context(CUcontext context, Ask ask) {
     if (context != current_) api_.cuCtxSetCurrent_(context);

@@ -260,7 +260,7 @@ CUresult run_LaunchHostFunction(Call& x, const messages::LaunchHostFunction& m,
   const bool once = status == CU_STREAM_CAPTURE_STATUS_NONE;
   void* const argument = m.token == 0 ? nullptr : x.conversation.host_calls.argument(m.token, once);
   if (argument == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult bad = x.submits(stream); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = x.submits_function(stream); bad != CUDA_SUCCESS) return bad;
   return x.api.cuLaunchHostFunc_(stream, &HostCalls::call, argument);
 }
 

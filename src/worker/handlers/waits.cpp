@@ -1,4 +1,4 @@
-// Handlers of the calls that wait for the device and do nothing else.
+// Handlers of the calls that wait, or have a stream wait, and do nothing else.
 #include "generated/handlers.h"
 #include "worker/conversation/call.h"
 
@@ -26,6 +26,16 @@ CUresult run_cuStreamSynchronize(Call& x, const messages::cuStreamSynchronize& m
            {stream, x.current()},
            nullptr});
   return CUDA_SUCCESS;
+}
+
+CUresult run_cuStreamWaitEvent(Call& x, const messages::cuStreamWaitEvent& m, replies::cuStreamWaitEvent&) {
+  CUstream stream = nullptr;
+  CUevent event = nullptr;
+  if (!x.handles.find(wire::Kind::stream, m.hStream, stream) ||
+      !x.handles.find(wire::Kind::event, m.hEvent, event))
+    return CUDA_ERROR_INVALID_HANDLE;
+  x.work.waits_in(stream);
+  return x.api.cuStreamWaitEvent_(stream, event, m.Flags);
 }
 
 CUresult run_cuEventSynchronize(Call& x, const messages::cuEventSynchronize& m,

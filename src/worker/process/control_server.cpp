@@ -336,6 +336,13 @@ void ControlServer::report_fence(std::int64_t now_ns) {
   if (!lease_end_) begin_lease_end(lease.epoch, false, now_ns);
 }
 
+/// Work can begin after the lease's end: a stream may have waited for a function of the client's until now.
+void ControlServer::begin_end_of_stray_work(SessionHost& session, std::int64_t now_ns) {
+  if (lease_end_ || !state_.usage.in_flight.load(std::memory_order_relaxed)) return;
+  const LeaseGate::View lease = state_.gate.view(now_ns);
+  if (lease.state != LeaseState::attached && session.computes()) begin_lease_end(lease.epoch, false, now_ns);
+}
+
 void ControlServer::push_stats(const SessionHost& session, const ClientSeat::View& client,
                                std::int64_t now_ns) {
   const std::string line = stats_now(state_, session.memory_report(), client.connected, now_ns);
@@ -401,6 +408,7 @@ int ControlServer::serve(SessionHost& session, const ClientSeat& seat) {
     report_client(client, now);
     if (was_connected && !reported_connected_) session.client_is_gone();
     report_fence(now);
+    begin_end_of_stray_work(session, now);
     if (!look_at_lease_end(session, now)) return exit_computes_on;
     if (state_.usage.in_flight.load(std::memory_order_relaxed) &&
         now - looked_ns >= look_at_work_ms * ns_per_ms) {

@@ -91,6 +91,7 @@ class ControlServer {
   bool answer_finished();
   void report_client(const ClientSeat::View& client, std::int64_t now_ns);
   void report_fence(std::int64_t now_ns);
+  void begin_end_of_stray_work(SessionHost& session, std::int64_t now_ns);
   void push_stats(const SessionHost& session, const ClientSeat::View& client, std::int64_t now_ns);
   [[nodiscard]] bool orphaned(std::int64_t now_ns);
   [[nodiscard]] int next_timeout_ms(std::int64_t now_ns, const ClientSeat::View& client) const;
