@@ -112,6 +112,12 @@ bool DeviceWork::is_complete() {
   return !state_.usage.in_flight.load();
 }
 
+bool DeviceWork::waits_for_client() {
+  if (!client_runs_()) return false;
+  const Residence::Visit visit(&residence_);
+  return !(timer_ && visit && timer_->under_way());
+}
+
 bool DeviceWork::computes() {
   const Residence::Visit visit(&residence_);
   return visit && !stopped() && !is_complete() && !waits_for_client();

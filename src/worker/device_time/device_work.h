@@ -96,7 +96,7 @@ class DeviceWork {
 
  private:
   /// Whether the devices have nothing to do until the client has run a function. Any thread.
-  [[nodiscard]] bool waits_for_client() { return client_runs_() && !(timer_ && timer_->under_way()); }
+  [[nodiscard]] bool waits_for_client();
   [[nodiscard]] bool takes_turn(std::uint64_t key);
 
   template <class Ask>
