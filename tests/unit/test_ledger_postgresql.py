@@ -82,7 +82,7 @@ class TestEitherDatabase:
             assert loaded.leases[name].state == state.leases[name].state
             assert loaded.leases[name].ends_at == state.leases[name].ends_at
         assert loaded.sessions["s2"].left == left
-        assert loaded.sessions["s1"].token == "ab" * 32
+        assert loaded.sessions["s1"].secret == "ab" * 32
 
     def test_survives_the_death_of_the_pool(self, world: PoolWorld) -> None:
         lease = world.attach("k1", 200)

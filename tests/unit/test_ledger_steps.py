@@ -184,7 +184,7 @@ class TestWhatIsKept:
         world.release(world.attach("k1", 200))
         world.settle()
         world.attach("k2", 200, session_id="s1")
-        assert world.machine.state.sessions["s1"].token == "ab" * 32
+        assert world.machine.state.sessions["s1"].secret == "ab" * 32
         with ledger_of(world).engine.connect() as connection:
             rows = connection.execute(select(schema.steps)).mappings().all()
         assert len(rows) > 4
