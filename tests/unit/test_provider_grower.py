@@ -504,6 +504,40 @@ class TestTheEnd:
 
 
 class TestTwoProviders:
+    async def alike(self) -> tuple[World, ScriptedProvider]:
+        """Two providers that both could serve somebody who waits."""
+        world, other = World(), ScriptedProvider()
+        world.grower = Grower(
+            world.book, world.pool, {"lab": (world.provider, world.scale), "cloud": (other, world.scale)}
+        )
+        world.pool.waiting = [Ask("ann", 600, None)]
+        await world.look(times=3)
+        return world, other
+
+    async def test_one_of_them_borrows_a_node_for_a_request(self) -> None:
+        world, other = await self.alike()
+        assert (len(world.provider.living()), len(other.living())) == (1, 0)
+
+    async def test_the_other_does_so_when_the_first_lets_its_job_wait_for_ever(self) -> None:
+        world, other = await self.alike()
+        (job,) = world.provider.living()
+        world.provider.jobs[job] = JobReport("pending")
+        await world.look(after=PENDING_PATIENCE + 1.0, times=3)
+        assert len(other.living()) == 1
+
+    async def test_one_that_may_start_nothing_does_not_speak_for_the_one_that_does(self) -> None:
+        world, other = World(), ScriptedProvider()
+        full = replace(world.scale, maximum=0)
+        world.grower = Grower(
+            world.book, world.pool, {"lab": (world.provider, full), "cloud": (other, world.scale)}
+        )
+        world.pool.waiting = [Ask("ann", 600, None)]
+        await world.look()
+        assert world.pool.said["ann"].code == "provider.at-maximum"
+        await world.look()
+        assert (len(world.provider.living()), len(other.living())) == (0, 1)
+        assert world.pool.said["ann"].code != "provider.at-maximum"
+
     async def two(self) -> tuple[World, ScriptedProvider, str, str]:
         """Two providers with a job each, of which each serves somebody, and both of which end soon."""
         world, other = World(), ScriptedProvider()

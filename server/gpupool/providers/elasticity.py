@@ -12,7 +12,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Final
+from typing import Final, TypeAlias
 
 from gpupool.providers.offer import Offer
 from gpupool.sentences import Sentence, param, say
@@ -162,6 +162,7 @@ class Plan:
         needed: jobs that somebody waits for, or will go on in; also the nodes of `elsewhere` of which that is true.
         said: to whom of those that wait what is said.
         left: of `elsewhere`, and of jobs by their ids, the room that nobody counts on now.
+        served: asks that a job on its way serves, or one of `submit`: no other provider is to do so.
     """
 
     submit: int = 0
@@ -170,6 +171,7 @@ class Plan:
     needed: frozenset[str] = frozenset()
     said: dict[str, Sentence] = field(default_factory=dict)
     left: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    served: frozenset[str] = frozenset()
 
 
 def plan(
@@ -219,7 +221,10 @@ def plan(
         said[ask.id] = _say(
             name, scale, next((j for j in coming if j.id == begun), None), stuck, trouble, room, now
         )
-    return Plan(submit, drain, cancel, needed, said, left)
+    # While its engine does not answer or lets a job wait for ever, others may be quicker.
+    on = {} if stuck is not None or trouble.failures else packed.on
+    served = frozenset(on).union(name for name, number in packed.on_new.items() if number < submit)
+    return Plan(submit, drain, cancel, needed, said, left, served)
 
 
 def can_serve(scale: Scale, ask: Ask) -> bool:
@@ -228,11 +233,16 @@ def can_serve(scale: Scale, ask: Ask) -> bool:
     return fits and ask.count <= scale.devices and (not ask.pools or scale.node_pool in ask.pools)
 
 
+#: A job, or the number of a new one, and milli-GPU that are free on each of its devices.
+_Bin: TypeAlias = tuple[str | int, list[int]]
+
+
 @dataclass(frozen=True, slots=True)
 class _Packed:
     more: int
     needed: frozenset[str]
     on: dict[str, str]
+    on_new: dict[str, int]  # by the number of the new job
 
 
 def _leaving(
@@ -264,27 +274,28 @@ def _pack(
     room: Sequence[tuple[str, list[int]]],
 ) -> _Packed:
     """Puts leases where there is room, and leases and requests onto devices that are on their way, then onto new jobs."""
-    bins: list[tuple[str, list[int]]] = [(job.id, [WHOLE_DEVICE_MILLI] * job.devices) for job in coming]
+    bins: list[_Bin] = [(job.id, [WHOLE_DEVICE_MILLI] * job.devices) for job in coming]
     more, needed, on = 0, set(), {}
+    on_new: dict[str, int] = {}
     for ask, there in [*((lease, room) for lease in leases), *((ask, ()) for ask in asks)]:
         size = max(1, ask.milli or -(-WHOLE_DEVICE_MILLI * (ask.mib or 0) // scale.device_mib))
         if not (found := _first_fit(chain(there, bins), size, ask.count)):
-            bins.append(("", [WHOLE_DEVICE_MILLI] * scale.devices))
+            bins.append((more, [WHOLE_DEVICE_MILLI] * scale.devices))
             more += 1
             found = _first_fit(bins[-1:], size, ask.count)
         assert found is not None
         job, free, places = found
         for place in places:
             free[place] -= size
-        if job:
+        if isinstance(job, int):
+            on_new[ask.id] = job
+        else:
             needed.add(job)
             on[ask.id] = job
-    return _Packed(more, frozenset(needed), on)
+    return _Packed(more, frozenset(needed), on, on_new)
 
 
-def _first_fit(
-    bins: Iterable[tuple[str, list[int]]], size: int, count: int
-) -> tuple[str, list[int], list[int]] | None:
+def _first_fit(bins: Iterable[_Bin], size: int, count: int) -> tuple[str | int, list[int], list[int]] | None:
     """The first job with so much room on so many devices, what is free on each, and which they are."""
     for job, free in bins:
         places = [index for index, left in enumerate(free) if left >= size][:count]

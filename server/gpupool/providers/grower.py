@@ -112,6 +112,8 @@ class Grower:
         self._left: dict[str, tuple[int, ...]] = {}
         #: By provider, nodes that are none of its jobs, in which leases of its jobs are to go on.
         self._counted_on: dict[str, frozenset[str]] = {}
+        #: By provider, the requests that its jobs on their way are for: no other one borrows a node for them.
+        self._served: dict[str, frozenset[str]] = {}
         self._promise()
 
     async def run(self) -> None:
@@ -270,11 +272,14 @@ class Grower:
     def _plan(self, provided: _Provided, now: float) -> Plan:
         mine = {job.id: job.node for job in self._jobs.of(provided.name)}
         others = {node for name, nodes in self._counted_on.items() if name != provided.name for node in nodes}
+        served = frozenset[str]().union(
+            *(asks for name, asks in self._served.items() if name != provided.name)
+        )
         decided = plan(
             provided.name,
             provided.scale,
             [self._standing(job) for job in self._jobs.of(provided.name)],
-            self._pool.asks(),
+            [ask for ask in self._pool.asks() if ask.id not in served],
             provided.problem,
             now,
             self._elsewhere(provided.name),
@@ -282,6 +287,7 @@ class Grower:
         )
         self._left.update({mine.get(name, name): free for name, free in decided.left.items()})
         self._counted_on[provided.name] = decided.needed.difference(mine)
+        self._served[provided.name] = decided.served
         return decided
 
     def _elsewhere(self, provider: str) -> dict[str, tuple[int, ...]]:
