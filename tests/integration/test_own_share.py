@@ -96,7 +96,8 @@ def test_after_an_interrupt_while_the_keeper_starts_the_next_block_has_one(pool:
     out, _ = ran(
         pool,
         """
-from gpupool.client.keeper import Keeper
+from gpupool.client.keeper import Keeper, keeper
+keeper().close()
 first_word = Keeper._first_word
 def interrupted(self, process):
     Keeper._first_word = first_word
