@@ -289,7 +289,7 @@ def test_a_session_whose_memory_is_lost_on_its_way_to_another_worker_ends(tmp_pa
         assert worker.ask("park epoch=1").startswith("ok")
         assert worker.process is not None
         with WireClient(worker.port) as other:
-            other.socket.sendall(hello_frame(worker.token, worker.session, message=SESSION))
+            other.socket.sendall(hello_frame(worker.move_key, worker.session, message=SESSION))
             assert worker.process.wait(60) == 0
         assert "memory is lost" in worker.log_path.read_text()
 
