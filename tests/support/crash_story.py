@@ -274,5 +274,5 @@ def _comparable(row: dict[str, Any]) -> dict[str, Any]:
     return {
         name: round(value, 3) if isinstance(value, float) else value
         for name, value in row.items()
-        if name != "token"
+        if name != "secret"
     }
