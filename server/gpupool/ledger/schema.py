@@ -77,7 +77,7 @@ sessions = Table(
     Column("holder", String, nullable=False),
     Column("node", String, nullable=False),
     Column("device_ids", JSON, nullable=False),
-    # The worker's capability itself: a resumed lease hands it out again. The file is 0600.
+    # What opens the session's workers comes from it (`pool.model.session_keys`), also for a later lease. The file is 0600.
     Column("secret", String, nullable=False),
     Column("state", String, nullable=False),
     Column("reason", String, nullable=False),

@@ -19,6 +19,26 @@ constexpr std::int64_t long_burst_ns =
 constexpr std::size_t max_unresolved = 16, max_apart = 64;
 
 using Begin = std::pair<BusyPeriod*, double>;
+using Place = std::pair<void*, void*>;  // a context, and a stream of it
+
+/// What the timer asks has nothing to do with a capture that is under way somewhere: a driver would refuse
+/// the questions otherwise, and declare the capture invalid.
+class Questions {
+ public:
+  explicit Questions(const EventFunctions& functions)
+      : exchange_(functions.exchange_capture_mode),
+        exchanged_(exchange_ != nullptr && exchange_(&mode_) == driver_success) {}
+  ~Questions() {
+    if (exchanged_) exchange_(&mode_);
+  }
+  Questions(const Questions&) = delete;
+  Questions& operator=(const Questions&) = delete;
+
+ private:
+  int mode_ = relaxed_capture;
+  int (*exchange_)(int* mode);
+  bool exchanged_;
+};
 
 void earliest(std::vector<Begin>& begins, BusyPeriod* period, double start_ms) {
   const auto found = std::ranges::find(begins, period, &Begin::first);
@@ -183,11 +203,11 @@ struct DeviceTimer::State {
   void look_at_running() {
     running = {};
     const std::int64_t now = clock();
-    std::vector<std::pair<void*, void*>> seen;  // streams, with their contexts: the rest of each waits
+    std::vector<Place> seen;  // the rest of each waits
     std::vector<Begin> begins;
     const auto look_at = [&](Burst& burst) {
       Timeline& timeline = *burst.timeline;
-      const std::pair<void*, void*> place{timeline.context, burst.stream};
+      const Place place{timeline.context, burst.stream};
       if (now - burst.opened_ns < long_burst_ns || std::ranges::find(seen, place) != seen.end()) return;
       seen.push_back(place);
       if (burst.of_client || !timelines.locate(burst)) return;
@@ -224,23 +244,18 @@ struct DeviceTimer::State {
     return !waits;
   }
 
-  /// The questions asked here have nothing to do with a capture that is under way somewhere: a driver would
-  /// refuse them otherwise, and declare the capture invalid.
   void settle_all() {
-    int mode = relaxed_capture;
-    const bool exchanged = functions.exchange_capture_mode != nullptr &&
-                           functions.exchange_capture_mode(&mode) == driver_success;
+    const Questions questions(functions);
     settle_closed();
     join_pieces();
     look_at_running();
-    if (exchanged) functions.exchange_capture_mode(&mode);
   }
 
   void settle_closed() {
-    std::vector<std::pair<void*, void*>> unfinished;  // streams, with their contexts: the rest of each waits
+    std::vector<Place> unfinished;  // the rest of each waits
     for (auto burst = closed.begin(); burst != closed.end();) {
       void* context = burst->timeline->context;
-      const std::pair<void*, void*> place{context, burst->stream};
+      const Place place{context, burst->stream};
       if (!burst->stream_gone && std::ranges::find(unfinished, place) != unfinished.end()) {
         ++burst;
         continue;
@@ -296,6 +311,7 @@ void DeviceTimer::part(void* context, void* stream) {
 bool DeviceTimer::under_way() {
   const std::lock_guard lock(mutex_);
   state_->settle_all();
+  const Questions questions(state_->functions);
   const auto is_it = [&](const Burst& burst) { return !burst.of_client && state_->begun(burst); };
   return std::ranges::any_of(state_->closed, is_it) || std::ranges::any_of(state_->open, is_it);
 }
