@@ -30,31 +30,31 @@ DeviceWork::DeviceWork(const Driver& driver, WorkerState& state, Residence& resi
           [this] { return waits_for_client(); }, [this] { return stopped(); }});
 }
 
-/// Calls that free, and calls that make a session anew, cannot be put off and are no load: they go without a
-/// turn.
-bool DeviceWork::takes_turn(std::uint64_t key) {
-  return call_epoch_.load(std::memory_order_relaxed) == 0 || turns_->before_work(ordinal_, key);
+template <class Begin>
+CUresult DeviceWork::takes_turn(CUstream stream, bool captured, std::uint64_t key, Begin begin) {
+  busy_.work(current_, stream);
+  if (!timer_ || current_ == nullptr || captured) return CUDA_SUCCESS;
+  // Calls that free, and calls that make a session anew, cannot be put off and are no load: they go without a
+  // turn.
+  if (call_epoch_.load(std::memory_order_relaxed) != 0 && !turns_->before_work(ordinal_, key))
+    return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  begin(turns_->meter(ordinal_));
+  return CUDA_SUCCESS;
 }
 
 CUresult DeviceWork::submits(CUstream stream, bool captured, std::uint64_t kernels, std::uint64_t key,
                              std::string_view kernel) {
-  busy_.work(current_, stream);
-  if (timer_ && current_ != nullptr && !captured) {
-    if (!takes_turn(key)) return CUDA_ERROR_DEVICE_UNAVAILABLE;
-    timer_->work(current_, stream, turns_->meter(ordinal_), kernel);
-  }
-  state_.usage.submitted(boottime_ns(), kernels);
-  return CUDA_SUCCESS;
+  const auto begin = [&](DeviceMeter* meter) { timer_->work(current_, stream, meter, kernel); };
+  const CUresult result = takes_turn(stream, captured, key, begin);
+  if (result == CUDA_SUCCESS) state_.usage.submitted(boottime_ns(), kernels);
+  return result;
 }
 
 CUresult DeviceWork::submits_function(CUstream stream, bool captured) {
-  busy_.work(current_, stream);
-  if (timer_ && current_ != nullptr && !captured) {
-    if (!takes_turn(0)) return CUDA_ERROR_DEVICE_UNAVAILABLE;
-    timer_->client_function(current_, stream, turns_->meter(ordinal_));
-  }
-  state_.usage.submitted(boottime_ns(), 0);
-  return CUDA_SUCCESS;
+  const auto begin = [&](DeviceMeter* meter) { timer_->client_function(current_, stream, meter); };
+  const CUresult result = takes_turn(stream, captured, 0, begin);
+  if (result == CUDA_SUCCESS) state_.usage.submitted(boottime_ns(), 0);
+  return result;
 }
 
 void DeviceWork::waits() {

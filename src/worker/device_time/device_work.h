@@ -97,7 +97,9 @@ class DeviceWork {
  private:
   /// Whether the devices have nothing to do until the client has run a function. Any thread.
   [[nodiscard]] bool waits_for_client();
-  [[nodiscard]] bool takes_turn(std::uint64_t key);
+  /// Waits for the session's turn, then calls `begin` with what the work is charged to.
+  template <class Begin>
+  [[nodiscard]] CUresult takes_turn(CUstream stream, bool captured, std::uint64_t key, Begin begin);
 
   template <class Ask>
   bool in_context(CUcontext context, Ask ask) {
