@@ -261,14 +261,35 @@ def test_who_asks_for_more_ends_sooner_and_all_parts_of_a_lease_on_several_nodes
     assert {x.reason for x in world.machine.state.leases.values()} == {"budget"}
 
 
-def test_a_notice_for_others_stays_and_the_budget_ends_the_lease_when_it_is_sooner(world):
+def test_what_was_told_of_another_end_goes_then_and_not_before_for_its_budget(world):
     limit(world, gpu_seconds=50, window_seconds=3600)
     name = world.attach("a", 1000)
     world.live(24)
     world.handle(events.NodeDrained(world.now, "node1", True, "", "root", True))
     world.live(1)
-    assert lease(world, name).notice.reason == "drain"
-    world.live(26)
+    told = lease(world, name).notice
+    assert told.reason == "drain"
+    world.live(told.until - world.now - 1)
+    assert lease(world, name).live, (
+        "its budget was used up before, and its holder counts on the time it was told"
+    )
+    world.live(2)
+    assert lease(world, name).reason == "drain"
+
+
+def test_a_budget_is_told_of_when_another_end_is_far_away_or_is_taken_back(world):
+    name = world.attach("a", 1000)
+    world.live(20)
+    world.handle(events.NodeDrained(world.now, "node1", True, "", "root", True))
+    far = world.now + 10 * world.timers.notice
+    known = lease(world, name)
+    world.machine.state.leases[name] = replace(known, notice=replace(known.notice, until=far))
+    limit(world, gpu_seconds=10, window_seconds=3600)
+    world.live(1)
+    notice = lease(world, name).notice
+    assert (notice.reason, lease(world, name).live) == ("budget", True)
+    assert world.now + world.timers.notice - 3 < notice.until <= world.now + world.timers.notice
+    world.live(world.timers.notice + 1)
     assert lease(world, name).reason == "budget"
 
 

@@ -444,6 +444,28 @@ class TestTimeLimits:
         await world.look(times=2)
         assert len(world.provider.living()) == 2
 
+    @pytest.mark.parametrize(
+        ("unlike", "asked"),
+        [
+            ({"pool": "training"}, 2),
+            ({"sharing": "open"}, 2),
+            ({"types": frozenset({"NVIDIA L4"})}, 2),
+            ({"types": frozenset({"NVIDIA H100", "NVIDIA L4"})}, 1),
+        ],
+    )
+    async def test_room_counts_only_where_the_sessions_may_go_on(
+        self, unlike: dict[str, object], asked: int
+    ) -> None:
+        world = World()
+        job = await world.one_job()
+        world.pool.change(world.provider.node_of(job), types=frozenset({"NVIDIA H100"}))
+        world.pool.serve(world.provider.node_of(job), ASK)
+        world.pool.connect("by-hand")
+        world.pool.change("by-hand", **{"types": frozenset({"NVIDIA H100"}), **unlike})
+        world.provider.jobs[job] = JobReport("running", seconds_left=399.0)
+        await world.look(times=2)
+        assert len(world.provider.living()) == asked
+
     async def test_leases_of_two_nodes_share_a_successor_and_the_maximum_holds(self) -> None:
         world = World()
         world.pool.waiting = [Ask("a", 600, None), Ask("b", 600, None)]
@@ -544,9 +566,12 @@ class TestTwoProviders:
         world.grower = Grower(
             world.book,
             world.pool,
-            {"lab": (world.provider, world.scale), "kube": (other, replace(world.scale, node_pool="k"))},
+            {"lab": (world.provider, world.scale), "kube": (other, world.scale)},
         )
-        world.pool.waiting = [Ask("ann", 600, None, pools=("default",)), Ask("bob", 600, None, pools=("k",))]
+        world.pool.waiting = [
+            Ask("ann", 600, None, unlike=frozenset({"kube"})),
+            Ask("bob", 600, None, unlike=frozenset({"lab"})),
+        ]
         await world.look()
         world.pool.waiting = []
         found = []

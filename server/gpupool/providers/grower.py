@@ -282,7 +282,7 @@ class Grower:
             [ask for ask in self._pool.asks() if ask.id not in served],
             provided.problem,
             now,
-            self._elsewhere(provided.name),
+            self._elsewhere(provided),
             [job for job, node in mine.items() if node in others],
         )
         self._left.update({mine.get(name, name): free for name, free in decided.left.items()})
@@ -290,16 +290,24 @@ class Grower:
         self._served[provided.name] = decided.served
         return decided
 
-    def _elsewhere(self, provider: str) -> dict[str, tuple[int, ...]]:
-        """Room on nodes that are none of this provider's jobs, and that stay."""
+    def _elsewhere(self, provided: _Provided) -> dict[str, tuple[int, ...]]:
+        """Room on nodes that are none of this provider's jobs, that stay, and where what its jobs serve may go on."""
         jobs = {job.node: job for job in self._jobs.all()}
+        own = [
+            node for job in self._jobs.of(provided.name) if (node := self._pool.node(job.node)) is not None
+        ]
+        types = frozenset[str]().union(*(node.types for node in own))
+        like = (provided.scale.node_pool, provided.scale.offer.sharing)
         room = {}
         for name in self._pool.node_names():
             job = jobs.get(name)
-            if job is not None and job.provider == provider:
+            if job is not None and job.provider == provided.name:
                 continue
             node = self._pool.node(name)
             if node is None or not node.free:
+                continue
+            # A session goes on only on a device of the same type, and its holder asks for the same node pool again.
+            if (node.pool, node.sharing) != like or (types and node.types.isdisjoint(types)):
                 continue
             if job is None or self._stays(job):
                 room[name] = self._left.get(name, node.free)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gpupool.providers.elasticity import Ask, Scale
+from gpupool.scheduler.model import DEFAULT_NODE_POOL
 from gpupool.sentences import Sentence
 
 
@@ -20,6 +21,9 @@ class NodeStands:
         lost: silent for so long that its workers have fenced themselves.
         leases: of those that it serves, what they hold on it.
         free: milli-GPU of each device that nobody has; empty if it takes no new leases.
+        pool: the node pool it belongs to.
+        sharing: of its devices, one of `scheduler.model.SHARING`.
+        types: what its devices are called.
     """
 
     connected: bool
@@ -29,6 +33,9 @@ class NodeStands:
     lost: bool
     leases: tuple[Ask, ...] = ()
     free: tuple[int, ...] = ()
+    pool: str = DEFAULT_NODE_POOL
+    sharing: str = "isolated"
+    types: frozenset[str] = frozenset()
 
 
 class PoolSide(Protocol):

@@ -63,16 +63,19 @@ class NodesStand:
     def _work_out(self, node: NodeRecord) -> NodeStands:
         index = self.state.index
         leases = self.state.leases_of_node(node.name)
-        devices = [device.id for device in index.devices_of_node.of(node.name) if device.present]
+        present = [device for device in index.devices_of_node.of(node.name) if device.present]
         return NodeStands(
             connected=node.connection is not None,
-            devices=len(devices),
+            devices=len(present),
             busy=bool(leases)
             or any(session.state != "closed" for session in index.sessions_of_node.of(node.name)),
             drained=node.drained,
             lost=node.lost,
             leases=tuple([self._ask_of(lease) for lease in leases if lease.live and lease.shares]),
-            free=_free(node, devices, leases),
+            free=_free(node, [device.id for device in present], leases),
+            pool=node.pool,
+            sharing=node.sharing,
+            types=frozenset(device.name for device in present),
         )
 
     def _ask_of(self, lease: LeaseRecord) -> Ask:

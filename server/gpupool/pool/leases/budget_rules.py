@@ -107,11 +107,16 @@ def tick(step: Step) -> None:
 
 
 def _end(step: Step, parts: Sequence[LeaseRecord]) -> None:
-    """Ends what has been told of its end; a limit that was set just now, or lowered, ends nothing without a word."""
+    """Ends what has been told of its end; a limit that was set just now, or lowered, ends nothing without a word.
+
+    A lease that has been told of another end goes then, if that is at most a notice from now. Otherwise it gets this notice
+    in its place.
+    """
     notice = parts[0].notice
-    if notice is None:
-        _note(step, parts, step.now + step.timers.notice)
-    elif not _noticed(parts[0]) or notice.until <= step.now:
+    until = step.now + step.timers.notice
+    if notice is None or (not _noticed(parts[0]) and notice.until > until):
+        notice_rules.give_end(step, parts, REASON, until, _why(step, parts[0].user))
+    elif _noticed(parts[0]) and notice.until <= step.now:
         for part in parts:
             lease_rules.begin_release(step, step.state.leases[part.id], REASON, _why(step, part.user))
 
