@@ -373,6 +373,16 @@ class TestEnginesThatFail:
         assert world.pool.drains == [(node, "its job is over", True)]
         assert world.pool.nodes[node].busy and job in world.book.rows
 
+    async def test_a_job_that_was_called_ended_and_lives_is_ended(self) -> None:
+        world = World()
+        job = await world.one_job()
+        world.provider.jobs[job] = JobReport("ended", "hidden for a moment")
+        await world.look()
+        assert world.pool.drains[-1][1] == "its job is over"
+        world.provider.jobs[job] = JobReport("running")
+        await world.look(after=100.0)
+        assert world.provider.cancels == [job]
+
     async def test_jobs_of_this_pool_that_the_ledger_does_not_know_are_ended(self) -> None:
         world = World()
         world.provider.jobs["stranger"] = JobReport("running")

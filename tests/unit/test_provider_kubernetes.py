@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpupool.providers.contract import JobOrder
+from gpupool.providers.contract import JobOrder, ProviderDownError
 from gpupool.providers.kinds import Place, SettingsError
 from gpupool.providers.kubernetes import manifests, reports
+from gpupool.providers.kubernetes.provider import KubernetesProvider
 from gpupool.providers.kubernetes.settings import KubernetesSettings, KubernetesSettingsError
 from gpupool.providers.settings import read
 from hypothesis import given
@@ -159,6 +160,13 @@ _RUNNING = {"running": {"startedAt": at(0)}}
             pod("Failed", reason="Evicted", message="The node was low on resource: memory."),
             "ended", "Evicted: The node was low on resource: memory.", None,
         ),
+        # A cluster has added a container, which goes on.
+        (
+            pod("Running", containerStatuses=[
+                {"name": "a-proxy", "state": _RUNNING}, {"name": "agent", "state": {"terminated": {"exitCode": 1}}},
+            ]),
+            "ended", "exit code 1", None,
+        ),
         # Whatever it is, it is no reason to fail.
         (
             {"metadata": {}, "spec": None, "status": {"phase": "Failed", "containerStatuses": 5}},
@@ -171,6 +179,38 @@ def test_what_a_pod_means(value: Any, phase: str, reason: str, left: float | Non
     found = reports.report(value, _NOW)
     assert (found.phase, found.reason) == (phase, reason)
     assert found.seconds_left == (None if left is None else pytest.approx(left))
+
+
+def test_a_pod_that_ended_before_its_agent_began_has_a_time_of_its_end() -> None:
+    """Else it would be removed at once, with the reason that its administrator looks for."""
+    evicted = pod(
+        "Failed",
+        metadata={"creationTimestamp": at(-500)},
+        conditions=[
+            {"type": "DisruptionTarget", "lastTransitionTime": at(-30)},
+            {"lastTransitionTime": None},
+        ],
+    )
+    assert reports.ended_at(evicted) == _NOW - 30
+    assert reports.ended_at(pod("Failed", metadata={"creationTimestamp": at(-500)})) == _NOW - 500
+    assert reports.ended_at(pod("Pending", conditions=[{"lastTransitionTime": at(-30)}])) is None
+
+
+@pytest.mark.parametrize(
+    "kubeconfig",
+    [
+        "",
+        "{{",
+        "apiVersion: v1\nkind: Config\ncurrent-context: x\n",
+    ],
+)
+async def test_a_kubeconfig_that_cannot_be_read_is_named(tmp_path: Path, kubeconfig: str) -> None:
+    file = tmp_path / "config"
+    file.write_text(kubeconfig)
+    provider = KubernetesProvider(made(kubeconfig=str(file)))
+    with pytest.raises(ProviderDownError, match=str(file)):
+        await provider.list_owned()
+    await provider.close()
 
 
 @pytest.mark.parametrize(

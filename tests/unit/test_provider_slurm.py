@@ -38,6 +38,8 @@ SOON = str(int(NOW) + 700)
         (("RUNNING", "UNLIMITED", SOON, "None"), JobReport("running")),
         (("TIMEOUT", "0:00", SOON, "TimeLimit"), JobReport("ended", "TIMEOUT (TimeLimit)")),
         (("COMPLETED", "0:00", SOON, "None"), JobReport("ended", "COMPLETED")),
+        # A state of a newer Slurm: its devices are not free.
+        (("EXPEDITING", "10:00", SOON, "None"), JobReport("running", seconds_left=600.0)),
     ],
 )
 def test_columns(columns: tuple[str, str, str, str], read: JobReport) -> None:
@@ -51,6 +53,23 @@ def test_parts_of_a_gpu_are_not_borrowed(gres: str) -> None:
         KINDS["slurm"].open(Opening("lab", place, ["gpupool"], None, {"gres": gres}))
     for whole in ("gpu", "gpu:shard"):
         KINDS["slurm"].open(Opening("lab", place, ["gpupool"], None, {"gres": whole}))
+
+
+@pytest.mark.parametrize(
+    "option", ["-J", "--job-name=x", "-a1-3", "--array=1-3", "--requeue", "-W", "--wait", ":"]
+)
+def test_options_after_which_a_job_is_not_found_again_are_refused(option: str) -> None:
+    place = Place(Path("/nowhere"), "unix:/nowhere/pool.sock", "pool")
+    with pytest.raises(SettingsError, match=f"options has '{option}'"):
+        KINDS["slurm"].open(Opening("lab", place, ["gpupool"], None, {"options": [option]}))
+    KINDS["slurm"].open(
+        Opening("lab", place, ["gpupool"], None, {"options": ["--wait-all-nodes=1", "-Aproject"]})
+    )
+
+
+def test_a_time_limit_is_no_shorter_for_slurm_than_it_was_checked(tmp_path: Path) -> None:
+    table = 'time_limit = "510s"\ndrain_before = "5m"\nreplace_before = "3m"\n'
+    assert "--time=9" in _opened(tmp_path, table).arguments(ORDER)
 
 
 def _opened(
@@ -119,6 +138,8 @@ async def test_a_job_gets_neither_the_secrets_of_a_server_nor_the_limits_of_a_jo
         "JUPYTERHUB_API_TOKEN": "secret", "JPY_API_TOKEN": "secret", "GPUPOOL_HUB_IDENTITY": "1",
         "GPUPOOL_TOKEN_FILE": "/t", "SLURM_MEM_PER_NODE": "1", "CUDA_VISIBLE_DEVICES": "3",
         "PGPASSWORD": "secret", "PGPASSFILE": "/p", "GPUPOOL_LEDGER": "postgresql://",
+        # Somebody's own: jobs would be hidden from squeue, and scancel would ask back.
+        "SQUEUE_PARTITION": "cpu", "SCANCEL_INTERACTIVE": "1", "SBATCH_ARRAY_INX": "1-3", "SBATCH_WAIT": "1",
     }  # fmt: skip
     kept = {"SLURM_CONF": "/slurm.conf", "SLURM_JWT": "jwt", "GPUPOOL_CA_FILE": "/ca", "SBATCH_QOS": "q"}
     for name, value in (told | kept).items():
@@ -132,7 +153,9 @@ async def test_a_job_gets_neither_the_secrets_of_a_server_nor_the_limits_of_a_jo
 
 
 async def test_what_an_agent_said_last_is_why_its_job_ended(tmp_path: Path) -> None:
-    (tmp_path / "squeue").write_text("#!/bin/sh\necho '7|gpupool-pool-j1|FAILED|0:00|0|NonZeroExitCode'\n")
+    (tmp_path / "squeue").write_text(
+        "#!/bin/sh\ncase \"$*\" in *--all*) echo '7|gpupool-pool-j1|FAILED|0:00|0|NonZeroExitCode';; esac\n"
+    )
     (tmp_path / "squeue").chmod(0o755)
     provider = _opened(tmp_path, f'programs = "{tmp_path}"\n')
     log = tmp_path / "providers" / "lab" / "j1.log"

@@ -336,8 +336,12 @@ class Grower:
             elif now - self._jobs.seen(job).since >= self._pace.settle:
                 logger.info("a job was never submitted", provider=provided.name, job=job.id)
                 self._jobs.forget(job)
+        # Of what the engine lists none has ended: one that it called ended before is nobody's, like an unknown one.
+        strangers = [
+            job_id for job_id in owned if job_id not in self._jobs or self._jobs[job_id].phase == "over"
+        ]
         for job_id, state in owned.items():
-            if job_id not in self._jobs:
+            if job_id in strangers:
                 logger.warning(
                     "a job that this pool does not know is ended", provider=provided.name, job=job_id
                 )
@@ -346,7 +350,6 @@ class Grower:
                 except (ProviderDownError, ProviderRefusedError) as error:
                     logger.warning("the engine will not end it", job=job_id, problem=str(error))
         # Those that were asked to end are looked at again soon.
-        strangers = any(job_id not in self._jobs for job_id in owned)
         provided.swept = now if not strangers else now - self._pace.sweep + self._pace.insist
 
     def _take_report(self, provided: _Provided, job: Job, report: JobReport, now: float) -> None:

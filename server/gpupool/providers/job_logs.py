@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +35,9 @@ class JobLogs:
     def last_line(self, job: str) -> str:
         """What an agent said last: why it could not start, if it could not. Empty: nothing can be read."""
         try:
-            text = self.path(job).read_bytes()[-_LAST_BYTES:].decode(errors="replace")
+            with self.path(job).open("rb") as log:
+                log.seek(max(0, log.seek(0, os.SEEK_END) - _LAST_BYTES))
+                text = log.read(_LAST_BYTES).decode(errors="replace")
         except OSError:
             return ""
         return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -17,6 +18,10 @@ from gpupool.providers.slurm import SlurmProvider, SlurmSettings
 #: Of Slurm's generic resources.
 _PARTS_OF_A_GPU: Final = frozenset({"shard", "mps"})
 _OTHER_CLUSTER: Final = re.compile(r"-M|--cluster")
+#: Options of `sbatch` after which the pool would not find its job again, or would wait for its end.
+_NOT_FOR_THE_POOL: Final = re.compile(
+    r"-[JaWQ].*|--(job-name|array|requeue|wait|quiet|test-only|parsable)(=.*)?|:", re.DOTALL
+)
 
 
 class SettingsError(ValueError):
@@ -115,8 +120,13 @@ def _slurm(opening: Opening) -> Provider:
                 f"provider {opening.name}: options has {option[:40]!r}, but the pool looks for its jobs in the cluster of this "
                 "machine only; run the pool on a login node of the other cluster"
             )
+        if _NOT_FOR_THE_POOL.fullmatch(option):
+            raise SettingsError(
+                f"provider {opening.name}: options has {option[:40]!r}, with which the pool would not find its jobs again; "
+                "leave it out"
+            )
     if "time_limit" in own:
-        own["time_limit"] = max(1, int(own["time_limit"] // 60))
+        own["time_limit"] = max(1, math.ceil(own["time_limit"] / 60))
     if opening.home_is_shared:
         own["logs"] = opening.logs
     if opening.place.ca_file is not None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gpupool.providers.elasticity import Ask, Scale
-from gpupool.scheduler.model import DEFAULT_NODE_POOL
 from gpupool.sentences import Sentence
 
 
@@ -33,7 +32,7 @@ class NodeStands:
     lost: bool
     leases: tuple[Ask, ...] = ()
     free: tuple[int, ...] = ()
-    pool: str = DEFAULT_NODE_POOL
+    pool: str = "default"
     sharing: str = "isolated"
     types: frozenset[str] = frozenset()
 

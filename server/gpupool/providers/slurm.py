@@ -35,13 +35,21 @@ _COLUMNS: Final = "%i|%j|%T|%L|%S|%r"
 #: Times as seconds since 1970: Slurm's own form has no time zone.
 _ENVIRONMENT: Final = {"SLURM_TIME_FORMAT": "%s"}
 #: Of a job in which the pool itself runs, such as a user's Jupyter server: its limits and devices are not those of new jobs.
-_OF_THIS_JOB: Final = re.compile(r"(?!SLURM_(CONF|JWT)$)SLURM_.*|SBATCH_CLUSTERS|CUDA_VISIBLE_DEVICES")
+_OF_THIS_JOB: Final = re.compile(r"(?!SLURM_(CONF|JWT)$)SLURM_.*|CUDA_VISIBLE_DEVICES")
+#: Somebody's settings for typing: they hide jobs from `squeue`, have `scancel` ask back, and have `sbatch` wait or make arrays.
+_FOR_TYPING: Final = re.compile(
+    r"SQUEUE_.*|SCANCEL_.*|SBATCH_(ARRAY_INX|CLUSTERS|JOB_NAME|REQUEUE|WAIT|WAIT_ALL_NODES)"
+)
 _WAITS: Final = frozenset(
-    {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
+    {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
 )
-_RUNS: Final = frozenset(
-    {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT"}
-)
+#: Any other state is one in which a job has its devices: a newer Slurm has states that are not known here.
+_ENDED: Final = frozenset(
+    {
+        "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
+        "TIMEOUT",
+    }
+)  # fmt: skip
 _TIME: Final = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,2}):)?(\d{1,6}):(\d{2})", re.ASCII)
 #: Seconds. Behind jobs without a time limit Slurm expects a start in a year, which is no expectation.
 _FARTHEST_START: Final = 30 * 86_400.0
@@ -129,11 +137,16 @@ class SlurmProvider:
     async def poll(self, jobs: Mapping[str, State]) -> Mapping[str, JobReport]:
         known = {job: report for job, (_, report) in (await self._queue()).items()}
         unknown = JobReport("ended", "Slurm does not know it any more")
-        return {job: self._with_last_line(job, known.get(job, unknown)) for job in jobs}
+        return {job: await self._with_last_line(job, known.get(job, unknown)) for job in jobs}
 
-    def _with_last_line(self, job: str, report: JobReport) -> JobReport:
+    async def _with_last_line(self, job: str, report: JobReport) -> JobReport:
         logs = self._settings.logs
-        if report.phase != "ended" or logs is None or not (said := logs.last_line(job)):
+        # In a thread: a network's file system may not answer.
+        if (
+            report.phase != "ended"
+            or logs is None
+            or not (said := await asyncio.to_thread(logs.last_line, job))
+        ):
             return report
         return replace(report, reason=f"{report.reason}: {said}")
 
@@ -193,7 +206,10 @@ class SlurmProvider:
 
     async def _queue(self) -> dict[str, tuple[str, JobReport]]:
         """All jobs of this pool that Slurm still knows: their numbers, and how they are."""
-        text = await self._run("squeue", "--me", "--noheader", "--states=all", f"--format={_COLUMNS}")
+        # --all: also jobs in hidden partitions, which Slurm hides from their own user too.
+        text = await self._run(
+            "squeue", "--me", "--all", "--noheader", "--states=all", f"--format={_COLUMNS}"
+        )
         found: dict[str, tuple[str, JobReport]] = {}
         for line in text.splitlines():
             number, _, rest = line.strip().partition("|")
@@ -219,7 +235,7 @@ class SlurmProvider:
                 path,
                 *arguments,
                 env={**_environment(), **_ENVIRONMENT},
-                stdin=asyncio.subprocess.PIPE,
+                stdin=asyncio.subprocess.PIPE if given else asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
             )
@@ -227,7 +243,7 @@ class SlurmProvider:
             raise ProviderDownError(f"{program} cannot be run: {error.strerror}") from error
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
-                out, err = await process.communicate(given.encode())
+                out, err = await process.communicate(given.encode() if given else None)
         except TimeoutError:
             raise ProviderDownError(f"{program} did not answer within {_ANSWER_SECONDS:g} s") from None
         finally:
@@ -246,13 +262,15 @@ class SlurmProvider:
 def _environment() -> dict[str, str]:
     """For Slurm's commands; `sbatch` hands it on to the job."""
     return {
-        name: value for name, value in for_an_agent(os.environ).items() if not _OF_THIS_JOB.fullmatch(name)
+        name: value
+        for name, value in for_an_agent(os.environ).items()
+        if not _OF_THIS_JOB.fullmatch(name) and not _FOR_TYPING.fullmatch(name)
     }
 
 
 def report(state: str, left: str, start: str, reason: str, now: float) -> JobReport:
     """What columns of `squeue` mean. `start` and `now` are seconds since 1970; Slurm expects no start of most jobs that wait."""
-    phase: Phase = "pending" if state in _WAITS else "running" if state in _RUNS else "ended"
+    phase: Phase = "pending" if state in _WAITS else "ended" if state in _ENDED else "running"
     words = "" if reason in ("None", "") else reason[:100]
     if phase == "ended":
         return JobReport("ended", f"{state} ({words})" if words else state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +19,11 @@ from gpupool.shares import format_milli
 #: Whoever presses Tab waits no longer.
 ANSWER_SECONDS: Final = 1.0
 Offer = tuple[str, str]
+#: Labels, names of programs and of devices are other people's words. zsh evaluates what it is offered, and what typer escapes can
+#: be unescaped by a backslash; brackets are markup to typer. So only these reach a shell.
+_UNSAFE: Final = re.compile(r"[^\w .,:/@%+=-]")
+#: Values are put on the command line: one with anything else is not offered.
+_SAFE_VALUE: Final = re.compile(r"[\w .,:/@%+=<>-]+")
 
 
 def leases(ctx: typer.Context, incomplete: str) -> list[Offer]:
@@ -116,9 +122,17 @@ def _offers(
             return await work(pool)
 
     try:
-        return [offer for offer in asyncio.run(ask()) if offer[0].startswith(incomplete)]
+        return [_harmless(offer) for offer in asyncio.run(ask()) if _is_offered(offer, incomplete)]
     except Exception:
         return []  # an error message in the middle of a command line helps nobody
+
+
+def _is_offered(offer: Offer, incomplete: str) -> bool:
+    return offer[0].startswith(incomplete) and _SAFE_VALUE.fullmatch(offer[0]) is not None
+
+
+def _harmless(offer: Offer) -> Offer:
+    return offer[0], _UNSAFE.sub("?", offer[1])
 
 
 def _place(parameters: dict[str, Any]) -> tuple[str | None, Path | None]:

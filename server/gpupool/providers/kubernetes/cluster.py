@@ -264,10 +264,15 @@ class Cluster:
     async def _connected(self) -> ApiClient:
         async with self._connecting:
             if self._client is None:
+                # A login plug-in may wait for somebody, and a file that is just being written reads as anything.
                 try:
-                    self._client = ApiClient(await self._configuration())
-                except (*_BROKEN, ConfigException) as error:
-                    raise ProviderDownError(f"no way to Kubernetes is known: {_name(error)}") from error
+                    async with asyncio.timeout(_ANSWER_SECONDS):
+                        self._client = ApiClient(await self._configuration())
+                except Exception as error:
+                    file = self._settings.kubeconfig or "the default kubeconfig"
+                    raise ProviderDownError(
+                        f"no way to Kubernetes is known from {file}: {_name(error)}"
+                    ) from error
             return self._client
 
     async def _configuration(self) -> Configuration:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import structlog
+
 from gpupool.providers.contract import (
     Capabilities,
     Description,
@@ -25,6 +27,8 @@ from gpupool.providers.kubernetes.cluster import Cluster, NotThereError
 from gpupool.providers.kubernetes.reports import Pod
 from gpupool.providers.kubernetes.settings import KubernetesSettings
 from gpupool.providers.kubernetes.watched import WatchedPods
+
+logger = structlog.get_logger(__name__)
 
 _MOST_SECRET_BYTES: Final = 64 * 1024
 #: Pods whose events are read in one poll, at most.
@@ -98,8 +102,16 @@ class KubernetesProvider:
             if job and not reports.is_over(pod):
                 living[job] = self._state(pod)
             elif job and now - (reports.ended_at(pod) or 0.0) >= self._settings.keep_ended:
-                await self._cluster.delete_pod(pod["metadata"]["name"], pod["metadata"]["uid"])
+                await self._remove(pod)
         return living
+
+    async def _remove(self, pod: Pod) -> None:
+        """One that has ended. If the cluster refuses, it stays for its administrator, and nothing else waits for that."""
+        name = pod["metadata"]["name"]
+        try:
+            await self._cluster.delete_pod(name, pod["metadata"]["uid"])
+        except ProviderDownError as error:
+            logger.warning("a pod that has ended cannot be removed", pod=name, problem=str(error))
 
     async def close(self) -> None:
         await self._pods.close()

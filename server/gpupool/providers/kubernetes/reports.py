@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
 from gpupool.providers.contract import JobReport
+from gpupool.providers.kubernetes.manifests import CONTAINER
 
 #: A pod as the API has it.
 Pod: TypeAlias = Mapping[str, Any]
@@ -37,6 +38,9 @@ def report(pod: Pod, now: float) -> JobReport:
     phase = status.get("phase")
     if phase in ("Succeeded", "Failed"):
         return JobReport("ended", how_ended(pod))
+    if _table(_table(_agent(status), "state"), "terminated"):
+        # What a cluster adds to each pod may go on without it; the pool has the pod deleted.
+        return JobReport("ended", how_ended(pod))
     left = seconds_left(pod, now)
     going = why_going(pod)
     if _agent_runs(status):
@@ -58,8 +62,15 @@ def is_going(pod: Pod) -> bool:
 
 def ended_at(pod: Pod) -> float | None:
     """When its agent ended, in seconds since 1970; None: it has not, or Kubernetes does not say."""
-    state = _table(_agent(_table(pod, "status")), "state")
-    return seconds_of(_table(state, "terminated").get("finishedAt"))
+    status = _table(pod, "status")
+    ended = seconds_of(_table(_table(_agent(status), "state"), "terminated").get("finishedAt"))
+    if ended is not None or not is_over(pod):
+        return ended
+    # Evicted before it began, or refused by its node: no container says when.
+    metadata = _table(pod, "metadata")
+    times = [condition.get("lastTransitionTime") for condition in _tables(status, "conditions")]
+    found = [seconds_of(time) for time in (*times, metadata.get("creationTimestamp"))]
+    return max((time for time in found if time is not None), default=None)
 
 
 def seconds_left(pod: Pod, now: float) -> float | None:
@@ -178,7 +189,9 @@ def _agent_runs(status: Mapping[str, Any]) -> bool:
 
 
 def _agent(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    return next(iter(_tables(status, "containerStatuses")), {})
+    """Of its container: a cluster may add others."""
+    found = _tables(status, "containerStatuses")
+    return next((one for one in found if one.get("name") == CONTAINER), {})
 
 
 def _table(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
