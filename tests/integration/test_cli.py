@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from gpupool.cli.main import app
 from typer.testing import CliRunner
 
-from tests.support.pool_node import SCALE, SCRIPTED_WORKER, PoolAndNode
+from tests.support.pool_node import SCALE, SCRIPTED_WORKER, PoolAndNode, native_worker_is_built
 
 SHOW = 'cat "$GPUPOOL_SESSION_FILE"'
 #: What Rich would read as markup, and fall over.
@@ -162,20 +163,32 @@ def test_a_command_that_waits_runs_when_a_share_is_free(stack: PoolAndNode) -> N
     lease = stack.gpupool("lease", "request", "-p", "1", "-n", "2").stdout.strip()
     waiting = start(stack, "run", "-p", "0.5", "--wait", "30", "--", "echo", "ran")
     stack.wait(stack.queue_length, 10, "the queue")
-    assert "echo ran" in stack.gpupool("smi").stdout
+    smi = stack.gpupool("smi").stdout
+    assert " echo " in smi and "ran" not in smi, "its arguments are nobody else's business"
     assert json.loads(stack.gpupool("pool", "queue", "--json").stdout)["queue"][0]["place"] == 1
     stack.gpupool("lease", "release", lease)
     output, _ = waiting.communicate(timeout=30)
     assert (waiting.returncode, output) == (0, "ran\n")
 
 
-def test_ctrl_c_in_the_queue_leaves_it(stack: PoolAndNode) -> None:
+@pytest.mark.skipif(not native_worker_is_built(), reason="native parts not built")
+def test_a_program_on_the_software_gpu_ends_with_the_pipe_that_it_writes_to() -> None:
+    command = [sys.executable, "-m", "gpupool.cli.main", "softgpu", "--", "cat", "/proc/self/status"]
+    status = dict(
+        line.split(":", 1)
+        for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    )
+    ignored = int(status["SigIgn"], 16)
+    assert not ignored & (1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGXFSZ - 1))
+
+
+def test_a_signal_in_the_queue_leaves_it(stack: PoolAndNode) -> None:
     lease = stack.gpupool("lease", "request", "-p", "1", "-n", "2").stdout.strip()
     for number in (signal.SIGINT, signal.SIGTERM):
         waiting = start(stack, "run", "-p", "0.5", "--wait", "forever", "--", "true")
         stack.wait(stack.queue_length, 10, "the queue")
         waiting.send_signal(number)
-        assert waiting.wait(10) == 130
+        assert waiting.wait(10) == 128 + number
         stack.wait(lambda: stack.queue_length() == 0, 10, "the empty queue")
     stack.gpupool("lease", "release", lease)
 

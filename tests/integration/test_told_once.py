@@ -19,7 +19,7 @@ from gpupool.client.projects import LimitSettings, ProjectsClient, ProjectSettin
 from gpupool.sentences import reasons
 
 from tests.support.patience import BUSY
-from tests.support.pool_node import PoolAndNode, native_worker_is_built
+from tests.support.pool_node import SCALE, PoolAndNode, native_worker_is_built
 
 pytestmark = pytest.mark.skipif(not native_worker_is_built(), reason="native parts not built")
 
@@ -77,7 +77,7 @@ async def limit(stack: PoolAndNode, user: str, gpu_seconds: int | None) -> None:
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[PoolAndNode]:
-    with PoolAndNode(real_worker=True, gpus=1) as running:
+    with PoolAndNode(real_worker=True, gpus=1, scale=4 * SCALE) as running:
         asyncio.run(make_projects(running))
         yield running
 

@@ -8,9 +8,20 @@ from typing import Final
 #: What the command line itself is written with. The extras `jupyter` and `pool` bring it.
 _NEEDED: Final = ("typer", "rich")
 
+#: As `exits.INTERRUPTED`, which cannot be loaded yet.
+_INTERRUPTED: Final = 130
+
 
 def main() -> None:
     """Runs the command of the process's arguments, and ends the process."""
+    try:
+        _run()
+    except KeyboardInterrupt:
+        # While modules are loaded: a command that runs ends as `exits` says.
+        sys.exit(_INTERRUPTED)
+
+
+def _run() -> None:
     try:
         from gpupool.cli.main import app
     except ModuleNotFoundError as error:

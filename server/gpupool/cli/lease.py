@@ -13,6 +13,7 @@ from gpupool.cli.common.options import Endpoint, Json, Memory, OnBehalfOf, Part,
 from gpupool.cli.common.request_options import named_share, share, takes_request
 from gpupool.cli.common.words import begun_with, say_queued
 from gpupool.client import at_work
+from gpupool.client.errors import PoolRefusedError
 from gpupool.client.os_user import os_user
 from gpupool.client.reports import Reports
 from gpupool.client.types import Grant, Lease, LeaseRequest
@@ -130,6 +131,7 @@ def release(
       gpupool lease release l3fa94c0be1d2
       gpupool lease release --close-session l3fa94c0be1d2
     """
+    refused: dict[str, PoolRefusedError] = {}
 
     async def work() -> tuple[list[str], list[str]]:
         async with client(pool, token_file) as connection:
@@ -146,22 +148,35 @@ def release(
                 close = (
                     lease in known and known[lease].reservation if close_session is None else close_session
                 )
-                await connection.release(lease, close_session=close)
+                try:
+                    await connection.release(lease, close_session=close)
+                except PoolRefusedError as error:
+                    refused[lease] = error
             # The pool lists leases for an hour after their end; the journal knows them for longer.
             reports = Reports(connection)
-            rest = [lease for lease in leases if lease not in known and lease not in sessions]
+            rest = [one for one in leases if not (one in known or one in sessions or one in refused)]
             return [lease for lease in rest if not await reports.ever_leased(lease)], sessions
 
     unknown, sessions = exits.run_async(work())
     if json:
-        refused = {*unknown, *sessions}
-        show.as_json({"released": [one for one in leases if one not in refused], "unknown": unknown})
+        held = {*unknown, *sessions, *refused}
+        show.as_json(
+            {
+                "released": [one for one in leases if one not in held],
+                "unknown": unknown,
+                "refused": {one: str(error) for one, error in refused.items()},
+            }
+        )
+    for one, error in refused.items():
+        exits.say(f"{one}: {error}")
     for session in sessions:
         exits.say(
             f"{session} is a session; end it, and with it what it has in GPU memory: gpupool session close {session}"
         )
     for lease in unknown:
         exits.say(f"the pool knows no lease {lease[:64]!r}; those that are held: gpupool lease list")
+    if refused:
+        raise typer.Exit(exits.code_of(next(iter(refused.values()))))
     if unknown or sessions:
         raise typer.Exit(exits.FAILED)
 

@@ -23,8 +23,13 @@ def lease_request(request: types.LeaseRequest, wait_seconds: float) -> Any:
     return pool_pb2.RequestLease(
         **message_fields(request, fields)
         | {"wait_seconds": wait_seconds}
-        | {name: getattr(request, name) for name in _ENVELOPE}
+        | {name: _sendable(getattr(request, name)) for name in _ENVELOPE}
     )
+
+
+def _sendable(value: Any) -> Any:
+    """Arguments that are no UTF-8, such as names of old files, reach Python as surrogates, which no message holds."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 def grant(message: Any) -> types.Grant:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
+import re
 import secrets
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from gpupool.cli.common.exits import INTERRUPTED, say
+from gpupool.cli.common.exits import say
 from gpupool.cli.common.words import say_queued
 from gpupool.client.child_environment import environment
 from gpupool.client.endpoint import home, private_directory
@@ -27,9 +29,11 @@ from gpupool.client.refused_memory import larger_share, left_beside
 from gpupool.client.session.shell import AttachRefusedError
 from gpupool.client.types import LeaseRequest
 from gpupool.request.gpu_request import GpuRequest
+from gpupool.text import printable
 
 NOT_EXECUTABLE: Final = 126
 NOT_FOUND: Final = 127
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 #: A pool that takes longer to say what is free leaves it unsaid, seconds.
 _POOL_SECONDS: Final = 2.0
 
@@ -62,11 +66,34 @@ async def run_command(options: RunOptions) -> int:
             return await _run_in(directory, pool, options, relay)
 
 
+def label_of(command: Sequence[str]) -> str:
+    """What others may see of a command line, at most 80 characters: the program, and its script or module.
+
+    Never its other arguments: people put passwords and keys there.
+    """
+    words = itertools.dropwhile(
+        lambda word: word == "env" or _ASSIGNMENT.match(word), (command[0], *command[1:])
+    )
+    program = next(words, "")
+    if not program or program.startswith("-"):
+        return Path(command[0]).name  # an option of env
+    shown = [Path(program).name]
+    for word, following in itertools.pairwise((*words, "")):
+        if word == "-m" and shown[0].startswith("python"):
+            shown += [word, following]
+        elif not word.startswith("-") and Path(word).is_file():
+            shown.append(Path(word).name)
+        else:
+            continue
+        break
+    return printable(" ".join(shown))[:80]
+
+
 async def _run_in(directory: Path, pool: PoolClient, options: RunOptions, relay: SignalRelay) -> int:
     request = LeaseRequest.of(
         options.request,
         on_behalf_of=options.on_behalf_of,
-        label=" ".join(options.command)[:80],
+        label=label_of(options.command),
         holder=f"run:{os.uname().nodename}:{os.getpid()}",
     )
     session = ProgramSession(
@@ -91,7 +118,7 @@ async def _run_in(directory: Path, pool: PoolClient, options: RunOptions, relay:
             await waiting
         except asyncio.CancelledError:
             say("left the queue")
-            return INTERRUPTED
+            return 128 + (relay.cancelled_by or signal.SIGINT)
         except AttachRefusedError as refused:
             # What the pool has said, with what would help.
             raise refused.__cause__ or refused from None
@@ -154,6 +181,8 @@ class SignalRelay:
     """
 
     def __init__(self) -> None:
+        #: The signal that ended the waiting.
+        self.cancelled_by: int | None = None
         self._waiting: asyncio.Future[None] | None = None
         self._child: asyncio.subprocess.Process | None = None
         self._kept: list[signal.Signals] = []
@@ -197,6 +226,7 @@ class SignalRelay:
         elif number in _HARMLESS:
             return
         elif self._waiting is not None:
+            self.cancelled_by = number
             self._waiting.cancel()
         else:
             self._kept.append(number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 from decimal import Decimal
 from enum import Enum
 from typing import Annotated, Final, NoReturn
@@ -167,6 +168,9 @@ def _become(command: list[str], environment: dict[str, str]) -> NoReturn:
     if shutil.which(command[0]) is None:
         exits.say(f"{command[0]}: command not found")
         raise typer.Exit(NOT_FOUND)
+    # Python ignores these, and a program inherits that: it would not end with the pipe that it writes to.
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
     try:
         os.execvpe(command[0], command, environment)  # noqa: S606
     except OSError as error:

@@ -1,0 +1,55 @@
+"""`gpupool lease release` with several leases, of which the pool refuses one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from gpupool.cli import lease
+from gpupool.cli.common import exits
+from gpupool.cli.main import app
+from gpupool.client.errors import PoolRefusedError
+from typer.testing import CliRunner
+
+
+class Pool:
+    """Of three leases one is another user's."""
+
+    def __init__(self) -> None:
+        self.released: list[str] = []
+
+    async def leases(self) -> list[Any]:
+        return []
+
+    async def sessions(self) -> list[Any]:
+        return []
+
+    async def release(self, name: str, *, close_session: bool) -> None:
+        if name == "l2":
+            raise PoolRefusedError("forbidden", "this lease is another user's")
+        self.released.append(name)
+
+
+async def _ever_leased(*_: object) -> bool:
+    return True
+
+
+def test_the_others_are_released_and_the_refused_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = Pool()
+
+    @asynccontextmanager
+    async def client(*_: object) -> AsyncIterator[Pool]:
+        yield pool
+
+    monkeypatch.setattr(lease, "client", client)
+    monkeypatch.setattr(lease.Reports, "ever_leased", _ever_leased)
+    done = CliRunner().invoke(app, ["lease", "release", "l1", "l2", "l3", "--json"])
+    assert pool.released == ["l1", "l3"]
+    assert json.loads(done.stdout) == {
+        "released": ["l1", "l3"], "unknown": [], "refused": {"l2": "this lease is another user's"},
+    }  # fmt: skip
+    assert "l2: this lease is another user's" in done.stderr
+    assert done.exit_code == exits.REFUSED
