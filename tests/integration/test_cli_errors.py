@@ -14,9 +14,9 @@ from tests.support import forked_cli
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def gpupool(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def gpupool(home: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GPUPOOL_")}
-    environment |= {"GPUPOOL_HOME": str(home), "PYTHONPATH": str(ROOT / "server")}
+    environment |= {"GPUPOOL_HOME": str(home), "PYTHONPATH": str(ROOT / "server"), **more}
     return forked_cli.gpupool(*arguments, environment=environment, seconds=30)
 
 
@@ -59,6 +59,20 @@ def test_a_token_in_a_new_ledger_is_made_and_that_it_is_new_is_said(tmp_path: Pa
     assert (ledger in first.stderr, ledger in second.stderr) == (True, False)
     # Alone on standard output, where it is written to a file.
     assert len(first.stdout.split()) == 1
+
+
+def test_tokens_that_are_looked_for_make_no_ledger_and_a_pool_that_is_not_asked_is_named(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / "home"
+    for command in (("token", "list"), ("token", "revoke", "3f2a9c0b1d7e")):
+        done = gpupool(home, *command, GPUPOOL_ENDPOINT="gpu-pool.example.org:7460")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "$GPUPOOL_ENDPOINT does not count here" in done.stderr
+        assert not (home / "pool.sqlite").exists()
+        assert gpupool(home, *command, "--token-file", "/nonexistent").returncode == 2
+    assert gpupool(home, "token", "create", "--user", "ann").returncode == 0
+    assert gpupool(home, "token", "list").returncode == 0
 
 
 def test_run_asks_for_no_share_when_it_has_nowhere_to_write(tmp_path: Path) -> None:

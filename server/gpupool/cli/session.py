@@ -52,7 +52,7 @@ def _session_table(found: list[SessionInfo]) -> RenderableType:
     lines = show.table(
         *("SESSION", "USER", "PROJECT", "WHAT", "STATE", "GPU", "MEMORY", "LIES IN", "CAP"),
         right=("MEMORY",),
-        wrapped=("WHAT", "STATE"),
+        wrapped=("GPU", "WHAT", "STATE"),
         less_wanted=("PROJECT", "CAP", "LIES IN", "MEMORY", "WHAT"),
     )
     for session in found:
@@ -62,7 +62,7 @@ def _session_table(found: list[SessionInfo]) -> RenderableType:
             session.project or "-",
             session.label or session.holder or "-",
             show.session_state(session),
-            ",".join(session.device_ids) or "-",
+            ", ".join(session.device_ids) or "-",
             show.mib(sum(session.usage.memory_used) // show.MIB),
             session.memory_activity or session.memory_place,
             f"{session.enforcement}{', strict' if session.strict else ''}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ import typer
 from gpupool.cli.common import exits, show
 from gpupool.cli.common.options import Json, TokenFile, client, endpoint
 from gpupool.client.admin import AdminClient
-from gpupool.client.endpoint import LEDGER_VARIABLE, private_home
+from gpupool.client.endpoint import ENDPOINT_VARIABLE, LEDGER_VARIABLE, private_home
 from gpupool.client.types import Token
 
 if TYPE_CHECKING:
@@ -47,8 +48,15 @@ InDatabase = Annotated[
 app = typer.Typer(no_args_is_help=True, help="Make, list and revoke tokens for callers over TCP.")
 
 
+def _needs_a_pool(token_file: Path | None) -> None:
+    """A ledger is a file, for which no token counts: whoever names one means a pool."""
+    if token_file is not None:
+        raise typer.BadParameter("it counts with --pool ADDRESS only", param_hint="--token-file")
+
+
 @contextlib.contextmanager
-def _ledger(url: str | None) -> Iterator[Ledger]:
+def _ledger(url: str | None, *, makes: bool = False) -> Iterator[Ledger]:
+    """The ledger of this machine. `makes`: a new one if there is none; else only that is said."""
     from gpupool.ledger.ledger import Ledger, LedgerError
     from gpupool.model.clock import Clock
     from gpupool.pool.options import LEDGER_NAME
@@ -56,6 +64,14 @@ def _ledger(url: str | None) -> Iterator[Ledger]:
     try:
         with exits.clear_errors():
             place = url or private_home() / LEDGER_NAME
+            elsewhere = os.environ.get(ENDPOINT_VARIABLE, "")
+            if url is None and elsewhere and not elsewhere.startswith("unix:"):
+                exits.say(
+                    f"this is about the ledger {place}; ${ENDPOINT_VARIABLE} does not count here, name that pool with --pool"
+                )
+            if not makes and isinstance(place, Path) and not place.exists():
+                exits.say(f"there is no ledger {place}; name a pool with --pool, or a ledger with --ledger")
+                raise typer.Exit(exits.FAILED)
             if isinstance(place, Path) and not place.exists():
                 # A pool may be started on it later. Otherwise it is the wrong user's, or that of another $GPUPOOL_HOME.
                 exits.say(f"{place} is new: a pool that runs with another ledger does not know its tokens")
@@ -81,7 +97,7 @@ def create(
     """
     from gpupool.pool.access import tokens
 
-    with _ledger(ledger_url) as ledger:
+    with _ledger(ledger_url, makes=True) as ledger:
         try:
             made = tokens.create(ledger, user, role)
         except ValueError as error:
@@ -118,6 +134,7 @@ def list_(
     if pool is not None:
         found = exits.run_async(ask())
     else:
+        _needs_a_pool(token_file)
         with _ledger(ledger_url) as ledger:
             found = tokens.list_tokens(ledger)
     if json:
@@ -153,6 +170,7 @@ def revoke(
     if pool is not None:
         ended = exits.run_async(ask())
     else:
+        _needs_a_pool(token_file)
         with _ledger(ledger_url) as ledger:
             ended = tokens.revoke(ledger, token)
     if json:

@@ -38,11 +38,15 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is not shown as JSON")
 
 
+#: Of a pipe, in characters.
+_UNBOUNDED: Final = 10_000
+
+
 def console() -> Console:
-    """Tables are as wide as the terminal; in a pipe, wide enough to be whole."""
+    """Tables are as wide as the terminal; in a pipe, as wide as they are: no column is left out and no line broken."""
     made = Console(highlight=False, soft_wrap=False)
     if not made.is_terminal:
-        made.width = 160
+        made.width = _UNBOUNDED
     return made
 
 

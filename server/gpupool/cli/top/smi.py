@@ -65,7 +65,7 @@ def _session_table(
     lines = show.table(
         *("SESSION", "GPU", "USER", "PROJECT", "KIND", "WHAT", "STATE", *figures),
         right=figures,
-        wrapped=("WHAT", "STATE"),
+        wrapped=("GPU", "WHAT", "STATE"),
         less_wanted=("PROJECT", "KIND", "IDLE", "GPU TIME", "MEMORY USED", "WHAT"),
     )
     for session in sessions:
@@ -74,7 +74,7 @@ def _session_table(
         share = held.get(session.id)
         lines.add(
             session.id[:12],
-            ",".join(session.device_ids) or "-",
+            ", ".join(session.device_ids) or "-",
             session.user,
             session.project or "-",
             kinds.get(session.id, "-"),
