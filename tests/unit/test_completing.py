@@ -10,10 +10,6 @@ class _Context:
     params: dict[str, object] = {}  # noqa: RUF012
 
 
-async def _nothing_is_said(*_: object) -> None:
-    return None
-
-
 @pytest.fixture
 def offered(monkeypatch: pytest.MonkeyPatch):
     """What a shell gets of what a pool answers."""

@@ -15,6 +15,7 @@ from gpupool.cli.top.run_command import label_of
         ("/usr/bin/python3 -u train.py SECRET", "python3 train.py"),
         ("python -m torch.distributed.run --token SECRET", "python -m torch.distributed.run"),
         ("env API_KEY=SECRET python train.py", "python train.py"),
+        ("/usr/bin/env API_KEY=SECRET python train.py", "python train.py"),
         ("API_KEY=SECRET python train.py", "python train.py"),
         ("env -u HOME API_KEY=SECRET", "env"),
         ("curl -H SECRET https://host/?key=SECRET", "curl"),

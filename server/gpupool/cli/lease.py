@@ -159,10 +159,10 @@ def release(
 
     unknown, sessions = exits.run_async(work())
     if json:
-        held = {*unknown, *sessions, *refused}
+        others = {*unknown, *sessions, *refused}
         show.as_json(
             {
-                "released": [one for one in leases if one not in held],
+                "released": [one for one in leases if one not in others],
                 "unknown": unknown,
                 "refused": {one: str(error) for one, error in refused.items()},
             }

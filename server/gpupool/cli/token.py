@@ -69,10 +69,12 @@ def _ledger(url: str | None, *, makes: bool = False) -> Iterator[Ledger]:
                 exits.say(
                     f"this is about the ledger {place}; ${ENDPOINT_VARIABLE} does not count here, name that pool with --pool"
                 )
-            if not makes and isinstance(place, Path) and not place.exists():
-                exits.say(f"there is no ledger {place}; name a pool with --pool, or a ledger with --ledger")
-                raise typer.Exit(exits.FAILED)
             if isinstance(place, Path) and not place.exists():
+                if not makes:
+                    exits.say(
+                        f"there is no ledger {place}; name a pool with --pool, or a ledger with --ledger"
+                    )
+                    raise typer.Exit(exits.FAILED)
                 # A pool may be started on it later. Otherwise it is the wrong user's, or that of another $GPUPOOL_HOME.
                 exits.say(f"{place} is new: a pool that runs with another ledger does not know its tokens")
             with Ledger(place, Clock.start()) as ledger:

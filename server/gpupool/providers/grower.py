@@ -340,15 +340,14 @@ class Grower:
         strangers = [
             job_id for job_id in owned if job_id not in self._jobs or self._jobs[job_id].phase == "over"
         ]
-        for job_id, state in owned.items():
-            if job_id in strangers:
-                logger.warning(
-                    "a job that this pool does not know is ended", provider=provided.name, job=job_id
-                )
-                try:
-                    await provided.provider.cancel(job_id, state)
-                except (ProviderDownError, ProviderRefusedError) as error:
-                    logger.warning("the engine will not end it", job=job_id, problem=str(error))
+        for job_id in strangers:
+            logger.warning(
+                "a job that this pool does not count on is ended", provider=provided.name, job=job_id
+            )
+            try:
+                await provided.provider.cancel(job_id, owned[job_id])
+            except (ProviderDownError, ProviderRefusedError) as error:
+                logger.warning("the engine will not end it", job=job_id, problem=str(error))
         # Those that were asked to end are looked at again soon.
         provided.swept = now if not strangers else now - self._pace.sweep + self._pace.insist
 

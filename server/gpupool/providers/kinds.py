@@ -20,7 +20,7 @@ _PARTS_OF_A_GPU: Final = frozenset({"shard", "mps"})
 _OTHER_CLUSTER: Final = re.compile(r"-M|--cluster")
 #: Options of `sbatch` after which the pool would not find its job again, or would wait for its end.
 _NOT_FOR_THE_POOL: Final = re.compile(
-    r"-[JaWQ].*|--(job-name|array|requeue|wait|quiet|test-only|parsable)(=.*)?|:", re.DOTALL
+    r"-[JaWQ].*|--(job-name|array|requeue|wait|quiet|test-only)(=.*)?|:", re.DOTALL
 )
 
 
@@ -122,8 +122,8 @@ def _slurm(opening: Opening) -> Provider:
             )
         if _NOT_FOR_THE_POOL.fullmatch(option):
             raise SettingsError(
-                f"provider {opening.name}: options has {option[:40]!r}, with which the pool would not find its jobs again; "
-                "leave it out"
+                f"provider {opening.name}: options has {option[:40]!r}, with which the pool would not find its jobs again or "
+                "would wait for their end; leave it out"
             )
     if "time_limit" in own:
         own["time_limit"] = max(1, math.ceil(own["time_limit"] / 60))

@@ -141,14 +141,11 @@ class SlurmProvider:
 
     async def _with_last_line(self, job: str, report: JobReport) -> JobReport:
         logs = self._settings.logs
-        # In a thread: a network's file system may not answer.
-        if (
-            report.phase != "ended"
-            or logs is None
-            or not (said := await asyncio.to_thread(logs.last_line, job))
-        ):
+        if report.phase != "ended" or logs is None:
             return report
-        return replace(report, reason=f"{report.reason}: {said}")
+        # In a thread: a network's file system may not answer.
+        said = await asyncio.to_thread(logs.last_line, job)
+        return replace(report, reason=f"{report.reason}: {said}") if said else report
 
     async def cancel(self, job: str, state: State) -> None:
         found = (await self._queue()).get(job)

@@ -20,10 +20,8 @@ from gpupool.shares import format_milli
 ANSWER_SECONDS: Final = 1.0
 Offer = tuple[str, str]
 #: Labels, names of programs and of devices are other people's words. zsh evaluates what it is offered, and what typer escapes can
-#: be unescaped by a backslash; brackets are markup to typer. So only these reach a shell.
+#: be unescaped by a backslash; brackets are markup to typer. So none of these reaches a shell.
 _UNSAFE: Final = re.compile(r"[^\w .,:/@%+=-]")
-#: Values are put on the command line: one with anything else is not offered.
-_SAFE_VALUE: Final = re.compile(r"[\w .,:/@%+=<>-]+")
 
 
 def leases(ctx: typer.Context, incomplete: str) -> list[Offer]:
@@ -122,17 +120,14 @@ def _offers(
             return await work(pool)
 
     try:
-        return [_harmless(offer) for offer in asyncio.run(ask()) if _is_offered(offer, incomplete)]
+        return [
+            (value, _UNSAFE.sub("?", about))
+            for value, about in asyncio.run(ask())
+            # A value is put on the command line as it is, or not offered.
+            if value.startswith(incomplete) and not _UNSAFE.search(value)
+        ]
     except Exception:
         return []  # an error message in the middle of a command line helps nobody
-
-
-def _is_offered(offer: Offer, incomplete: str) -> bool:
-    return offer[0].startswith(incomplete) and _SAFE_VALUE.fullmatch(offer[0]) is not None
-
-
-def _harmless(offer: Offer) -> Offer:
-    return offer[0], _UNSAFE.sub("?", offer[1])
 
 
 def _place(parameters: dict[str, Any]) -> tuple[str | None, Path | None]:

@@ -88,7 +88,7 @@ def logs(
                 if seen is None:
                     raise
                 if not away:
-                    exits.say(f"{error} Looking again.")
+                    exits.say(str(error))
                 away = True
             else:
                 away = False

@@ -71,9 +71,7 @@ def label_of(command: Sequence[str]) -> str:
 
     Never its other arguments: people put passwords and keys there.
     """
-    words = itertools.dropwhile(
-        lambda word: word == "env" or _ASSIGNMENT.match(word), (command[0], *command[1:])
-    )
+    words = itertools.dropwhile(lambda word: Path(word).name == "env" or _ASSIGNMENT.match(word), command)
     program = next(words, "")
     if not program or program.startswith("-"):
         return Path(command[0]).name  # an option of env

@@ -269,9 +269,10 @@ class Cluster:
                     async with asyncio.timeout(_ANSWER_SECONDS):
                         self._client = ApiClient(await self._configuration())
                 except Exception as error:
-                    file = self._settings.kubeconfig or "the default kubeconfig"
+                    file = self._settings.kubeconfig
+                    of_file = f" from {file}" if file else ""
                     raise ProviderDownError(
-                        f"no way to Kubernetes is known from {file}: {_name(error)}"
+                        f"no way to Kubernetes is known{of_file}: {_name(error)}"
                     ) from error
             return self._client
 
