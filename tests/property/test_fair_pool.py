@@ -113,6 +113,34 @@ TestFairPool = FairPoolMachine.TestCase
 TestFairPool.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 
 
+def test_room_that_was_taken_back_comes_to_the_first_in_line() -> None:
+    """Not to those behind the one for whom it was taken back."""
+    tree = ProjectTree(
+        [
+            Project("a", weight=0),
+            Project("b/x", weight=0),
+            Project("b/y", weight=0),
+            Project("c/x", weight=0),
+            Project("default", 0, 20, weight=0),
+        ]
+    )
+    pool = FairPool(tree, 11)
+    pool.ask("b/y", 1)
+    pool.ask("b/y", 2)
+    pool.ask("b/x", 3, "preemptible")
+    pool.ask("c/x", 3, priority=50)
+    pool.ask("b/y", 2, priority=125)
+    behind = pool.ask("b/x", 1, priority=125)
+    pool.tick()
+    pool.ask("a", 1)
+    pool.ask("a", 1)
+    mine = pool.ask("c/x", 1, priority=50)
+    for _ in range(pool.notice):
+        pool.tick()
+    assert mine not in pool.requests
+    assert behind not in pool.requests
+
+
 def test_nobody_starves_within_its_fair_share_though_others_never_stop_asking() -> None:
     """Two hundred moments of a crowd that wants everything, against one who asks once and has lower priority."""
     tree = ProjectTree(

@@ -87,6 +87,10 @@ class FairPool:
         standings = self.standings()
         promised: set[str] = set()
         free = self.capacity - sum(lease.milli for lease in self.leases.values())
+        # Before anybody's turn, since the room comes to the first in line that can use it, whoever took it back.
+        for request in self.in_order(standings):
+            if standings.admit(request.project, request.milli, request.kind).admitted:
+                free += self._take_back(request, standings)
         for request in self.in_order(standings):
             verdict = standings.admit(request.project, request.milli, request.kind)
             if not verdict.admitted:
@@ -94,7 +98,6 @@ class FairPool:
                     self.refused.append(request.id)
                     del self.requests[request.id]
                 continue
-            free += self._take_back(request, standings, promised)
             if request.milli <= free:
                 lease = HeldLease(
                     f"l{request.number}",
@@ -139,10 +142,10 @@ class FairPool:
         self.notices[request.id] = (until, victims)
         return victims
 
-    def _take_back(self, request: FairRequest, standings: Standings, promised: set[str]) -> int:
+    def _take_back(self, request: FairRequest, standings: Standings) -> int:
         """The milli that become free because the time of this request's victims is over."""
         until, victims = self.notices.get(request.id, (self.now + 1, ()))
-        if until > self.now or promised.intersection(victims):
+        if until > self.now:
             return 0
         del self.notices[request.id]
         victims = tuple(name for name in victims if name in self.leases)

@@ -32,6 +32,11 @@ def test_the_program_and_its_script_and_nothing_else(
     assert label_of(command.split()) == label
 
 
+def test_a_program_in_an_argument_is_no_file() -> None:
+    assert label_of(["python", "-c", "print(1)\n" * 1000]) == "python"
+    assert label_of(["python", "-c", "a\0b"]) == "python"
+
+
 def test_it_is_short_and_steers_no_terminal() -> None:
     assert label_of([f"/bin/{'x' * 100}"]) == "x" * 80
     assert label_of(["a\x1b[2J"]) == "a\\x1b[2J"

@@ -79,7 +79,8 @@ def label_of(command: Sequence[str]) -> str:
     for word, following in itertools.pairwise((*words, "")):
         if word == "-m" and shown[0].startswith("python"):
             shown += [word, following]
-        elif not word.startswith("-") and Path(word).is_file():
+        # Not `Path.is_file`, which raises for the text of a program after `-c`: it is no name of a file.
+        elif not word.startswith("-") and os.path.isfile(word):  # noqa: PTH113
             shown.append(Path(word).name)
         else:
             continue
