@@ -13,7 +13,7 @@ from typing import Annotated, Final
 import typer
 
 from gpupool.cli.common import exits, show
-from gpupool.cli.common.options import Json, whole
+from gpupool.cli.common.options import Json, refuse_options, whole
 from gpupool.kernel_packs import build as building
 from gpupool.kernel_packs import torch
 from gpupool.kernel_packs.build import Outcome, Recipe
@@ -44,6 +44,7 @@ def _store() -> Store:
 
 @app.command("build", epilog=exits.HELP)
 def build(
+    context: typer.Context,
     torch_python: Annotated[
         Path | None,
         typer.Option(
@@ -102,7 +103,14 @@ def build(
       gpupool kernel-packs build --library libmine.so --file mine.cu --option=-Iinclude
       gpupool kernel-packs build --library libbitsandbytes_cuda128.so
     """
+    if library is not None:
+        refuse_options(
+            context, ("source", "file_set"), "it is for PyTorch, and --library names another library"
+        )
+    else:
+        refuse_options(context, ("option",), "it is for --library")
     if library is not None and not file and torch_python is None:
+        refuse_options(context, ("option", "nvcc", "jobs"), "without --file nothing is compiled")
         with exits.clear_errors():
             _from_itself(library, json=json)
         return

@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from gpupool.cli.common import completing, exits, show, watch
 from gpupool.cli.common.options import Endpoint, Json, TokenFile, client
 from gpupool.cli.common.words import begun_with
+from gpupool.client.errors import PoolRefusedError
 from gpupool.client.types import SessionInfo
 from gpupool.sentences import obstacles
 
@@ -84,7 +85,7 @@ def close(
     token_file: TokenFile = None,
     json: Json = False,
 ) -> None:
-    """End sessions: what they have in GPU memory is lost, and shares that they hold are free.
+    """End sessions: what they have in GPU memory is lost, and shares that they hold are free. A refused one stops no other.
 
     The program or notebook goes on without; its CUDA calls fail until it attaches anew.
 
@@ -92,23 +93,36 @@ def close(
     Examples:
       gpupool session close 094f2ade0d6f
     """
+    unknown: list[str] = []
+    refused: dict[str, PoolRefusedError] = {}
 
-    async def work() -> list[str]:
+    async def work() -> None:
         async with client(pool, token_file) as connection:
             there = [one.id for one in await connection.sessions() if one.state != "closed"]
-            unknown = []
             for said in sessions:
                 session = begun_with(there, said)
                 if session is None:
                     unknown.append(said)
-                else:
+                    continue
+                try:
                     await connection.close_session(session, "release")
-            return unknown
+                except PoolRefusedError as error:
+                    refused[said] = error
 
-    unknown = exits.run_async(work())
+    exits.run_async(work())
     if json:
-        show.as_json({"closed": [said for said in sessions if said not in unknown], "unknown": unknown})
+        show.as_json(
+            {
+                "closed": [said for said in sessions if said not in unknown and said not in refused],
+                "unknown": unknown,
+                "refused": {said: str(error) for said, error in refused.items()},
+            }
+        )
+    for said, error in refused.items():
+        exits.say(f"{said}: {error}")
     for said in unknown:
         exits.say(f"no session that is open has the id {said[:64]!r}; those that are: gpupool session list")
+    if refused:
+        raise typer.Exit(exits.code_of(next(iter(refused.values()))))
     if unknown:
         raise typer.Exit(exits.FAILED)

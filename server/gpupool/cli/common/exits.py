@@ -28,13 +28,17 @@ INTERRUPTED: Final = 130
 
 HELP: Final = (
     "Exit codes: 0 done, 1 failed, 2 wrong arguments, 69 the pool does not answer, "
-    "75 full or timed out in the queue, 77 refused by quota or permission."
+    "75 full, busy, or timed out in the queue, 77 refused by quota or permission."
 )
 
 _CODE_OF_REASON: Final = {
     "full": TEMPORARY,
     "timeout": TEMPORARY,
     "no-node": TEMPORARY,
+    "busy": TEMPORARY,
+    "ports-busy": TEMPORARY,
+    "hub-down": TEMPORARY,
+    "hub-busy": TEMPORARY,
     "quota": REFUSED,
     "limit": REFUSED,
     "over-quota": REFUSED,

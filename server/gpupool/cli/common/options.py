@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Annotated
 
@@ -47,6 +47,23 @@ def endpoint(text: str) -> str:
         return ",".join(parse_endpoints(text))
     except EndpointError as error:
         raise typer.BadParameter(str(error)) from None
+
+
+def refuse_options(context: typer.Context, names: Collection[str], reason: str) -> None:
+    """Ends the command if options were given that have no effect.
+
+    Args:
+        context: the command, with what was written.
+        names: the parameters' names.
+        reason: why they have none.
+
+    Raises:
+        typer.BadParameter: it names the first of them.
+    """
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name in names and source is not None and not source.name.startswith("DEFAULT"):
+            raise typer.BadParameter(f"{parameter.opts[0]} has no effect: {reason}")
 
 
 def wait_seconds(seconds: float) -> float | None:

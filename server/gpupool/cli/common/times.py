@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -15,6 +14,10 @@ _WORDS = (
 )
 
 
+#: The last second of the year 9999, after which Python has no dates.
+_LATEST = 253_402_300_799
+
+
 def moment(text: str) -> float:
     """Seconds since 1970. Without a zone it is UTC, as hours and days of reports are."""
     written = text.strip()
@@ -24,25 +27,24 @@ def moment(text: str) -> float:
     if written in ("today", "month"):
         start = now.replace(hour=0, minute=0, second=0, microsecond=0)
         return (start if written == "today" else start.replace(day=1)).timestamp()
-    if written[-1:] in ("s", "m", "h", "d"):
-        return now.timestamp() - duration(written)
     try:
-        found = datetime.fromisoformat(written)
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+        if written[-1:] in ("s", "m", "h", "d"):
+            found = now.timestamp() - duration(written)
+        else:
+            date = datetime.fromisoformat(written)
+            found = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         raise typer.BadParameter(f"{text!r} is no moment; write {_WORDS}") from None
+    if not 0 <= found <= _LATEST:
+        raise typer.BadParameter(f"{text!r} is not between 1970 and 9999")
+    return found
 
 
 def utc(unix: float) -> str:
-    """``2026-11-01T08:00:00Z``; parts of a second only where there are some."""
+    """``2026-11-01T08:00:00Z``, which :func:`moment` reads; parts of a second only where there are some."""
     whole = datetime.fromtimestamp(round(unix * 1000) / 1000, UTC)
     digits = "milliseconds" if whole.microsecond else "seconds"
     return whole.isoformat(timespec=digits).replace("+00:00", "Z")
-
-
-def local(unix: float) -> str:
-    """For people, in their own zone."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(unix))
 
 
 From = Annotated[

@@ -11,7 +11,7 @@ import typer
 from gpupool.cli.common import completing, exits
 from gpupool.cli.common.options import Endpoint, Json, TokenFile, client
 from gpupool.cli.common.sessions import whole_session
-from gpupool.cli.common.times import local, moment
+from gpupool.cli.common.times import moment, utc
 from gpupool.client.reports import JournalLine, Reports
 from gpupool.text import printable
 
@@ -132,7 +132,7 @@ def as_text(line: JournalLine) -> str:
     )  # fmt: skip
     parts = (
         f"{line.number:>7}",
-        local(line.at_unix),
+        utc(int(line.at_unix)),
         f"{line.kind:<14}",
         f"{line.user or '-':<10}",
         line.explanation,

@@ -9,7 +9,7 @@ import typer
 
 from gpupool.cli.common import exits, show
 from gpupool.cli.common.options import Endpoint, Json, TokenFile
-from gpupool.cli.common.times import local
+from gpupool.cli.common.times import utc
 
 if TYPE_CHECKING:
     from gpupool.ledger.backup import BackupInfo
@@ -80,7 +80,7 @@ def _tell(file: Path, info: BackupInfo, json: bool) -> None:
     if json:
         show.as_json({"file": str(file), **show.fields(info)})
         return
-    taken = "-" if info.taken_unix is None else local(info.taken_unix)
+    taken = "-" if info.taken_unix is None else utc(int(info.taken_unix))
     print(
         f"{file}: {info.size} bytes, schema version {info.version}, last line of {info.lines} at {taken}, "
         f"{info.leases} lease(s) held, {info.sessions} session(s)"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpupool.cli.common import exits, show
-from gpupool.cli.common.options import Json
+from gpupool.cli.common.options import Json, refuse_options
 from gpupool.client.endpoint import private_home
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def restore(
+    context: typer.Context,
     file: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="The backup.", show_default=False)
     ] = None,
@@ -51,6 +52,8 @@ def restore(
 
     if (file is None) == (ledger is None):
         raise typer.BadParameter("name either the backup, or --ledger")
+    if file is None:
+        refuse_options(context, ("force",), "--ledger is prepared where it is")
     with exits.clear_errors():
         try:
             with only_server(private_home()):

@@ -9,13 +9,14 @@ from typing import Annotated
 import typer
 
 from gpupool.cli.common import exits, quantities
-from gpupool.cli.common.options import duration
+from gpupool.cli.common.options import duration, refuse_options
 from gpupool.cli.pool import serve_options
 from gpupool.client.endpoint import LEDGER_VARIABLE
 from gpupool.pool.model.consolidation import Consolidation
 
 
 def serve(
+    context: typer.Context,
     listen: Annotated[
         str | None,
         typer.Option(
@@ -157,6 +158,8 @@ def serve(
             f"--standby needs a ledger in PostgreSQL, which several servers can reach; the ledger is {ledger or 'a file'}: "
             "add --ledger postgresql+psycopg://user@host/database"
         )
+    if hub_api_url is None:
+        refuse_options(context, ("hub_believed", "hub_grace"), "there is no --hub-api-url")
     from gpupool.scheduler.placement import DEFAULT_POLICY, POLICIES
 
     if policy is not None and policy not in POLICIES:

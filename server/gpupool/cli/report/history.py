@@ -9,7 +9,7 @@ import typer
 from gpupool.cli.common import exits, quantities, show
 from gpupool.cli.common.options import Endpoint, Json, TokenFile, client
 from gpupool.cli.common.sessions import whole_session
-from gpupool.cli.common.times import From, To, local, utc
+from gpupool.cli.common.times import From, To, utc
 from gpupool.client.history import MEMBERS, VIEWS, Amounts, History, Series
 
 _MIB_PER_GIB: Final = 1024
@@ -83,12 +83,12 @@ def history(
 def _points(found: Series) -> show.Lines:
     figures = ("GPUS", "HELD", "USED", "IDLE", "GiB HELD", "GiB USED", "TO GPU/s", "FROM GPU/s", "WAITING")
     lines = show.table(
-        *("FROM", *figures),
+        *("FROM (UTC)", *figures),
         right=figures,
         less_wanted=("TO GPU/s", "FROM GPU/s", "GiB HELD", "GiB USED", "WAITING"),
     )
     for point in found.points:
-        lines.add(local(point.from_unix), *_means(point.amounts))
+        lines.add(utc(int(point.from_unix)), *_means(point.amounts))
     lines.add("mean", *_means(found.total))
     return lines
 

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from gpupool.cli.common import completing, exits, show
-from gpupool.cli.common.options import Endpoint, Json, TokenFile, client
+from gpupool.cli.common.options import Endpoint, Json, TokenFile, client, refuse_options
 from gpupool.cli.common.quantities import gpu_hours as _hours
 from gpupool.cli.common.times import From, To, utc
 from gpupool.cli.report import chargeback
@@ -29,6 +29,7 @@ def _groups(text: str) -> list[str]:
 
 
 def usage(
+    context: typer.Context,
     from_: From = "month",  # type: ignore[assignment]
     to: To = "now",  # type: ignore[assignment]
     by: Annotated[
@@ -80,6 +81,8 @@ def usage(
         raise typer.BadParameter("print either CSV or JSON")
     if not from_ < to:
         raise typer.BadParameter(f"the time ends ({utc(to)}) before or when it begins ({utc(from_)})")
+    if price is None:
+        refuse_options(context, ("currency", "digits"), "there is no --price")
     groups = _groups(by)
 
     async def work() -> UsageReport:

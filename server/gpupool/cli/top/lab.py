@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from gpupool.cli.common import exits, interrupts
+from gpupool.cli.common.options import refuse_options
 from gpupool.cli.top import up
 from gpupool.cli.top.up import tell
 from gpupool.client.endpoint import ENDPOINT_VARIABLE, private_directory
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 _START_SECONDS: Final = 120.0
 _STOP_SECONDS: Final = 15.0
 _LOOK_SECONDS: Final = 0.2
+#: Options of a pool that this command starts.
+_OF_POOL: Final = (
+    "driver", "software_gpus", "memory_mib", "quota", "notice_seconds", "no_restart", "providers", "listen", "port_range",
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -89,6 +94,7 @@ class Lab:
 
 
 def lab(
+    context: typer.Context,
     root_dir: Annotated[
         Path | None,
         typer.Option(help="Folder that JupyterLab shows [default: the current one].", show_default=False),
@@ -150,6 +156,10 @@ def lab(
     if find_spec("jupyterlab") is None:
         exits.say("JupyterLab is not installed here. Run: pip install 'jupyter-gpupool[lab]'")
         raise typer.Exit(exits.FAILED)
+    if endpoint := os.environ.get(ENDPOINT_VARIABLE):
+        refuse_options(
+            context, _OF_POOL, f"${ENDPOINT_VARIABLE} names a pool, {endpoint}, so none is started"
+        )
     folder = (root_dir or Path()).absolute()
     if not folder.is_dir():
         raise typer.BadParameter(f"{folder} is no folder", param_hint="--root-dir")
@@ -169,8 +179,8 @@ def lab(
         private_directory(directory)
         opens = named if named is not None else _first_notebook(folder)
         try:
-            if os.environ.get(ENDPOINT_VARIABLE):
-                tell(f"The pool is {os.environ[ENDPOINT_VARIABLE]}, as ${ENDPOINT_VARIABLE} says.")
+            if endpoint:
+                tell(f"The pool is {endpoint}, as ${ENDPOINT_VARIABLE} says.")
             else:
                 lifeline = up.joined(directory, options)
             tell("Starting JupyterLab …")
