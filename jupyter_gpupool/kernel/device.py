@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 
 from gpupool.client import runtime, stale_handles
 from gpupool.client.errors import GpupoolError
 from gpupool.client.runtime import Counters as Reading
-from gpupool.client.session_file import (
-    SESSION_FILE_VARIABLE,
-    SessionFile,
-    SessionFileError,
-    SessionRecord,
-)
+from gpupool.client.session_file import SessionRecord, session_now
 
 from jupyter_gpupool.kernel.errors import GpuError
 
@@ -194,11 +188,7 @@ def is_of_cuda(error: BaseException) -> bool:
 
 def session() -> SessionRecord:
     """What the session file says now; ``none`` where there is none."""
-    path = os.environ.get(SESSION_FILE_VARIABLE)
-    try:
-        return SessionFile(path).read() if path else SessionRecord()
-    except (SessionFileError, OSError):
-        return SessionRecord()
+    return session_now()
 
 
 def detach() -> None:

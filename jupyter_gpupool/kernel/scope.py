@@ -259,8 +259,10 @@ class Scopes:
             progress.done()
             where = f" (place {place['place']} in the queue)" if place and place["place"] else ""
             raise GpuWaitInterrupted(f"stopped waiting for a GPU{where}; nothing is attached") from None
-        except GpuError:
+        except GpuError as error:
             progress.done()
+            if error.reason == "server-down" and scope_id is not None:
+                self._debts.add(scope_id)  # it may grant the share before it finds that nobody listens
             raise
 
     def _remember(self, attached: dict[str, Any]) -> None:
@@ -270,9 +272,12 @@ class Scopes:
 
     def _withdraw(self, server: Broker, scope_id: str | None) -> None:
         """The closed connection says it too; this covers a grant that crossed the interrupt."""
-        if scope_id is not None:
-            with contextlib.suppress(GpuError, KeyboardInterrupt):
-                server.call("POST", "self/release", {"scope": scope_id, "reason": "exit"})
+        if scope_id is None:
+            return
+        try:
+            server.call("POST", "self/release", {"scope": scope_id, "reason": "exit"})
+        except (GpuError, KeyboardInterrupt):
+            self._debts.add(scope_id)
 
     # --- leave ------------------------------------------------------------------------------
 

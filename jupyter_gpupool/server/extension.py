@@ -276,7 +276,7 @@ class GpuPoolExtension(ExtensionApp):
         """Whether the pool takes this server's user for an administrator, as far as it has said (:meth:`caller`)."""
         if self._sessions is not None:
             self._caller.learn_soon(self._sessions.pool)
-        return self._caller.is_admin
+        return self._caller.is_admin(self.known_user)
 
     @property
     def wrong_setting(self) -> str:

@@ -177,7 +177,8 @@ def test_the_job_of_a_pool_that_was_killed_with_its_keeper_serves_the_next(home:
     _run(home)
     assert stand_in_slurm.living(home / "slurm") == before
     lifeline.leave()
-    assert not stand_in_slurm.living(home / "slurm")
+    # A process that was told to end takes a moment.
+    wait_until(lambda: not stand_in_slurm.living(home / "slurm"), 20, "the end of the job")
 
 
 @pytest.mark.slow

@@ -55,7 +55,7 @@ def off_and_free(stack: Stack, kernel: Kernel, other: Kernel) -> Iterator[None]:
     assert kernel.run("%gpu auto off").status == "ok"
     for each in (kernel, other):
         if each.state()["state"] in ("attached", "warned"):
-            stack.api("POST", f"gpupool/api/kernels/{each.id}/detach")
+            each.detach()
     stack.wait_free(10)
 
 
@@ -84,7 +84,7 @@ def test_on_a_call_attaches_by_itself_says_so_once_and_is_shown(stack: Stack, ke
     assert "by itself" not in kernel.run("total(x)").text
 
     # Given back from outside, it attaches again: memory and handles are the same.
-    stack.api("POST", f"gpupool/api/kernels/{kernel.id}/detach")
+    kernel.detach()
     again = kernel.run("print('sum', total(x))")
     assert "sum 24.0" in again.text
     assert again.text.count("by itself") == 1
@@ -123,7 +123,7 @@ def test_an_interrupt_ends_the_wait_in_the_queue_and_the_kernel_goes_on(
     wait_until(lambda: kernel.state()["state"] == "parked", 5, "the end of its place in the queue")
     assert stack.api("GET", "gpupool/api/pool")["queue"] == []
 
-    stack.api("POST", f"gpupool/api/kernels/{other.id}/detach")
+    other.detach()
     assert "8.0" in kernel.run("print(total(z))").text
 
 
@@ -165,7 +165,7 @@ def test_threads_that_outlive_their_cell_wait_for_one_attempt(
     kernel.run("start()")
     wait_until(lambda: kernel.state()["state"] == "queued", 10, "a place in the queue")
     assert len(stack.api("GET", "gpupool/api/pool")["queue"]) == 1
-    stack.api("POST", f"gpupool/api/kernels/{other.id}/detach")
+    other.detach()
     assert "[0, 0, 0]" in kernel.run("print(collect())").text
     assert kernel.state()["by"] == "auto"
 
@@ -190,7 +190,7 @@ def test_a_thread_that_slept_while_the_share_was_given_back_loses_nothing(
         "sleeper.start()"
     )
     assert "allocated 0" in slept.text
-    stack.api("POST", f"gpupool/api/kernels/{kernel.id}/detach")
+    kernel.detach()
     flag.touch()
     wait_until(lambda: kernel.state()["state"] == "attached", 10, "the thread's own attach")
     woken = kernel.run("sleeper.join(10); print(told, set(host))")
@@ -219,7 +219,7 @@ def test_nothing_of_the_program_runs_while_a_call_waits(stack: Stack, kernel: Ke
     frozen = kernel.start(f"ctypes.PyDLL(None).open({str(held).encode()!r}, 0); print('on ' + 'again')")
     try:
         time.sleep(0.5)
-        stack.api("POST", f"gpupool/api/kernels/{other.id}/detach")
+        other.detach()
         wait_until(lambda: kernel.state()["usage"]["calls"] > before, 15, "a call that reached the worker")
     finally:
         held.open("w").close()

@@ -106,14 +106,14 @@ def test_python_variables_and_arrays_survive_detach_and_attach_from_the_sidebar(
     wait_until(lambda: kernel.state()["state"] == "attached", 20, "the sidebar's attach")
     assert kernel.state()["share"]["milli"] == 250
     assert kernel.run("y = cuda.to_device(np.arange(8.0)); z = 7").status == "ok"
-    stack.api("POST", f"gpupool/api/kernels/{kernel.id}/detach")
+    kernel.detach()
     wait_until(lambda: kernel.state()["state"] == "parked", 20, "the sidebar's detach")
     assert kernel.run("y.copy_to_host()").status == "error"
     stack.api("POST", f"gpupool/api/kernels/{kernel.id}/attach", {"share": "0.25"})
     wait_until(lambda: kernel.state()["state"] == "attached", 20, "the second attach")
     again = kernel.run("print(y.copy_to_host().sum(), z)")
     assert "28.0 7" in again.text
-    stack.api("POST", f"gpupool/api/kernels/{kernel.id}/detach")
+    kernel.detach()
 
 
 def test_attach_from_the_sidebar_works_while_a_cell_runs(stack: Stack, kernel: Kernel) -> None:
@@ -124,7 +124,7 @@ def test_attach_from_the_sidebar_works_while_a_cell_runs(stack: Stack, kernel: K
     result = kernel.finish(running)
     assert result.status == "ok", result.text
     assert "6.0" in result.text
-    stack.api("POST", f"gpupool/api/kernels/{kernel.id}/detach")
+    kernel.detach()
 
 
 def test_line_magics_attach_resize_status_and_detach(kernel: Kernel) -> None:

@@ -220,6 +220,33 @@ def test_a_program_that_is_killed_gives_its_share_back_at_once(pool: PoolAndNode
     assert pool.last_lease()["reason"] == "exit"  # who is only not heard of any more is lost, after the fence
 
 
+def test_what_ends_a_whole_job_leaves_the_program_its_gpu_until_it_has_saved_its_work(
+    pool: PoolAndNode,
+) -> None:
+    """A service manager, and Slurm, tell all processes of a job to end."""
+    process = started(
+        pool,
+        """
+import signal
+ended = []
+signal.signal(signal.SIGTERM, lambda *_: ended.append(True))
+with gpupool.attach(0.2):
+    at = make(7)
+    print("made", flush=True)
+    while not ended:
+        time.sleep(0.05)
+    time.sleep(1)
+    print("saved", read(at), flush=True)
+""",
+    )
+    heard(process, "made")
+    for one in (*keepers(pool), process.pid):
+        os.kill(one, signal.SIGTERM)
+    out, error = process.communicate(timeout=60)
+    assert process.returncode == 0, error
+    assert out.split() == ["saved", "7"]
+
+
 def test_a_program_that_keeps_pythons_lock_for_longer_than_a_lease_lives_keeps_its_share(
     pool: PoolAndNode,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import queue
@@ -134,6 +135,11 @@ class Kernel:
     def interrupt(self) -> None:
         self.stack.api("POST", f"api/kernels/{self.id}/interrupt")
 
+    def detach(self) -> None:
+        """As the sidebar's button. The server hears of a cell's end a moment after whoever ran it, and refuses until then."""
+        wait_until(lambda: not self.state()["busy"], 20, "the end of the cell")
+        self.stack.api("POST", f"gpupool/api/kernels/{self.id}/detach")
+
     def state(self) -> dict[str, Any]:
         """This kernel as the sidebar sees it."""
         kernels = self.stack.api("GET", "gpupool/api/kernels")["kernels"]
@@ -253,8 +259,14 @@ class Stack:
             data=None if body is None else json.dumps(body).encode(),
             headers={"Authorization": f"token {self.token}", "Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=60 * BUSY) as reply:
-            text = reply.read()
+        try:
+            with urllib.request.urlopen(request, timeout=60 * BUSY) as reply:
+                text = reply.read()
+        except urllib.error.HTTPError as error:
+            body = error.read()
+            error.fp = error.file = io.BytesIO(body)  # for whoever reads it, too
+            error.add_note(body.decode(errors="replace")[:2000])
+            raise
         return json.loads(text) if text else None
 
     def api_error(self, method: str, path: str, body: object | None = None) -> tuple[int, dict[str, Any]]:

@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 from gpupool.client import endpoint
-from gpupool.client.endpoint import private_directory, private_home
+from gpupool.client.credentials import TokenCredentials
+from gpupool.client.endpoint import (
+    EndpointError,
+    home,
+    metadata,
+    parse_endpoints,
+    private_directory,
+    private_home,
+    read_token,
+)
 from gpupool.client.errors import DirectoryUnusableError
 
 
@@ -101,3 +110,33 @@ def test_root_itself_has_no_group_to_share_with(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(os, "getegid", lambda: 0)
     assert endpoint.is_open_to_others(of(0o440, 0, 0))
     assert not endpoint.is_open_to_others(of(0o400, 0, 0))
+
+
+def test_a_home_is_the_same_from_every_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUPOOL_HOME", "state")
+    monkeypatch.chdir(tmp_path)
+    assert home() == tmp_path / "state"
+
+
+@pytest.mark.parametrize("address", ["fd00::5:7460", "::1:7460", "tls:fd00::5:7460"])
+def test_an_ipv6_address_is_written_in_brackets(address: str) -> None:
+    with pytest.raises(EndpointError, match="in brackets"):
+        parse_endpoints(address)
+    assert parse_endpoints("[fd00::5]:7460") == ("[fd00::5]:7460",)
+
+
+async def test_a_token_that_was_replaced_is_read_when_the_old_one_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.touch(mode=0o600)
+    file.write_text("first")
+    credentials = TokenCredentials(lambda: read_token(file))
+    shown = await credentials.metadata()
+    assert shown == metadata("first")
+    assert not credentials.refused(shown)
+    file.write_text("second")
+    assert await credentials.metadata() == shown
+    assert credentials.refused(shown)
+    assert credentials.refused(shown)  # a call beside it, which has shown the old one, too
+    assert await credentials.metadata() == metadata("second")
+    file.write_text("")
+    assert not credentials.refused(metadata("second"))

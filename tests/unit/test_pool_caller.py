@@ -26,9 +26,9 @@ def asked(pool: MemoryPool) -> int:
 
 async def test_nobody_is_an_admin_before_the_pool_has_said_so(pool: MemoryPool) -> None:
     caller = PoolCaller()
-    assert not caller.is_admin
+    assert not caller.is_admin("root")
     assert await caller.learn(pool) == ADMIN
-    assert caller.is_admin
+    assert caller.is_admin("root")
 
 
 async def test_it_is_asked_once_a_minute(pool: MemoryPool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +40,7 @@ async def test_it_is_asked_once_a_minute(pool: MemoryPool, monkeypatch: pytest.M
     caller.learn_soon(pool)
     caller.learn_soon(pool)
     await asyncio.sleep(0.05)
-    assert not caller.is_admin
+    assert not caller.is_admin("root")
     assert asked(pool) == 2
     await caller.stop()
 
@@ -53,7 +53,7 @@ async def test_a_pool_that_is_away_leaves_things_as_they_are(
     monkeypatch.setattr(identity, "KNOWN_SECONDS", 0.0)
     pool.down = True
     assert await caller.learn(pool) is None
-    assert caller.is_admin
+    assert caller.is_admin("root")
 
 
 async def test_who_is_not_let_in_any_more_is_no_admin_any_more(
@@ -68,4 +68,11 @@ async def test_who_is_not_let_in_any_more_is_no_admin_any_more(
     monkeypatch.setattr(identity, "KNOWN_SECONDS", 0.0)
     monkeypatch.setattr(pool, "whoami", refused)
     assert await caller.learn(pool) is None
-    assert not caller.is_admin
+    assert not caller.is_admin("root")
+
+
+async def test_an_administrators_token_that_asks_for_somebody_else_makes_nobody_one(pool: MemoryPool) -> None:
+    caller = PoolCaller()
+    await caller.learn(pool)
+    assert not caller.is_admin("ann")
+    assert not caller.is_admin("")

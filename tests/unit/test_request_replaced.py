@@ -84,3 +84,24 @@ async def test_it_waits_for_nothing_when_nobody_asks_any_more(passes: int, tmp_p
     attach.cancel()
     await asyncio.wait([attach], timeout=1.0)
     assert (attach.cancelled(), session.waiting) == (True, False)
+
+
+async def test_a_slow_look_for_strays_does_not_take_the_lease_that_came_meanwhile(tmp_path: Path) -> None:
+    """Two requests are given up while the pool is slow to say which leases there are; the third one is granted."""
+    pool = SlowPool(silent=True)
+    pool.listing = asyncio.Event()
+    session, attach = await asks_and_takes(tmp_path, pool)
+    attach.cancel()
+    await asyncio.wait([attach], timeout=1.0)
+    pool.silent = False
+    third = asyncio.create_task(session.attach(GpuRequest(Share.parse("0.3")), by="sidebar", hold=True))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert not third.done()
+    pool.listing.set()
+    async with asyncio.timeout(10):
+        record = await third
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert record.lease is not None
+    assert not [name for name, _ in pool.calls if name == "release"]

@@ -16,7 +16,7 @@ from gpupool.node.agent import Agent, AgentSettings
 from gpupool.node.busy_meter import BusyMeter
 from gpupool.node.clock import boottime_ns
 from gpupool.node.connection import Connection
-from gpupool.node.control import ANSWER_SECONDS, MOVE_SECONDS, REVOKE_SECONDS
+from gpupool.node.control import ANSWER_SECONDS, MOVE_SECONDS, REVOKE_SECONDS, ControlError
 from gpupool.node.health import DeviceHealth
 from gpupool.node.health_watch import HealthWatch
 from gpupool.node.instructions import Instructions
@@ -45,8 +45,10 @@ class Worker:
     dies_at: str = ""
     #: Added to its `stats`.
     figures: str = ""
+    connections: int = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
         while line := (await reader.readline()).decode().strip():
             self.heard.append(line)
             verb = line.split()[0]
@@ -86,6 +88,25 @@ async def link(worker: Worker, tmp_path: Path) -> AsyncIterator[WorkerLink]:
     made.revoked = True
     yield made
     await made.close()
+
+
+async def test_a_connection_that_broke_is_opened_again_though_nothing_is_to_be_told(
+    worker: Worker, link: WorkerLink
+) -> None:
+    """A parked worker that nobody is connected to ends after ten minutes."""
+    worker.dies_at = "park"
+    with pytest.raises(ControlError):
+        await link.park(1)
+    worker.dies_at = ""
+    assert worker.connections == 1
+    async with asyncio.timeout(10 * BUSY):
+        while worker.connections == 1:
+            link.stay_connected()
+            await asyncio.sleep(0.01)
+    for _ in range(3):
+        link.stay_connected()
+        await asyncio.sleep(0.01)
+    assert worker.connections == 2
 
 
 async def test_what_a_session_keeps_is_known_when_its_lease_is_over(worker: Worker, link: WorkerLink) -> None:

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import json
 import math
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from http import HTTPStatus
@@ -80,8 +79,7 @@ class KernelSideHandler(GpupoolHandler):
         path = (await self.notebook_paths()).get(self.session.kernel_id, "")
         kernel = views.kernel_view(self.extension, self.session, name="kernel", path=path)
         description = describe(record.lease) if record.lease is not None else None
-        kept = math.ceil(max(0.0, self.session.kept_until - time.monotonic()))
-        return {**kernel, "description": description, "kept_seconds": kept}
+        return {**kernel, "description": description, "kept_seconds": math.ceil(self.session.kept_seconds)}
 
     async def learn_label(self) -> None:
         """Has the session say to the pool what people call this kernel now."""

@@ -128,10 +128,15 @@ def label_of(path: str, name: str) -> str:
 def queue_view(session: KernelSession, reader: Reader) -> KernelQueuePlace | None:
     """Where the kernel's request waits; ``takes``: it may take something else in its place, a cell too."""
     record = session.record
-    if record.state is not State.QUEUED or record.queue is None:
+    if record.state is not State.QUEUED or record.queue is None or record.asking is None:
         return None
-    cell = record.asking is not None and record.asking.scope is not None
-    return {**place_view(record.queue, reader), "takes": may_take(record), "cell": cell}
+    request = record.asking.request
+    return {
+        **place_view(record.queue, reader),
+        "takes": may_take(record),
+        "cell": record.asking.scope is not None,
+        "asked": {"share": request.share.written, "count": request.count, "project": request.project},
+    }
 
 
 def may_take(record: Session) -> bool:
@@ -171,12 +176,14 @@ def idle_view(extension: GpuPoolExtension, session: KernelSession) -> Idle | Non
     policy = limits.policy(session.idle_choice)
     verdict: Verdict = extension.watch.verdict(session)
     never = policy.idle_seconds <= 0
+    # As the idle clock will stand when it is kept no longer.
+    kept = verdict.idle_seconds + session.kept_seconds
     return {
         "seconds": math.floor(verdict.idle_seconds),
         "kernel_seconds": math.floor(verdict.kernel_seconds),
         "gpu_seconds": math.floor(verdict.gpu_seconds) if verdict.gpu_seconds is not None else None,
-        "warn_at": None if never else math.floor(policy.warn_at),
-        "release_at": None if never else math.floor(policy.idle_seconds),
+        "warn_at": None if never else math.floor(max(policy.warn_at, kept)),
+        "release_at": None if never else math.floor(max(policy.idle_seconds, kept)),
         "countdown": math.ceil(verdict.countdown) if verdict.countdown is not None else None,
         "choice_minutes": session.idle_choice / 60 if session.idle_choice is not None else None,
         "default_minutes": limits.default_seconds / 60,
@@ -342,19 +349,21 @@ async def pool_view(extension: GpuPoolExtension) -> Pool:
         return {**silent, "error": error_text}
     kernels = set(extension.server.kernel_manager.list_kernel_ids())
     usable = [device for device in devices if device.healthy]
+    # The pool names others' notebooks to an administrator's token, for whomever the server asks with it.
+    sees_labels = extension.is_admin
     return {
         "ok": True,
         "user": user,
         "wrong_setting": extension.wrong_setting or None,
         "startable": "no",
         "lenders": lenders,
-        "devices": [_device_view(device, user, kernels) for device in devices],
-        "queue": [_entry_view(entry, extension.reader, kernels) for entry in queue],
+        "devices": [_device_view(device, user, kernels, sees_labels) for device in devices],
+        "queue": [_entry_view(entry, extension.reader, kernels, sees_labels) for entry in queue],
         "totals": Totals(milli=1000 * len(usable), free_milli=sum(device.free_milli for device in usable)),
     }
 
 
-def _device_view(device: types.Device, user: str, kernels: set[str]) -> Device:
+def _device_view(device: types.Device, user: str, kernels: set[str], sees_labels: bool) -> Device:
     return {
         "id": device.id,
         "node": device.node,
@@ -368,18 +377,19 @@ def _device_view(device: types.Device, user: str, kernels: set[str]) -> Device:
         "free_milli": device.free_milli,
         "free_mib": device.free_mib,
         "used_bytes": device.used_bytes,
-        "shares": [_share_view(share, user, kernels) for share in device.shares],
+        "shares": [_share_view(share, user, kernels, sees_labels) for share in device.shares],
     }
 
 
-def _share_view(share: types.HeldShare, user: str, kernels: set[str]) -> DeviceShare:
+def _share_view(share: types.HeldShare, user: str, kernels: set[str], sees_labels: bool) -> DeviceShare:
+    mine = share.user == user
     return {
         "lease_id": share.lease_id,
         "session_id": share.session_id,
         "user": share.user,
-        "mine": share.user == user,
+        "mine": mine,
         "kernel_id": share.holder if share.holder in kernels else None,
-        "label": share.label,
+        "label": share.label if mine or sees_labels else "",
         "milli": share.milli,
         "mib": share.mib,
         "state": share.state,
@@ -387,13 +397,14 @@ def _share_view(share: types.HeldShare, user: str, kernels: set[str]) -> DeviceS
     }
 
 
-def _entry_view(entry: types.QueueEntry, reader: Reader, kernels: set[str]) -> QueueEntry:
+def _entry_view(entry: types.QueueEntry, reader: Reader, kernels: set[str], sees_labels: bool) -> QueueEntry:
+    mine = entry.user == reader.user
     return {
         "place": entry.place,
         "user": entry.user,
-        "mine": entry.user == reader.user,
+        "mine": mine,
         "kernel_id": entry.holder if entry.holder in kernels else None,
-        "label": entry.label,
+        "label": entry.label if mine or sees_labels else "",
         "milli": entry.milli,
         "mib": entry.mib,
         "count": entry.count,

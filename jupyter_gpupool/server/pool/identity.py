@@ -86,9 +86,9 @@ class PoolCaller:
         self._lock = asyncio.Lock()
         self._task: asyncio.Task[Caller | None] | None = None
 
-    @property
-    def is_admin(self) -> bool:
-        return self._caller is not None and self._caller.is_admin
+    def is_admin(self, user: str) -> bool:
+        """Whether this user is one. An administrator's token that asks for somebody else makes nobody one."""
+        return self._caller is not None and self._caller.is_admin and self._caller.name == user
 
     async def learn(self, pool: Pool) -> Caller | None:
         """Asks unless it was asked a moment ago; None: it does not say now."""

@@ -47,6 +47,14 @@ class QueuePlace(TypedDict):
     explanation: Explanation | None
 
 
+class Asked(TypedDict):
+    """What a kernel asked for, as Attach takes it."""
+
+    share: str
+    count: int
+    project: str
+
+
 class KernelQueuePlace(QueuePlace):
     """Where the request of a kernel waits."""
 
@@ -54,3 +62,4 @@ class KernelQueuePlace(QueuePlace):
     """Something else may be taken in its place."""
     cell: bool
     """A cell waits for it, and gets what is taken."""
+    asked: Asked

@@ -208,6 +208,11 @@ class KernelSession(HolderSession):
         self.shown.out_of_memory = out_of_memory
         self.on_change(self)
 
+    @property
+    def kept_seconds(self) -> float:
+        """For how long idleness releases nothing from now."""
+        return max(0.0, self.kept_until - time.monotonic())
+
     async def keep(self, seconds: float) -> Session:
         """Puts the idle release off until at least ``seconds`` from now."""
         self.kept_until = max(self.kept_until, time.monotonic() + seconds)

@@ -29,6 +29,7 @@ export function aQueuePlace(
     explanation: null,
     takes: false,
     cell: false,
+    asked: { share: '0.2', count: 1, project: '' },
     ...part
   };
 }

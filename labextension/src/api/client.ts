@@ -1,7 +1,7 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 import type { ICatalogue } from './catalogue';
-import { inTime } from './timeLimit';
+import { inTime, secondsOf } from './timeLimit';
 import type { GpuPool } from './types';
 
 /** A request that the server or the pool refused, with its reason id. */
@@ -120,7 +120,8 @@ export class GpuPoolApi {
     path: string[],
     body?: object,
     query = '',
-    how: RequestInit = {}
+    how: RequestInit = {},
+    seconds = secondsOf(method)
   ): Promise<T> {
     const url =
       URLExt.join(
@@ -136,7 +137,7 @@ export class GpuPoolApi {
     let response: Response;
     let text: string;
     try {
-      [response, text] = await inTime(method, async signal => {
+      [response, text] = await inTime(seconds, async signal => {
         const settings = this._settings;
         const answer = await ServerConnection.makeRequest(
           url,

@@ -5,16 +5,20 @@ const ANSWER_SECONDS = 15;
 /** Of what it may have to wait for: a worker that ends, a share that changes its size. */
 const VERB_SECONDS = 60;
 
+/** How long whoever asks waits for an answer at most. */
+export function secondsOf(method: string): number {
+  return method === 'GET' ? ANSWER_SECONDS : VERB_SECONDS;
+}
+
 /**
  * What `ask` answers in time; it is given a signal that aborts it, as
  * `controller` does, too. Throws what `ask` throws, or that nobody has answered.
  */
 export async function inTime<T>(
-  method: string,
+  seconds: number,
   ask: (signal: AbortSignal) => Promise<T>,
   controller = new AbortController()
 ): Promise<T> {
-  const seconds = method === 'GET' ? ANSWER_SECONDS : VERB_SECONDS;
   let late = false;
   const timer = setTimeout(() => {
     late = true;

@@ -108,12 +108,14 @@ export function addCommands(
         text: attachTerms(args).share,
         okLabel: trans.__('Attach')
       });
-      if (asked.button.accept) {
-        await commands.execute(CommandIDs.attach, {
-          ...args,
-          share: asked.value ?? ''
-        });
+      if (!asked.button.accept) {
+        return;
       }
+      const share = asked.value?.trim() ?? '';
+      // Nothing would be the default.
+      await (share === ''
+        ? actions.act(args, async () => refuseBadShare(share, trans))
+        : commands.execute(CommandIDs.attach, { ...args, share }));
     }
   });
 

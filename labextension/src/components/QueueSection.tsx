@@ -3,6 +3,7 @@ import { formatShare } from '../figures/share';
 import type { IGpuPool } from '../model/tokens';
 import { formatGuess, formatMib } from '../text/format';
 import { render } from '../text/sentence';
+import { ownerText } from '../text/words';
 import { h } from '../ui/jsx';
 import { Section } from './Section';
 import type { IContext } from './context';
@@ -47,8 +48,7 @@ function Entry(props: {
 }): JSX.Element {
   const { entry, context } = props;
   const { trans } = context;
-  const who = entry.mine ? trans.__('you') : entry.user;
-  const label = entry.label ? `${entry.label} (${who})` : who;
+  const label = ownerText(entry, trans);
   const detail = [
     entry.mib ? formatMib(entry.mib) : null,
     entry.reason,

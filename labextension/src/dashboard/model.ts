@@ -1,5 +1,5 @@
 import type { IDisposable } from '@lumino/disposable';
-import { Poll } from '@lumino/polling';
+import { Poll, type IPoll } from '@lumino/polling';
 import { Signal, type ISignal } from '@lumino/signaling';
 import type { DashboardApi } from './api';
 import { RANGES, samePlace, type IPlace } from './place';
@@ -42,11 +42,7 @@ export class DashboardModel implements IDisposable {
       name: 'jupyter-gpupool:dashboard',
       auto: false,
       factory: () => this._fetch(),
-      frequency: {
-        interval: RANGES[place.range].pollSeconds * 1000,
-        backoff: true,
-        max: 300_000
-      },
+      frequency: frequency(place, null),
       standby: options.standby ?? 'when-hidden'
     });
   }
@@ -76,10 +72,6 @@ export class DashboardModel implements IDisposable {
       return;
     }
     this._set({ place, series: null, problem: null });
-    this._poll.frequency = {
-      ...this._poll.frequency,
-      interval: RANGES[place.range].pollSeconds * 1000
-    };
     if (this._shown) {
       void this._poll.refresh();
     }
@@ -95,8 +87,11 @@ export class DashboardModel implements IDisposable {
   }
 
   async refresh(): Promise<void> {
-    await this._poll.refresh();
-    await this._poll.tick.catch(() => undefined);
+    do {
+      await this._poll.refresh();
+      await this._poll.tick.catch(() => undefined);
+      // A question that was on its way already is answered with what was before.
+    } while (this._heard !== this._done && !this.isDisposed);
   }
 
   /**
@@ -110,6 +105,7 @@ export class DashboardModel implements IDisposable {
     evict = false
   ): Promise<void> {
     await this._api.drain(node, drained, reason, evict);
+    this._done += 1;
     await this.refresh();
   }
 
@@ -119,36 +115,55 @@ export class DashboardModel implements IDisposable {
    */
   async setQuota(path: string, change: GpuPool.IQuotaChange): Promise<void> {
     await this._api.setQuota(path, change);
+    this._done += 1;
     await this.refresh();
   }
 
   private async _fetch(): Promise<void> {
     const place = this._state.place;
+    const done = this._done;
+    const counts = (): boolean =>
+      done === this._done && samePlace(place, this._state.place);
     try {
       const quotas = place.view === 'quotas';
       const [series, administration] = await Promise.all([
         quotas ? null : this._api.history(place),
         quotas || place.view === 'node' ? this._api.administration() : null
       ]);
-      if (samePlace(place, this._state.place)) {
+      if (counts()) {
         this._set({ series, administration, problem: null });
       }
     } catch (error) {
-      if (samePlace(place, this._state.place)) {
+      if (counts()) {
         const text = error instanceof Error ? error.message : String(error);
         this._set({ problem: text });
       }
       throw error;
+    } finally {
+      this._heard = done;
     }
   }
 
   private _set(change: Partial<IDashboardState>): void {
     this._state = { ...this._state, ...change };
+    const { place, problem } = this._state;
+    this._poll.frequency = frequency(place, problem);
     this._changed.emit();
   }
 
   private _state: IDashboardState;
   private _shown = false;
+  /** How much was changed from here, and how much of it the last answer knew. */
+  private _done = 0;
+  private _heard = 0;
   private readonly _poll: Poll;
   private readonly _changed = new Signal<this, void>(this);
+}
+
+/** How often it asks: soon after an outage, however long the range is. */
+function frequency(place: IPlace, problem: string | null): IPoll.Frequency {
+  const interval = RANGES[place.range].pollSeconds * 1000;
+  return problem === null
+    ? { interval, backoff: true, max: 300_000 }
+    : { interval: Math.min(10_000, interval), backoff: true, max: 30_000 };
 }

@@ -26,12 +26,14 @@ export class ClosedNotebooks {
 
   follow(panel: Pick<NotebookPanel, 'sessionContext' | 'disposed'>): void {
     const { sessionContext } = panel;
+    this._open.add(sessionContext);
     let kernelId = sessionContext.session?.kernel?.id ?? null;
     sessionContext.kernelChanged.connect((_, change) => {
       // Closing takes the kernel away first; which one it was is what counts.
       kernelId = change.newValue?.id ?? kernelId;
     });
     panel.disposed.connect(() => {
+      this._open.delete(sessionContext);
       setTimeout(() => void this._look(kernelId), PAUSE_MS);
     });
   }
@@ -39,6 +41,11 @@ export class ClosedNotebooks {
   private async _look(kernelId: string | null): Promise<void> {
     if (this._model.isDisposed || !holds(this._model.kernel(kernelId))) {
       return;
+    }
+    for (const { session } of this._open) {
+      if (session?.kernel?.id === kernelId) {
+        return; // another view of the notebook, or another notebook with its kernel
+      }
     }
     await this._model.refresh();
     const kernel = this._model.kernel(kernelId);
@@ -58,6 +65,8 @@ export class ClosedNotebooks {
       ]
     });
   }
+
+  private readonly _open = new Set<NotebookPanel['sessionContext']>();
 
   private _text(kernel: GpuPool.IKernel): string {
     const share = kernel.share ? shareText(kernel.share) : '';

@@ -89,7 +89,7 @@ export class GpuNotifications {
     }
     if (from === 'queued' && isRefusal(kernel.reason)) {
       if (!change.ofCell && !this._model.isFollowed(kernel.kernel_id)) {
-        this._tellRefused(kernel);
+        this._tellRefused(change);
       }
     } else if (
       isUnasked(kernel.reason) &&
@@ -102,8 +102,12 @@ export class GpuNotifications {
   /** Not before the time that a person has set; each tick looks again. */
   private _warnInTime(kernel: GpuPool.IKernel): void {
     const { notifyIdle, warnSeconds } = this._model.preferences;
-    const left = this._model.countdown(kernel.kernel_id) ?? 0;
-    if (notifyIdle && (warnSeconds === 0 || left <= warnSeconds)) {
+    const left = this._model.countdown(kernel.kernel_id);
+    if (
+      notifyIdle &&
+      left !== null &&
+      (warnSeconds === 0 || left <= warnSeconds)
+    ) {
       this._warn(kernel);
     }
   }
@@ -171,7 +175,13 @@ export class GpuNotifications {
       CommandIDs.attach,
       trans.__('Attach again'),
       caption,
-      share ? { share: formatMilli(share.milli), count: share.count } : {}
+      share
+        ? {
+            share: formatMilli(share.milli),
+            count: share.count,
+            project: kernel.project || undefined
+          }
+        : {}
     );
     // Pressed late, it asks anew.
     const now = () =>
@@ -183,7 +193,7 @@ export class GpuNotifications {
   }
 
   /** Whoever has attached with a button looks at something else by now. */
-  private _tellRefused(kernel: GpuPool.IKernel): void {
+  private _tellRefused({ kernel, asked }: IGpuPool.ITransition): void {
     const trans = this._trans;
     const { label } = kernel;
     const why = kernel.message ?? reasonSentence(kernel.reason ?? '');
@@ -191,7 +201,13 @@ export class GpuNotifications {
       kernel,
       'error',
       trans.__('%1 got no GPU: %2', label, why),
-      this._action(kernel, CommandIDs.attach, trans.__('Try again'))
+      this._action(
+        kernel,
+        CommandIDs.attach,
+        trans.__('Try again'),
+        undefined,
+        { ...asked }
+      )
     );
   }
 
@@ -237,14 +253,12 @@ export class GpuNotifications {
     this._releases.set(kernel.kernel_id, { id, text });
   }
 
-  /** What is attached again, or asked for, needs no offer to do so. */
+  /** What is attached again or asked for needs no offer to do so, and what is lost can't be kept. */
   private _dismissReleased(kernel: GpuPool.IKernel): void {
     const shown = this._releases.get(kernel.kernel_id);
     if (shown !== undefined) {
       this._releases.delete(kernel.kernel_id);
-      if (kernel.state === 'attached' || kernel.state === 'queued') {
-        this._manager.dismiss(shown.id);
-      }
+      this._manager.dismiss(shown.id);
     }
   }
 
@@ -261,7 +275,11 @@ export class GpuNotifications {
     }
     for (const [kernelId, shown] of this._warnings) {
       const kernel = this._model.kernel(kernelId);
-      if (kernel?.state !== 'warned') {
+      // Whoever has just used it is warned for a moment more, and nothing counts down.
+      if (
+        kernel?.state !== 'warned' ||
+        this._model.countdown(kernelId) === null
+      ) {
         continue;
       }
       const text = this._warning(kernel);
@@ -282,8 +300,13 @@ export class GpuNotifications {
     // A share that was draining is free at last, memory has moved.
     for (const [kernelId, shown] of this._releases) {
       const kernel = this._model.kernel(kernelId);
-      const said = kernel?.released?.message;
-      const text = `${kernel?.label}: ${said}`;
+      if (!kernel) {
+        this._releases.delete(kernelId);
+        this._manager.dismiss(shown.id);
+        continue;
+      }
+      const said = kernel.released?.message;
+      const text = `${kernel.label}: ${said}`;
       if (said && text !== shown.text && kernel.released?.draining !== true) {
         this._releases.set(kernelId, { id: shown.id, text });
         this._manager.update({ id: shown.id, message: text });

@@ -53,13 +53,15 @@ export function formatSeconds(seconds: number): string {
   if (seconds > 0 && seconds < 0.001) {
     return `${Math.round(seconds * 1e6)} µs`;
   }
-  if (seconds < 1) {
-    return `${Math.round(seconds * 1000)} ms`;
+  const ms = Math.round(seconds * 1000);
+  if (ms < 1000) {
+    return `${ms} ms`;
   }
   if (seconds < 100) {
     return `${Number(seconds.toPrecision(3))} s`;
   }
-  return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+  const whole = Math.round(seconds);
+  return `${Math.floor(whole / 60)} min ${whole % 60} s`;
 }
 
 function trimZeros(text: string): string {

@@ -217,13 +217,21 @@ export function useText(
   return share.in_use ? trans.__('in use') : trans.__('reserved');
 }
 
-/** Whose share this is, for a bar or a list. */
+/** Whose share or request this is, for a bar or a list. */
 export function ownerText(
-  share: GpuPool.IDeviceShare,
+  share: Pick<GpuPool.IDeviceShare, 'mine' | 'user' | 'label'>,
   trans: TranslationBundle
 ): string {
-  const owner = share.mine ? trans.__('you') : share.user;
+  const owner = share.mine ? trans.__('you') : userText(share, trans);
   return share.label ? `${share.label} (${owner})` : owner;
+}
+
+/** A pool that hides its users names none but the reader. */
+function userText(
+  { user }: Pick<GpuPool.IDeviceShare, 'user'>,
+  trans: TranslationBundle
+): string {
+  return user || trans.__('another user');
 }
 
 /** `jo waits for 0.8`, `3 wait for 1.4 in all`. */
@@ -238,5 +246,5 @@ export function waitsText(
   }
   return waiting[0].mine
     ? trans.__('You wait for %1 of it', amount)
-    : trans.__('%1 waits for %2 of it', waiting[0].user, amount);
+    : trans.__('%1 waits for %2 of it', userText(waiting[0], trans), amount);
 }

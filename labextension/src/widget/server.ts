@@ -1,6 +1,6 @@
 /** The way from a page to the Jupyter server that it came from. */
 
-import { inTime } from '../api/timeLimit';
+import { inTime, secondsOf } from '../api/timeLimit';
 
 /** Where a Jupyter server is, as its page says it. */
 export interface IServer {
@@ -55,7 +55,7 @@ export async function request<T>(
     headers['X-XSRFToken'] = xsrf;
   }
   const [response, answer] = await inTime(
-    method,
+    secondsOf(method),
     async signal => {
       const found = await fetch(`${root}gpupool/api/${path}`, {
         method,

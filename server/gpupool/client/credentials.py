@@ -48,16 +48,25 @@ class Credentials(Protocol):
 
 
 class TokenCredentials:
-    """The same token for ever, or none."""
+    """A token, or none; where the pool does not accept it any more, what its file holds by then.
 
-    def __init__(self, token: str | None) -> None:
-        self._metadata = metadata(token)
+    Args:
+        read: reads the file; raises GpupoolError. None: there is no token.
+    """
+
+    def __init__(self, read: Callable[[], str | None] | None) -> None:
+        self._read = read
+        self._metadata = metadata(read() if read is not None else None)
 
     async def metadata(self) -> Metadata:
         return self._metadata
 
     def refused(self, shown: Metadata) -> bool:
-        return False
+        # Of calls that are refused together the first reads it, and the rest show that.
+        if self._read is not None and shown == self._metadata:
+            with contextlib.suppress(GpupoolError):  # it is being replaced: the next call reads it
+                self._metadata = metadata(self._read())
+        return shown != self._metadata
 
     @contextlib.asynccontextmanager
     async def kept_good(self) -> AsyncIterator[None]:

@@ -11,6 +11,7 @@ knows, or by one in the file ``GPUPOOL_CA_FILE``.
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import stat
 from pathlib import Path
@@ -53,9 +54,9 @@ class EndpointError(GpupoolError, ValueError):
 
 
 def home() -> Path:
-    """The directory of sockets, run files and the ledger (``GPUPOOL_HOME``)."""
+    """The directory of sockets, run files and the ledger (``GPUPOOL_HOME``), for workers and programs elsewhere, too."""
     named = os.environ.get(HOME_VARIABLE)
-    return Path(named) if named else Path.home() / ".local" / "state" / "gpupool"
+    return Path(named).absolute() if named else Path.home() / ".local" / "state" / "gpupool"
 
 
 def private_home() -> Path:
@@ -154,12 +155,23 @@ def _endpoint(text: str, whole: str) -> str:
     if host and colon and port.isascii() and port.isdigit():
         if len(port) > 5 or int(port) > _LARGEST_PORT:
             raise EndpointError(f"{text[:200]!r} has a port above {_LARGEST_PORT}")
+        if _is_ipv6(host):
+            raise EndpointError(
+                f"{text[:200]!r} is not clear: write an IPv6 address in brackets, such as [{host[:200]}]:{port}"
+            )
         return text
     if text.startswith(("/", "./", "~")):
         raise EndpointError(f"{text[:200]!r} is a path; write unix:{text[:200]}")
     host = host if colon and not port else text.removeprefix(_TLS)
     way = f"{_TLS if text.startswith(_TLS) else ''}{host[:200] or 'HOST'}:7460"
     raise EndpointError(f"{text[:200]!r} names no port; write host:port, such as {way}, or unix:/path")
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).version == 6
+    except ValueError:
+        return False
 
 
 def is_open_to_others(status: os.stat_result) -> bool:

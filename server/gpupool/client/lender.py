@@ -20,9 +20,8 @@ from gpupool.client.refused_memory import LargerShare
 from gpupool.client.session_file import (
     PROCESS_VARIABLE,
     SESSION_FILE_VARIABLE,
-    SessionFile,
-    SessionFileError,
     SessionRecord,
+    session_now,
 )
 from gpupool.request.forms import body_of
 from gpupool.request.gpu_request import GpuRequest
@@ -121,10 +120,12 @@ class OwnLender:
         except GpupoolError as error:
             problem = str(error)
         finally:
-            self._say_what_is_lacking()
-            self._give_back(scope)
+            try:
+                self._say_what_is_lacking()
+            finally:
+                self._surely_give_back(scope)
         # The block may have reset the session itself.
-        if problem and _session().reason != "reset":
+        if problem and session_now().reason != "reset":
             raise AttachError("deferred", problem)
 
     def reset(self) -> None:
@@ -149,16 +150,24 @@ class OwnLender:
     def _use(self, scope: str, *, software: bool) -> None:
         try:
             runtime.load(software)
-            stale_handles.look(_session().session)
+            stale_handles.look(session_now().session)
             runtime.attach()
         except BaseException as error:
             # Calls wait by themselves for a share that is being waited for.
-            if isinstance(error, GpupoolError) and runtime.loaded() and _session().state == "waiting":
+            if isinstance(error, GpupoolError) and runtime.loaded() and session_now().state == "waiting":
                 return
             # A share that this process cannot use must not stay held.
             self._give_back(scope)
             if isinstance(error, GpupoolError):
                 raise AttachError("runtime", str(error)) from None
+            raise
+
+    def _surely_give_back(self, scope: str) -> None:
+        """Also if Ctrl-C is pressed in between, which is passed on: nobody else could leave this scope."""
+        try:
+            self._give_back(scope)
+        except KeyboardInterrupt:
+            self._give_back(scope)
             raise
 
     def _give_back(self, scope: str) -> None:
@@ -175,7 +184,7 @@ class GivenLender:
     """Under ``gpupool run``: the share is there already, and its size is what it is."""
 
     def enter(self, request: GpuRequest, scope: str, given_up: GivenUp) -> SessionRecord:
-        record = _session()
+        record = session_now()
         if record.state not in ("attached", "waiting"):
             raise AttachError("not-attached", record.message or "The share of this program is over.")
         shares = [tuple(map(int, text.split(":"))) for text in record.share.split(",") if text]
@@ -220,14 +229,6 @@ class AloneLender:
 
     def reset(self) -> None:
         raise AttachError("in-use", "This program runs under gpupool softgpu, and its GPU ends with it.")
-
-
-def _session() -> SessionRecord:
-    path = os.environ.get(SESSION_FILE_VARIABLE)
-    try:
-        return SessionFile(path).read() if path else SessionRecord()
-    except (SessionFileError, OSError):
-        return SessionRecord()
 
 
 _registered: Lender | None = None
@@ -279,7 +280,7 @@ def prepare() -> None:
         if current() is _own:
             keeper().start()
         runtime.load_runtime_api()
-        runtime.load(_session().software)
+        runtime.load(session_now().software)
     except KeeperRefusedError as error:
         raise AttachError(error.reason, str(error)) from None
     except GpupoolError as error:

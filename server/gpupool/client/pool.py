@@ -8,6 +8,7 @@ because its idempotency key always leads to the same lease, the others because t
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import random
 import time
@@ -105,7 +106,7 @@ class PoolClient:
         if of_hub if self._hub_identity is None else self._hub_identity:
             self._credentials = HubCredentials(hub_token(self.endpoint), self._exchange)
         else:
-            self._credentials = TokenCredentials(read_token(self._token_file))
+            self._credentials = TokenCredentials(functools.partial(read_token, self._token_file))
         self._servers = Servers(self.endpoint, self._ca_file)
         self._servers.channel()  # what is wrong with it is said here
         return self

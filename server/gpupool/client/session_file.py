@@ -397,3 +397,25 @@ def _check_worker(record: SessionRecord | WorkerRecord) -> None:
             WorkerAddress.parse(record.address)
         except WorkerAddressError as error:
             raise SessionFileError(str(error)) from error
+
+
+_last = ("", SessionRecord())
+
+
+def session_now() -> SessionRecord:
+    """What the session file of this process says now, ``none`` where there is no file.
+
+    If the file can't be read now, what it said last: a process without descriptors, or a home that does not answer, has not
+    lost its session, and its arrays must not be forgotten.
+    """
+    global _last
+    path = os.environ.get(SESSION_FILE_VARIABLE, "")
+    if not path:
+        return SessionRecord()
+    try:
+        found = SessionFile(path).read()
+    except (SessionFileError, OSError):
+        last_path, last = _last
+        return last if last_path == path else SessionRecord()
+    _last = (path, found)
+    return found

@@ -60,6 +60,8 @@ class Keeper:
         self._lifelines: set[asyncio.StreamWriter] = set()
         self._leaving: set[asyncio.StreamWriter] = set()
         self._told = Told(messages.STARTING, POOL)
+        #: Why the last question had no answer yet.
+        self._lacking = ""
         self._ending = asyncio.Event()
         self._lock = lock
         own = {HOME_VARIABLE: str(directory), LEDGER_VARIABLE: ""}
@@ -194,7 +196,8 @@ class Keeper:
             await asyncio.wait((ended, asking), timeout=_START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             if asking.done():
                 return asking.result()
-            how = "ended while starting" if ended.done() else f"did not answer within {_START_SECONDS:g} s"
+            late = f"did not answer within {_START_SECONDS:g} s ({self._lacking})"
+            how = "ended while starting" if ended.done() else late
             raise FailedError(f"{service.name} {how}. The end of {service.log}:\n{service.log_end()}")
         finally:
             ended.cancel()
@@ -204,12 +207,13 @@ class Keeper:
         while True:
             try:
                 return await answers()
-            except GpupoolError:
+            except GpupoolError as error:
+                self._lacking = str(error)
                 await asyncio.sleep(_LOOK_SECONDS)
 
     async def _lent(self) -> tuple[Gpu, ...]:
         """The devices. Raises GpupoolError while there are none."""
-        async with PoolClient(self._endpoint) as pool:
+        async with PoolClient(self._endpoint, hub_identity=False) as pool:
             devices = await pool.devices()
         lent = tuple(
             Gpu(device.name, device.software, device.total_mib) for device in devices if device.healthy
@@ -220,7 +224,7 @@ class Keeper:
 
     async def _providers(self) -> tuple[str, ...]:
         """The engines that lend nodes. Raises GpupoolError: the pool does not answer yet."""
-        async with PoolClient(self._endpoint) as pool:
+        async with PoolClient(self._endpoint, hub_identity=False) as pool:
             return tuple([provider.name for provider in await GrowthClient(pool).providers()])
 
     async def _pool_is_there(self) -> None:

@@ -179,7 +179,7 @@ class Agent:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            for link in self._instructions.links.values():
+            for link in list(self._instructions.links.values()):
                 await link.close()
             await self._engine.close()
 
@@ -258,7 +258,8 @@ class Agent:
         self._refused[worker.session] = link
         its = f"protocol {worker.protocol}" if worker.protocol else "a protocol without a number"
         why = f"a worker of another version of gpupool: it speaks {its}, its node's agent {WORKER_PROTOCOL}"
-        await self._engine.refuse(worker.session, OTHER_PROTOCOL_STATUS, why)
+        # Not waited for: a process in a call of a driver that hangs ends when that returns.
+        self._keep(self._engine.refuse(worker.session, OTHER_PROTOCOL_STATUS, why), "end of a refused worker")
 
     async def _watch(self) -> None:
         async for event in self._engine.watch():
@@ -470,6 +471,8 @@ class Agent:
             link = self._instructions.links.get(lease.session_id)
             if link is not None and link.epoch == lease.epoch and not link.revoked:
                 link.extend(connection.deadline_ns(answer.fence_seconds))
+        for link in self._instructions.links.values():
+            link.stay_connected()
         if not connection.answered.is_set():
             logger.info("connected to the pool", endpoint=self._servers.asked)
         connection.answered.set()

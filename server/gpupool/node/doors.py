@@ -80,7 +80,14 @@ class Doors:
                 doors[port] = socket.create_server((self._host, port), family=family, backlog=1)
             except OSError:
                 taken.append(port)
-        threading.Thread(target=self._watch, args=(list(doors.values()),), name="doors", daemon=True).start()
+        watch = threading.Thread(target=self._watch, args=(list(doors.values()),), name="doors", daemon=True)
+        try:
+            watch.start()
+        except RuntimeError as error:
+            for door in doors.values():
+                door.close()
+            self._busy.release()
+            raise DoorsBusyError(f"this node has no thread to watch its ports: {error}") from None
         return Opened(tuple(doors), tuple(taken), parts, self._open_seconds)
 
     def _watch(self, doors: list[socket.socket]) -> None:

@@ -57,6 +57,7 @@ class WorkerLink:
         self._busy = BusyMeter()
         self._wanted_ns = 0
         self._extending: asyncio.Task[None] | None = None
+        self._mending: asyncio.Task[None] | None = None
 
     async def refresh(self) -> None:
         """Connects if needed and takes the worker's current figures and epoch."""
@@ -64,6 +65,19 @@ class WorkerLink:
         await channel.stats()
         self.epoch = max(self.epoch, self.stats.epoch)
         self.revoked = self.stats.state == "parked"
+
+    def stay_connected(self) -> None:
+        """Connects again in the background: a worker that nobody speaks to ends by itself after ten minutes.
+
+        The lease of an attached one does that; a parked one has nothing to be told.
+        """
+        broken = self._channel is None or self._channel.closed.done()
+        if broken and (self._mending is None or self._mending.done()):
+            self._mending = asyncio.create_task(self._mend(), name=f"connect {self.session}")
+
+    async def _mend(self) -> None:
+        with contextlib.suppress(ControlError):
+            await self._connected()
 
     def extend(self, deadline_ns: int) -> asyncio.Task[None]:
         """Moves the deadline of the current lease, in the background.
@@ -158,6 +172,8 @@ class WorkerLink:
         """Ends the connection; the worker goes on."""
         if self._extending is not None:
             self._extending.cancel()
+        if self._mending is not None:
+            self._mending.cancel()
         await self._disconnect()
 
     async def _disconnect(self) -> None:

@@ -168,6 +168,17 @@ it('asks how much, and attaches that', async () => {
   expect(verbs()).toEqual(['attach k1 0.35']);
 });
 
+it('does not take an empty answer for the default', async () => {
+  await now(aKernel());
+  const attached = commands.execute(CommandIDs.attachWith);
+  const dialog = await theDialog('Attach');
+  dialog.querySelector('input')!.value = ' ';
+  await answerDialog('Attach');
+  await attached;
+  expect(verbs()).toEqual([]);
+  expect(messages()).toEqual(['Say how much: 0.2, 20% or 2560MiB.']);
+});
+
 it('shows a refusal as a notification, unless the caller shows it', async () => {
   await now(aKernel());
   server.refusal = new GpuPoolError('0.9 is not free', 'full', 409);

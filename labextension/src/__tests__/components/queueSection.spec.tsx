@@ -31,6 +31,13 @@ describe('the queue', () => {
     expect(screen.queryByRole('button', { name: /^Cancel/ })).toBeNull();
   });
 
+  it('names those whom the pool hides', () => {
+    const hidden = aQueueEntry({ user: '', label: '' });
+    const state = { ...EMPTY_STATE, pool: aPool({ queue: [hidden] }) };
+    render(<QueueSection state={state} context={context} />);
+    screen.getByRole('listitem', { name: 'another user' });
+  });
+
   it('does not repeat what stands in the row of a kernel', () => {
     const own = aQueueEntry({ mine: true, kernel_id: 'k9' });
     const state = { ...EMPTY_STATE, pool: aPool({ queue: [own] }) };

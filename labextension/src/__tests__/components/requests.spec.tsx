@@ -134,14 +134,12 @@ describe('what would help a request that waits', () => {
   const waiting = (takes: boolean) =>
     aKernel({
       state: 'queued',
-      queue: {
-        place: 1,
+      queue: aQueuePlace({
         reason: '0.5 is asked for, 0.3 is free.',
-        eta_seconds: null,
         explanation: EXPLANATION,
         takes,
         cell: takes
-      }
+      })
     });
 
   it('is not said twice', () => {

@@ -338,3 +338,23 @@ it('a long table has means of several points', () => {
   expect(mean([1, null, 3])).toBe(2);
   expect(mean([null])).toBeNull();
 });
+
+it('does not show an older answer after what was changed from here', async () => {
+  at({ view: 'node', name: 'vm' });
+  const [node] = anAdministration().nodes;
+  const before = api.administered;
+  let answer!: () => void;
+  const slow = new Promise<void>(resolve => {
+    answer = resolve;
+  });
+  jest.spyOn(api, 'history').mockImplementationOnce(async () => {
+    await slow;
+    return api.series;
+  });
+  const asked = model.refresh();
+  api.administered = { ...before, nodes: [{ ...node, drained: true }] };
+  const drained = model.drain('vm', true);
+  answer();
+  await Promise.all([asked, drained]);
+  expect(model.state.administration).toBe(api.administered);
+});

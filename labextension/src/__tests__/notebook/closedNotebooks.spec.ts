@@ -12,8 +12,8 @@ let model: GpuPoolModel;
 let said: unknown[][];
 let executed: unknown[];
 
-/** A notebook of kernel `k1`, which is closed. */
-function close(): void {
+/** A notebook of kernel `k1`, which is closed; `others`: further views, which stay. */
+function close(others = 0): void {
   const panel = {
     sessionContext: {
       session: { kernel: { id: 'k1' } },
@@ -31,7 +31,13 @@ function close(): void {
     nullTranslator.load('jupyter_gpupool'),
     (...words) => said.push(words)
   );
-  closed.follow(panel as unknown as Parameters<typeof closed.follow>[0]);
+  const follow = (one: object) =>
+    closed.follow(one as Parameters<typeof closed.follow>[0]);
+  follow(panel);
+  for (let view = 0; view < others; view += 1) {
+    const sessionContext = { ...panel.sessionContext };
+    follow({ sessionContext, disposed: new Signal<object, void>({}) });
+  }
   // As JupyterLab does: the kernel goes before the notebook.
   panel.sessionContext.kernelChanged.emit({ newValue: null });
   panel.disposed.emit();
@@ -53,10 +59,10 @@ afterEach(() => {
   model.dispose();
 });
 
-async function afterClose(): Promise<void> {
+async function afterClose(others = 0): Promise<void> {
   await model.refresh();
   jest.useFakeTimers({ doNotFake: ['queueMicrotask', 'Date', 'performance'] });
-  close();
+  close(others);
   await jest.advanceTimersByTimeAsync(2000);
 }
 
@@ -90,5 +96,11 @@ it('does not say that a share goes back that a cell uses', async () => {
 it('is not worth a word without a GPU', async () => {
   server.list = [aKernel()];
   await afterClose();
+  expect(said).toEqual([]);
+});
+
+it('is not told of while another view shows its kernel', async () => {
+  server.list = [anAttachedKernel()];
+  await afterClose(1);
   expect(said).toEqual([]);
 });

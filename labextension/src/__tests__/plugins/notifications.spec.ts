@@ -67,6 +67,15 @@ it('warns of a countdown and offers to keep the GPU', async () => {
   expect(executed).toEqual([[CommandIDs.keep, { kernelId: 'k1' }]]);
 });
 
+it('does not count to nothing when the GPU has just been used', async () => {
+  await now(aWarnedKernel(37));
+  const [{ message }] = manager.notifications;
+  const used = aWarnedKernel(37);
+  await now({ ...used, idle: { ...used.idle!, countdown: null } });
+  await new Promise(resolve => setTimeout(resolve, 1200));
+  expect(manager.notifications[0].message).toBe(message);
+});
+
 it('takes the warning back when the GPU is used again', async () => {
   await now(aWarnedKernel(37));
   await now(anAttachedKernel());
@@ -140,6 +149,25 @@ describe('a release that can be undone', () => {
     expect(executed).toEqual([
       [CommandIDs.attach, { kernelId: 'k1', share: '0.2', count: 1 }]
     ]);
+  });
+
+  it('counts against the same project when it is asked for anew', async () => {
+    await now(aWarnedKernel(1));
+    await now({ ...parked({ undo_seconds: 0 }), project: 'research/vision' });
+    press(manager.notifications[0], 'Attach again');
+    expect(executed[0][1]).toMatchObject({ project: 'research/vision' });
+  });
+
+  it('is not offered any more when its memory or kernel is gone', async () => {
+    await now(aWarnedKernel(1));
+    await now(parked());
+    await now(aKernel({ state: 'none' }));
+    expect(manager.count).toBe(0);
+    await now(aWarnedKernel(1));
+    await now(parked());
+    expect(manager.count).toBe(1);
+    await now();
+    expect(manager.count).toBe(0);
   });
 
   it('needs no offer when it is attached again elsewhere', async () => {
@@ -234,8 +262,9 @@ async function until(condition: () => boolean): Promise<void> {
   }
 }
 
+const asked = { share: '0.5', count: 2, project: 'research/vision' };
 const waiting = (cell: boolean) =>
-  aKernel({ state: 'queued', queue: { ...aQueuePlace(), cell } });
+  aKernel({ state: 'queued', queue: aQueuePlace({ cell, asked }) });
 const refused = aKernel({ reason: 'timeout', message: 'Nothing became free.' });
 
 it('says that a request which waited got nothing', async () => {
@@ -247,7 +276,7 @@ it('says that a request which waited got nothing', async () => {
     'train.ipynb got no GPU: Nothing became free.'
   ]);
   press(shown, 'Try again');
-  expect(executed).toEqual([[CommandIDs.attach, { kernelId: 'k1' }]]);
+  expect(executed).toEqual([[CommandIDs.attach, { kernelId: 'k1', ...asked }]]);
 });
 
 it('leaves that to the cell, or to whoever waits for it', async () => {

@@ -80,4 +80,10 @@ it('shows device time in the unit that fits', () => {
     '99.4 s',
     '3 min 20 s'
   ]);
+  // Never 60 of one unit, or 1000 of the other.
+  expect([0.9996, 119.7, 59.96].map(formatSeconds)).toEqual([
+    '1 s',
+    '2 min 0 s',
+    '60 s'
+  ]);
 });

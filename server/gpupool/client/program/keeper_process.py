@@ -189,7 +189,9 @@ async def serve(label: str) -> None:
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(requests), sys.stdin.buffer)
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, ended.set)
+        # Service managers and Slurm send these to all processes of a job. The program may still save its work with the GPU;
+        # its own end is ours.
+        loop.add_signal_handler(number, lambda: None)
     # Children of the program may hold the pipe open longer than the program lives.
     program = os.pidfd_open(os.getppid())
     loop.add_reader(program, ended.set)

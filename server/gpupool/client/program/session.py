@@ -7,6 +7,7 @@ then it goes back and what is in GPU memory stays for the next one.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable
@@ -203,5 +204,5 @@ class ProgramSession(HolderSession):
         # At the end of the program nothing of its session is wanted: work on the device need not come to rest first.
         await self._pool.release(lease_id, reason, close_session=self._ends)
 
-    async def _release_strays(self) -> None:
+    async def _release_strays(self, before: asyncio.Task[None] | None) -> None:
         """Leaves them to their end, half a minute later: names of holders are not unique beyond one machine."""

@@ -48,13 +48,15 @@ async def give_back(
         return
 
 
-async def give_strays_back(pool: Pool, holder: str, lease_id: str | None, session_id: str | None) -> None:
+async def give_strays_back(
+    pool: Pool, holder: str, is_stray: Callable[[str], bool], session_id: Callable[[], str | None]
+) -> None:
     """A grant may have crossed the cancellation of its request: gives such leases of ``holder`` back.
 
-    ``lease_id`` is the one that it knows of. A session that was made for a stray alone ends with it;
-    ``session_id``, the holder's own, parks.
+    ``is_stray`` is asked of each right before. A session that was made for a stray alone ends with it; ``session_id``, the
+    holder's own, parks.
     """
     with contextlib.suppress(GpupoolError):
         for lease in await pool.leases():
-            if lease.holder == holder and lease.state == "attached" and lease.id != lease_id:
-                await pool.release(lease.id, "release", close_session=lease.session_id != session_id)
+            if lease.holder == holder and lease.state == "attached" and is_stray(lease.id):
+                await pool.release(lease.id, "release", close_session=lease.session_id != session_id())

@@ -91,6 +91,8 @@ class SessionShell:
         self._resizing: asyncio.Task[GpupoolError | None] | None = None
         #: Gives leases back that may have crossed the end of their requests.
         self._straying: asyncio.Task[None] | None = None
+        #: Keys of the requests that the pool has, or may have.
+        self._at_pool: set[str] = set()
         self._handing_over: asyncio.Task[None] | None = None
         #: Told each place in the queue.
         self._listeners: set[Callable[[QueuePlace], None]] = set()
@@ -189,6 +191,7 @@ class SessionShell:
             raise
         finally:
             self._request = None
+            self._at_pool.discard(request.idempotency_key)
             if on_queued is not None:
                 self._listeners.discard(on_queued)
         self._files.keep_profile(grant.profile, grant.software)
@@ -198,6 +201,7 @@ class SessionShell:
 
     async def _answer(self, request: LeaseRequest, wait_seconds: float | None) -> Grant:
         await self._strays_gone()
+        self._at_pool.add(request.idempotency_key)
         return await self._pool.request(request, on_queued=self._queued, wait_seconds=wait_seconds)
 
     def _queued(self, place: QueuePlace) -> None:
@@ -209,14 +213,22 @@ class SessionShell:
     async def _return(self, request: LeaseRequest) -> None:
         """Waits for a lease that was taken back for others."""
         await self._strays_gone()
-        event = await ask_again(
-            self._pool,
-            request,
-            self._return_seconds,
-            wanted=lambda: self.record.returning,
-            on_queued=self._queued,
-            on_request=self._asks,
-        )
+        self._at_pool.add(request.idempotency_key)
+        try:
+            event = await ask_again(
+                self._pool,
+                request,
+                self._return_seconds,
+                wanted=lambda: self.record.returning,
+                on_queued=self._queued,
+                on_request=self._asks,
+            )
+        except Exception:
+            # A fault, not an answer: nobody may find this request pending for ever.
+            await self._apply(events.Refused("error", "The request for a GPU failed."))
+            raise
+        finally:
+            self._at_pool.discard(request.idempotency_key)
         if event is None:
             self._give_strays_back()
             return
@@ -330,18 +342,23 @@ class SessionShell:
             await self._pool.release(grant.lease_id, "release", close_session=grant.new_session)
 
     def _give_strays_back(self) -> None:
-        self._straying = self._background.spawn(self._release_strays())
+        self._straying = self._background.spawn(self._release_strays(self._straying))
 
     async def _strays_gone(self) -> None:
         """To be awaited before each request: its lease would be taken for one of them."""
         if self._straying is not None:
             await asyncio.wait([self._straying])
 
-    async def _release_strays(self) -> None:
+    async def _release_strays(self, before: asyncio.Task[None] | None) -> None:
+        """One after the other: whoever asks next waits for the last."""
+        if before is not None:
+            await asyncio.wait([before])
+        await give_strays_back(self._pool, self.holder, self._is_stray, lambda: self.record.session_id)
+
+    def _is_stray(self, lease_id: str) -> bool:
+        """Not while the pool has a request: this may be its lease. A stray that stays ends in half a minute."""
         lease = self.record.lease
-        await give_strays_back(
-            self._pool, self.holder, lease.lease_id if lease is not None else None, self.record.session_id
-        )
+        return not self._at_pool and (lease is None or lease.lease_id != lease_id)
 
     async def _confirm_lease(self) -> None:
         """Asks the pool whether the lease still lives.
