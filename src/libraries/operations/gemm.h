@@ -157,7 +157,11 @@ struct Gemm {
   [[nodiscard]] std::int64_t tile_rows() const { return by_rows() ? 128 : tile(); }
   [[nodiscard]] std::int64_t tiles_m() const { return (m + tile_rows() - 1) / tile_rows(); }
   [[nodiscard]] std::int64_t tiles_n() const { return by_rows() ? 1 : (n + tile() - 1) / tile(); }
-  [[nodiscard]] bool sound() const { return are_sizes({m, n, k, batch}); }
+  /// With an alpha for each row beta lies in the host, so it can't lie on the device, too: the library would
+  /// read whatever address of the host a client writes there.
+  [[nodiscard]] bool sound() const {
+    return are_sizes({m, n, k, batch}) && !(alpha_per_row && scalars_on_device);
+  }
   [[nodiscard]] std::uint64_t parts() const { return parts_of({tiles_m(), tiles_n(), batch}); }
 };
 

@@ -123,6 +123,43 @@ TEST_CASE("a product with some words of any value stays inside the device's memo
   CHECK(computed > 5000);
 }
 
+TEST_CASE("only a square matrix has numbers where it is mirrored") {
+  using gpupool::operations::Structure;
+  Device device;
+  gpupool::operations::Product product;
+  product.m = product.n = 1;
+  product.k = 128;
+  product.batch = 1;
+  for (auto* const matrix : {&product.a, &product.b, &product.c}) {
+    matrix->address = device.address();
+    matrix->type = gpupool::operations::Element::f64;
+    matrix->row = 1;
+    matrix->column = 1;
+    matrix->below = matrix->above = gpupool::operations::all_diagonals;
+  }
+  product.sum = gpupool::operations::Element::f64;
+  const auto fault = [&] {
+    std::vector<std::byte> bytes(sizeof product);
+    std::memcpy(bytes.data(), &product, sizeof product);
+    return execute({gpupool::operations::Product::name, bytes, 0, 1, 0}, device.memory()).fault;
+  };
+  CHECK(fault() == softgpu::Fault::none);
+  // One number is stored, and the others would be read a gigabyte further on.
+  product.a.above = 0;
+  product.a.row = 1 << 27;
+  product.a.structure = Structure::symmetric;
+  CHECK(fault() != softgpu::Fault::none);
+}
+
+TEST_CASE("a product's beta lies in the host or on the device") {
+  gpupool::operations::Gemm product;
+  product.m = product.n = product.k = product.batch = 1;
+  product.alpha_per_row = true;
+  CHECK(product.sound());
+  product.scalars_on_device = true;
+  CHECK(!product.sound());
+}
+
 TEST_CASE("the factor of each element is one of those that lie in memory") {
   using gpupool::operations::ScaleLayout;
   using gpupool::operations::Scaling;

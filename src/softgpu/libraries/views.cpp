@@ -51,6 +51,8 @@ View located(const View& view, std::int64_t rows, std::int64_t columns, std::int
   }
   result.address = address + static_cast<std::uint64_t>(offset) * bytes;
   if (rows == 0 || columns == 0) return result;
+  // What is not stored is read where it is mirrored, which only a square has.
+  if (view.structure != Structure::zero && rows != columns) wrong(std::string(what) + " is not square");
   Extent at = extent(view, rows, columns);
   if (view.packed != Packed::no) {
     // One triangle is there, and this is the one that is said to be.

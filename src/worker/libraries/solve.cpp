@@ -39,7 +39,9 @@ CUresult solve_vector(Blas& blas, char letter, const Solve& of) {
 
 CUresult solve_matrix(Blas& blas, char letter, const Solve& of) {
   // Behind a whole matrix that was transposed, A was on its right, and was transposed with it.
-  const bool on_left = of.b.row == 1;
+  // A single number on the right is neither: then A says which side it is on that the library can read.
+  const bool either = of.b.row == 1 && of.b.column == 1;
+  const bool on_left = of.b.row == 1 && !(either && !matrix_argument(of.a, of.m, of.m));
   const View square = on_left ? of.a : transposed(of.a);
   const View sides = on_left ? of.b : transposed(of.b);
   const std::int64_t rows = on_left ? of.m : of.n, columns = on_left ? of.n : of.m;

@@ -152,6 +152,9 @@ signed char letter_of_wanted(Wanted wanted) {
 void largest_singular_values(Solver& solver, const Execution& execution, const SolverArguments& x) {
   const Decomposition& of = x.of;
   const auto stride = [](const Placed& placed) { return static_cast<long long>(placed.stride); };
+  // In the host's memory, outside of every share.
+  constexpr int most_residuals = 1 << 20;
+  if (of.residuals != 0 && x.batch > most_residuals) return solver.note(CUDA_ERROR_NOT_SUPPORTED);
   std::vector<double> residuals(of.residuals == 0 ? 0 : static_cast<std::size_t>(x.batch));
   double* const into = residuals.empty() ? nullptr : residuals.data();
   const auto before =
