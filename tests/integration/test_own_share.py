@@ -227,7 +227,6 @@ def test_what_ends_a_whole_job_leaves_the_program_its_gpu_until_it_has_saved_its
     process = started(
         pool,
         """
-import signal
 ended = []
 signal.signal(signal.SIGTERM, lambda *_: ended.append(True))
 with gpupool.attach(0.2):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from gpupool.client import types
@@ -176,14 +177,15 @@ def idle_view(extension: GpuPoolExtension, session: KernelSession) -> Idle | Non
     policy = limits.policy(session.idle_choice)
     verdict: Verdict = extension.watch.verdict(session)
     never = policy.idle_seconds <= 0
-    # As the idle clock will stand when it is kept no longer.
-    kept = verdict.idle_seconds + session.kept_seconds
+    if kept := session.kept_seconds:
+        # As the idle clock will stand when it is kept no longer.
+        policy = replace(policy, idle_seconds=max(policy.idle_seconds, verdict.idle_seconds + kept))
     return {
         "seconds": math.floor(verdict.idle_seconds),
         "kernel_seconds": math.floor(verdict.kernel_seconds),
         "gpu_seconds": math.floor(verdict.gpu_seconds) if verdict.gpu_seconds is not None else None,
-        "warn_at": None if never else math.floor(max(policy.warn_at, kept)),
-        "release_at": None if never else math.floor(max(policy.idle_seconds, kept)),
+        "warn_at": None if never else math.floor(policy.warn_at),
+        "release_at": None if never else math.floor(policy.idle_seconds),
         "countdown": math.ceil(verdict.countdown) if verdict.countdown is not None else None,
         "choice_minutes": session.idle_choice / 60 if session.idle_choice is not None else None,
         "default_minutes": limits.default_seconds / 60,

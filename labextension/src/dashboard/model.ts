@@ -87,11 +87,12 @@ export class DashboardModel implements IDisposable {
   }
 
   async refresh(): Promise<void> {
-    do {
-      await this._poll.refresh();
-      await this._poll.tick.catch(() => undefined);
-      // A question that was on its way already is answered with what was before.
-    } while (this._heard !== this._done && !this.isDisposed);
+    await this._ask();
+    // A question that was on its way already is answered with what was before.
+    // Asked once more and no oftener: a page that rests may have no answer.
+    if (this._heard !== this._done && !this.isDisposed) {
+      await this._ask();
+    }
   }
 
   /**
@@ -117,6 +118,11 @@ export class DashboardModel implements IDisposable {
     await this._api.setQuota(path, change);
     this._done += 1;
     await this.refresh();
+  }
+
+  private async _ask(): Promise<void> {
+    await this._poll.refresh();
+    await this._poll.tick.catch(() => undefined);
   }
 
   private async _fetch(): Promise<void> {

@@ -253,7 +253,7 @@ export class GpuNotifications {
     this._releases.set(kernel.kernel_id, { id, text });
   }
 
-  /** What is attached again or asked for needs no offer to do so, and what is lost can't be kept. */
+  /** An offer to attach again ends when the kernel attaches, asks, or has lost what was kept. */
   private _dismissReleased(kernel: GpuPool.IKernel): void {
     const shown = this._releases.get(kernel.kernel_id);
     if (shown !== undefined) {
