@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <random>
 #include <string>
@@ -137,7 +138,8 @@ TEST_CASE("only a square matrix has numbers where it is mirrored") {
     matrix->column = 1;
     matrix->below = matrix->above = gpupool::operations::all_diagonals;
   }
-  product.sum = gpupool::operations::Element::f64;
+  product.sum = product.alpha.type = product.beta.type = gpupool::operations::Element::f64;
+  product.alpha.value.words[0] = std::bit_cast<std::uint64_t>(1.0);  // with zero, no factor is read
   const auto fault = [&] {
     std::vector<std::byte> bytes(sizeof product);
     std::memcpy(bytes.data(), &product, sizeof product);
