@@ -228,7 +228,8 @@ def sign_forms(types: tuple[str, ...] = ("f32", "f64")) -> Iterator[Form]:
             "infinite": lambda x: np.isinf(x),
             "number": lambda x: ~np.isnan(x),
             "notanumber": lambda x: np.isnan(x),
-            "normal": lambda x: np.isfinite(x) & (np.abs(x) >= np.finfo(x.dtype).tiny),
+            # "positive and negative zero are considered normal numbers" (PTX ISA, testp)
+            "normal": lambda x: np.isfinite(x) & ((x == 0) | (np.abs(x) >= np.finfo(x.dtype).tiny)),
             "subnormal": lambda x: (x != 0) & (np.abs(x) < np.finfo(x.dtype).tiny),
         }.items():
             yield Form(f"testp.{name}.{t}", ("pred",), (t,), test)

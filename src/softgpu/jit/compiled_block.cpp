@@ -58,7 +58,11 @@ void CompiledBody::call_handler(Warp& warp, const Instruction& in, uint32_t mask
   warp.pc = static_cast<uint32_t>(&in - state.context.calls) + 1;
   warp.group_mask = mask;
   set_mask(warp, mask);
+  // Compiled code has seen that all lanes are here that have not left. Of those that left in this run, the
+  // warp does not know yet: converge() would wait for them.
+  warp.must_converge_now = true;
   in.handler(warp, in);
+  warp.must_converge_now = false;
 }
 
 CompiledBody::CompiledBody(std::unique_ptr<const TierFunction> tier, const FlowGraph& graph,
@@ -266,14 +270,18 @@ void CompiledBody::stopped(State& state, Warp& warp, uint32_t outcome) const {
 BlockStatus CompiledBody::run_general(Block& block, State& state, uint64_t limit) const {
   for (;;) {
     bool progress = false;
+    uint32_t rests = no_index;
     for (uint32_t w = 0; w < block.warp_count; ++w) {
       Warp& warp = block.warps[w];
       if (warp.live == 0) continue;
       fault_guard().warp = &warp;
-      progress |= turn(state, warp);
+      if (!turn(state, warp)) continue;
+      progress = true;
+      Block::note_turn(warp, rests);
     }
     const BlockStatus status = block.status_after_round(progress);
-    if (status != BlockStatus::running || block.launch.cancelled() || block.executed() >= limit)
+    if (status != BlockStatus::running || block.launch.cancelled() || block.executed() >= limit ||
+        block.gives_way(rests))
       return status;
   }
 }

@@ -132,6 +132,22 @@ TEST_CASE("registers that one side of a branch changes keep their values on the 
     add.u32 %r1, %r1, %r2; mad.lo.u32 %r1, %r5, 1000, %r1; st.global.u32 [%slot], %r1;)");
 }
 
+TEST_CASE("what lanes do together needs none of those that have left") {
+  for (const char* const together :
+       {"redux.sync.add.u32 %r2, %r1, 0xffffffff;", "redux.sync.add.u32 %r2, %r1, 0xfffff;",
+        "match.any.sync.b32 %r2, %r1, 0xffffffff;", "vote.sync.ballot.b32 %r2, %p3, 0xffffffff;",
+        "and.b32 %r3, %tid, 3; shfl.sync.idx.b32 %r2, %r1, %r3, 31, 0xffffffff;"}) {
+    check_same(std::string(R"(
+      and.b32 %r4, %tid, 31; add.u32 %r1, %r4, 7; setp.lt.u32 %p3, %r4, 11; mov.u32 %r2, 0;
+      setp.ge.u32 %p1, %r4, 20; @%p1 exit;
+      )") + together +
+               R"(
+      st.global.u32 [%slot], %r2;
+      bar.sync 0;
+      ld.global.u32 %r5, [%slot]; add.u32 %r5, %r5, 1; st.global.u32 [%slot], %r5;)");
+  }
+}
+
 TEST_CASE("addresses in a row, in halves, scattered, the same, and of guarded accesses") {
   check_same(R"(
     mov.u64 %x1, %out; sub.u64 %x1, %x1, 0x40000;

@@ -175,7 +175,7 @@ std::optional<Operation> property(Words& words) {
            : which == "infinite"   ? kind == Kind::infinite
            : which == "number"     ? kind != Kind::nan
            : which == "notanumber" ? kind == Kind::nan
-           : which == "normal"     ? kind == Kind::finite && !subnormal
+           : which == "normal"     ? kind == Kind::zero || (kind == Kind::finite && !subnormal)
                                    : subnormal;
   };
   return made;

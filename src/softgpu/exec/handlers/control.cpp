@@ -1,4 +1,5 @@
 // Control flow, barriers of the block, fences, traps.
+#include <algorithm>
 #include <atomic>
 
 #include "softgpu/exec/handlers/lanes.h"
@@ -50,7 +51,14 @@ void nothing(Warp&, const Instruction&) {}
 void fence(Warp&, const Instruction&) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
-void sleep(Warp& warp, const Instruction&) {
+// op[0]: nanoseconds. Others have their turn; if they all sleep, so does the thread (Block::rests).
+void sleep(Warp& warp, const Instruction& in) {
+  const uint32_t* const wanted = reg<uint32_t>(warp, in.op[0]);
+  uint32_t least = no_index;
+  for (uint32_t i = 0; i < warp_lanes; ++i) {
+    if (warp.mask >> i & 1) least = std::min(least, wanted[i]);
+  }
+  warp.sleeps_ns = least;
   warp.yield_requested = true;
   warp.meet_pc = 0;
 }

@@ -197,7 +197,8 @@ void test_property(Warp& warp, const Instruction& in) {
                       case Property::not_a_number:
                         return exponent == max_exponent && fraction != 0;
                       case Property::normal:
-                        return exponent != max_exponent && exponent != 0;
+                        // Zero counts as normal (PTX ISA, testp).
+                        return exponent != max_exponent && (exponent != 0 || fraction == 0);
                       default:
                         return exponent == 0 && fraction != 0;
                     }

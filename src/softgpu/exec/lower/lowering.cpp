@@ -227,8 +227,23 @@ void Lowering::run() {
     }).replace_reads();
   }
   propagate_copies(lowered_);
+  check_sizes();
   if (function_.is_entry) function_.lowered = std::make_shared<const LoweredFunction>(lowered_);
   allocate_registers(lowered_, function_);
+}
+
+// Both tiers count a warp's registers in 32 bits, and an instruction's list in 16.
+void Lowering::check_sizes() const {
+  constexpr std::uint64_t most_bytes = 256 << 20;
+  std::uint64_t bytes = 0;
+  for (const char size : lowered_.registers) bytes += size == 'p' ? 4 : 32 * std::uint64_t{lane_bytes(size)};
+  for (const Constant& constant : lowered_.constants) bytes += 32 * std::uint64_t{constant.lane_bytes};
+  if (bytes > most_bytes)
+    fail("function " + std::string(syntax_.name) + " has too many registers and constants");
+  for (const LoweredInstruction& instruction : lowered_.code) {
+    if (instruction.list.size() > UINT16_MAX)
+      fail("function " + std::string(syntax_.name) + " has a table of more than 65535 labels");
+  }
 }
 
 void Lowering::lower(const ptx::Instruction& instruction) {

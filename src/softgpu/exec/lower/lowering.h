@@ -84,6 +84,7 @@ class Lowering {
 
   // lowering.cpp
   void declare_variables();
+  void check_sizes() const;
   void lower(const ptx::Instruction& instruction);
   void lower_regular(const ptx::Instruction& instruction, const Opcode& opcode, std::string_view name);
   void lower_extremum_of_three(const ptx::Instruction&, std::string_view step);

@@ -1,5 +1,6 @@
 #include "softgpu/exec/run/block.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <new>
@@ -256,23 +257,43 @@ void Block::prepare_frame(Warp& warp, Frame& frame) {
 }
 
 BlockStatus Block::run(uint64_t slice_instructions) {
+  rests_ns = 0;
   if (launch.compiled != nullptr) return launch.compiled->run(*this, slice_instructions);
   FaultGuard& guard = fault_guard();
   uint64_t done = 0;
   for (;;) {
     bool progress = false;
+    uint32_t rests = no_index;
     for (uint32_t w = 0; w < warp_count; ++w) {
       Warp& warp = warps[w];
       if (warp.live == 0) continue;
       guard.warp = &warp;
       const uint64_t before = warp.clock;
-      progress |= run_warp(warp);
+      if (run_warp(warp)) {
+        progress = true;
+        note_turn(warp, rests);
+      }
       done += warp.clock - before;
     }
     const BlockStatus status = status_after_round(progress);
     if (status != BlockStatus::running || launch.cancelled()) return status;
-    if (done >= slice_instructions || std::exchange(slice_over, false)) return BlockStatus::running;
+    if (done >= slice_instructions || std::exchange(slice_over, false) || gives_way(rests))
+      return BlockStatus::running;
   }
+}
+
+void Block::note_turn(const Warp& warp, uint32_t& rests) {
+  if (rests == 0 || warp.live == 0) return;
+  const auto runnable = std::count_if(warp.groups.begin(), warp.groups.end(),
+                                      [](const Group& group) { return group.state == GroupState::runnable; });
+  rests = runnable == 1 ? std::min(rests, warp.sleeps_ns) : 0;
+}
+
+bool Block::gives_way(uint32_t rests) {
+  constexpr uint32_t least = 20'000, most = 1'000'000;  // the PTX ISA bounds nanosleep by a millisecond
+  if (rests == no_index || rests < least) return false;
+  rests_ns = std::min(rests, most);
+  return true;
 }
 
 BlockStatus Block::status_after_round(bool progress) {

@@ -42,6 +42,13 @@ struct Block {
   // After every warp had its turn: opens barriers if none made progress. A deadlock is a fault.
   BlockStatus status_after_round(bool progress);
 
+  // After the turn of a warp that made progress: `rests` becomes the shortest sleep of such warps, 0 if one
+  // does not sleep.
+  static void note_turn(const Warp& warp, uint32_t& rests);
+  // Whether the block gives its thread back because all sleep that could go on; a short sleep is a turn of
+  // the others and no more, as it ends before the thread could be back.
+  bool gives_way(uint32_t rests);
+
   // For handlers (through warp.h).
   void open_barriers();
   Frame* new_frame(Warp& warp, const Function& function);
@@ -55,6 +62,9 @@ struct Block {
   uint32_t threads = 0, warp_count = 0, live_threads = 0;
   uint32_t smid = 0;
   bool slice_over = false;  // something has taken as long as a slice may: run() returns
+  // run() has returned because all warps that could go on sleep (nanosleep), at least so long. 0: they do
+  // not.
+  uint32_t rests_ns = 0;
   std::unique_ptr<Warp[]> warps;
   std::byte* shared = nullptr;
   std::byte* local = nullptr;

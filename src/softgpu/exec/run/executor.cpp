@@ -5,6 +5,7 @@
 #include <cfenv>
 #include <csetjmp>
 #include <list>
+#include <thread>
 
 #include "base/mutex.h"
 #include "softgpu/exec/checks/waiting_threads.h"
@@ -50,6 +51,7 @@ class BlockRunner {
       if (may_start && start_block()) patience_used = 0;
       if (resident_.empty()) break;
       bool all_wait = true;
+      uint32_t rests = no_index;  // the shortest sleep, if the blocks of this round do nothing else
       for (auto it = resident_.begin(); it != resident_.end();) {
         Block& block = **it;
         if (block.at_grid_barrier && !pass_grid_barrier(block)) {
@@ -63,6 +65,7 @@ class BlockRunner {
         standstill_.leave();
         if (result == SliceResult::faulted) return account();
         end_if_late(block);
+        rests = result == SliceResult::running ? std::min(rests, block.rests_ns) : 0;
         if (result == SliceResult::running) {
           // Compiled code goes on to the next blocks by itself: then nothing has been in vain.
           patience_used = block.index.x == before ? patience_used + instructions_per_slice : 0;
@@ -77,6 +80,12 @@ class BlockRunner {
         if (launch_.cancelled()) return account();
       }
       if (all_wait && !more_blocks()) wait_for_grid();
+      if (all_wait || rests == 0) continue;
+      if (more_blocks() && resident_.size() < max_resident_blocks) {
+        patience_used = patience_instructions;  // the thread has time for one that may be waited for
+      } else {
+        std::this_thread::sleep_for(std::chrono::nanoseconds(rests));
+      }
     }
     account();
   }

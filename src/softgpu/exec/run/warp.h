@@ -116,8 +116,9 @@ struct Warp {
   bool must_converge_now = false;  // a .sync instruction goes on with the lanes it has
   bool rotated = false;
   bool yield_requested = false;
-  uint32_t index = 0;    // in the block
-  uint32_t choices = 0;  // of a group, in this turn
+  uint32_t sleeps_ns = 0;  // what ended the turn: nanosleep for so long, or 0 something else
+  uint32_t index = 0;      // in the block
+  uint32_t choices = 0;    // of a group, in this turn
   int32_t budget_limit = 0;
   uint64_t clock = 0;         // instructions executed
   std::vector<Group> groups;  // all but the running one

@@ -193,6 +193,7 @@ bool begin_turn(Warp& warp) {
                         return group.state == GroupState::runnable;
                       }) > 1;
   warp.yield_requested = false;
+  warp.sleeps_ns = 0;
   if (rotate) warp.budget_limit = std::max(least_budget, warp.budget_limit / 2);
   warp.branch_budget = warp.budget_limit;
   warp.choices = 0;

@@ -276,6 +276,45 @@ TEST_CASE("a block may wait for one that comes later") {
   CHECK(out[0] == 9);
 }
 
+TEST_CASE("a block that sleeps makes room for one that it waits for") {
+  const std::string text = kernel(R"(
+    mov.u32 %r1, %ctaid.x; setp.ne.u32 %p1, %r1, 0;
+    @%p1 bra WRITE;
+  SPIN:
+    nanosleep.u32 1000000;
+    ld.volatile.global.u32 %r2, [%out+4096]; setp.eq.u32 %p2, %r2, 0; @%p2 bra SPIN;
+    st.global.u32 [%out], %r2; bra END;
+  WRITE:
+    setp.ne.u32 %p1, %r1, 5; @%p1 bra END;
+    mov.u32 %r3, 9; st.volatile.global.u32 [%out+4096], %r3;
+  END:)");
+  for (const unsigned threads : {1U, 2U}) {
+    Machine machine(text, threads);
+    CHECK(machine.run({6, 1, 1}, {33, 1, 1}, Parameters().add(machine.address(0))).fault == Fault::none);
+    CHECK(*machine.at<uint32_t>(0) == 9);
+  }
+}
+
+TEST_CASE("what sleeps executes nothing") {
+  // Each round takes a millisecond at least, so there are not more than 50 of them. Threads that have left,
+  // and a warp that waits at the barrier, keep nobody awake.
+  const std::string text = kernel(R"(
+    setp.eq.u32 %p1, %tid, 7; @%p1 exit;
+    setp.gt.u32 %p1, %tid, 31; @%p1 bra MEET;
+    mov.u64 %x1, %globaltimer; add.u64 %x1, %x1, 50000000;
+  AGAIN:
+    nanosleep.u32 2000000;
+    mov.u64 %x2, %globaltimer; setp.lt.u64 %p2, %x2, %x1; @%p2 bra AGAIN;
+  MEET:
+    bar.sync 0;
+    st.global.u32 [%slot], 3;)");
+  Machine machine(text, 1);
+  const LaunchResult result = machine.run({1, 1, 1}, {64, 1, 1}, Parameters().add(machine.address(0)));
+  CHECK(result.fault == Fault::none);
+  CHECK(*machine.at<uint32_t>(4) == 3);
+  CHECK(result.executed_warp_instructions < 50 * 4 + 100);
+}
+
 TEST_CASE("ldmatrix and mma multiply matrices of halves") {
   // A (16 x 16) and B (16 x 8) row by row in shared memory, loaded as the manual's examples do it.
   const std::string text = kernel(R"(
