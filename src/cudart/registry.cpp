@@ -50,7 +50,7 @@ CUresult FatBinary::library(CUlibrary& library) {
   if (is_loaded()) return CUDA_SUCCESS;
   const MutexLock lock(mutex_);
   if (is_loaded()) return CUDA_SUCCESS;
-  if (hopeless_ != CUDA_SUCCESS) return hopeless_;
+  if (hopeless_ != CUDA_SUCCESS && hopeless_in_ == now) return hopeless_;
   const bool again = library != nullptr;
   CUresult result = driver().cuLibraryLoadData(&library, image_, nullptr, nullptr, 0, nullptr, nullptr, 0);
   if (result == CUDA_SUCCESS && again) result = place_managed(library);
@@ -58,7 +58,10 @@ CUresult FatBinary::library(CUlibrary& library) {
     library_.store(library, std::memory_order_release);
     session_.store(now, std::memory_order_release);
   }
-  if (depends_on_image_only(result)) hopeless_ = result;
+  if (depends_on_image_only(result)) {
+    hopeless_ = result;
+    hopeless_in_ = now;
+  }
   return result;
 }
 

@@ -30,6 +30,7 @@ class FatBinary {
   std::atomic<CUlibrary> library_{nullptr};
   std::atomic<unsigned> session_{0};  // of the driver, that the library was loaded in; written after it
   CUresult hopeless_ GUARDED_BY(mutex_) = CUDA_SUCCESS;  // an image that no later attempt can load
+  unsigned hopeless_in_ GUARDED_BY(mutex_) = 0;  // in this session: another one may have other devices
 };
 
 struct Kernel {

@@ -165,8 +165,8 @@ void Connection::fail(std::uint64_t connection, bool may_heal) {
     lose();
     return;
   }
-  outbox_.pause();
-  replies_.pause();
+  outbox_.pause(connection);
+  replies_.pause(connection);
   linked_.notify_all();
 }
 

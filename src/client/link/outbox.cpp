@@ -202,6 +202,11 @@ void Outbox::pause() {
   paused_ = true;
 }
 
+void Outbox::pause(std::uint64_t connection) {
+  const MutexLock lock(mutex_);
+  if (connection == connection_) paused_ = true;
+}
+
 bool Outbox::await_idle() {
   MutexLock lock(mutex_);
   ++waiting_;

@@ -135,6 +135,8 @@ class Outbox {
   // After a connection broke; the first may be called by any thread, the rest by the one that makes another.
   /// Nothing is sent any more; what is posted and asked is kept.
   void pause();
+  /// The same if it is this connection that has broken: one that is told late ends no newer one.
+  void pause(std::uint64_t connection);
   /// Until no thread sends. False: stopped.
   bool await_idle();
   [[nodiscard]] std::uint64_t last_sequence();

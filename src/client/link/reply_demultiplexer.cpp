@@ -30,8 +30,10 @@ void ReplyDemultiplexer::pass_lead_on() {
     lead_is_free_.notify_all();
     return;
   }
+  // An owner that is awake, as it still sends its payload, takes the lead itself when it comes to wait.
   for (Ticket* at = first_; at != nullptr; at = at->next_) {
-    if (at->state_ != Ticket::State::waiting) continue;
+    if (at->state_ != Ticket::State::waiting || !at->asleep_) continue;
+    at->asleep_ = false;
     at->wakes_.notify_one();
     return;
   }
@@ -63,10 +65,14 @@ ReplyDemultiplexer::Outcome ReplyDemultiplexer::wait(Ticket& mine, const Deadlin
       lock.lock();
       led_ = false;
       pass_lead_on();
-    } else if (deadline && mine.state_ == Ticket::State::waiting) {
-      in_time = mine.wakes_.wait_until(mutex_, *deadline) == std::cv_status::no_timeout;
     } else {
-      mine.wakes_.wait(mutex_);
+      mine.asleep_ = true;
+      if (deadline && mine.state_ == Ticket::State::waiting) {
+        in_time = mine.wakes_.wait_until(mutex_, *deadline) == std::cv_status::no_timeout;
+      } else {
+        mine.wakes_.wait(mutex_);
+      }
+      mine.asleep_ = false;
     }
     if (in_time || mine.state_ != Ticket::State::waiting) continue;
     const bool left = give_up(mine);
@@ -101,14 +107,14 @@ ReplyDemultiplexer::Read ReplyDemultiplexer::read_frame() {
   const auto failed_reading = [this] { return receiver_->ended() ? Read::ended : Read::senseless; };
   wire::FrameHeader header{};
   std::span<const std::byte> body;
-  if (!receiver_->receive(header, body)) return failed_reading();
-  std::uint64_t payload = 0;
-  if ((header.flags & wire::flag_bulk) != 0) {
-    if (!wire::read_front(body.last(sizeof(payload)), payload)) return Read::senseless;
-    body = body.first(body.size() - sizeof(payload));
-  }
   bool good = false;
   try {
+    if (!receiver_->receive(header, body)) return failed_reading();
+    std::uint64_t payload = 0;
+    if ((header.flags & wire::flag_bulk) != 0) {
+      if (!wire::read_front(body.last(sizeof(payload)), payload)) return Read::senseless;
+      body = body.first(body.size() - sizeof(payload));
+    }
     good = (header.flags & wire::flag_reply) != 0 ? read_reply(header, body, payload)
                                                   : read_push(header, body, payload);
   } catch (const std::bad_alloc&) {
@@ -282,9 +288,9 @@ void ReplyDemultiplexer::let_go() {
   receiver_.reset();
 }
 
-void ReplyDemultiplexer::pause() {
+void ReplyDemultiplexer::pause(std::uint64_t connection) {
   const MutexLock lock(mutex_);
-  paused_ = true;
+  if (connection == connection_) paused_ = true;
 }
 
 bool ReplyDemultiplexer::take_lead() {

@@ -102,6 +102,7 @@ class ReplyDemultiplexer {
     PayloadSink* sink_;
     bool lends_;
     std::atomic<State> state_{State::waiting};
+    bool asleep_ = false;  // in `wakes_`, and nobody has handed it the lead; under the mutex
     CondVar wakes_;
     std::uint32_t lane_ = lane_of_this_thread();
     Ticket* next_ = nullptr;
@@ -138,8 +139,8 @@ class ReplyDemultiplexer {
   void let_go();
 
   // After a connection broke; the first may be called by any thread, the rest by the one that makes another.
-  /// Nobody reads any more; who waits goes on waiting.
-  void pause();
+  /// Nobody reads any more on this connection, if it is no older one; who waits goes on waiting.
+  void pause(std::uint64_t connection);
   /// Until nobody reads: then the reading is the caller's. False: lost.
   bool take_lead();
   /// From now on this is the stream. The caller reads: an answer that is not this object's, or frames until

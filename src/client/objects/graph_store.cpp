@@ -19,11 +19,15 @@ GraphStore& graph_store() {
     // Outside of the lock: functions of the program end the objects that graphs held.
     std::map<std::uint64_t, GraphShadow> graphs;
     std::map<std::uint64_t, ExecShadow> execs;
-    const MutexLock lock(kept.mutex);
-    kept.nodes.clear();
-    kept.captures.clear();
-    graphs.swap(kept.graphs);
-    execs.swap(kept.execs);
+    {
+      const MutexLock lock(kept.mutex);
+      kept.nodes.clear();
+      kept.captures.clear();
+      graphs.swap(kept.graphs);
+      execs.swap(kept.execs);
+    }
+    for (auto& [handle, graph] : graphs) graph.user_objects.clear();
+    for (auto& [handle, exec] : execs) exec.user_objects.clear();
   });
   return store;
 }

@@ -219,7 +219,11 @@ bool known_done(std::uint64_t stream, std::uint64_t context) {
   if (captures_are_open()) return false;
   const Progress* const progress = progress_of_stream(stream, context);
   if (progress == nullptr) return false;
-  if (stream > per_thread_stream) context = tables().streams.find(stream)->context;
+  if (stream > per_thread_stream) {
+    const Stream* const found = tables().streams.find(stream);
+    if (found == nullptr) return false;  // another thread has destroyed it meanwhile
+    context = found->context;
+  }
   return done(*progress, context);
 }
 
@@ -272,7 +276,9 @@ CUresult query_event(CUevent event) {
     std::vector<std::byte> bytes;
     return ask(m, reply, found->context, bytes);
   }
-  if (known_done(*found)) note_event_done(*found, found->progress.given.get());
+  // Read before it is asked: another thread may record the event anew meanwhile.
+  const auto given = found->progress.given.get();
+  if (known_done(*found)) note_event_done(*found, given);
   messages::WatchEvent watch;
   watch.watch = raw(event);
   messages::cuEventQuery question;
