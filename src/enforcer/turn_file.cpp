@@ -69,6 +69,9 @@ void TurnFile::open(const std::string& path) {
   const bool fresh = status.st_size == 0;
   if (fresh && ::ftruncate(fd_, sizeof(FileContent)) != 0) failed(path, std::strerror(errno));
   if (!fresh && status.st_size != sizeof(FileContent)) failed(path, "not a book of turns of this version");
+  // A page that the disk has no room for would end the process with SIGBUS when it is written.
+  if (const int error = ::posix_fallocate(fd_, 0, sizeof(FileContent)); error != 0)
+    failed(path, std::strerror(error));
   memory_ = ::mmap(nullptr, sizeof(FileContent), PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
   if (memory_ == MAP_FAILED) {
     memory_ = nullptr;

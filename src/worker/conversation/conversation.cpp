@@ -179,7 +179,12 @@ void Conversation::begin(const wire::HelloBody& hello) {
     for (std::size_t n = 0; n < bases.size() && hello.arena_base != 0; ++n) {
       bases[n] = hello.arena_base + n * DeviceArena::span;
     }
-    session_->open(bases);
+    try {
+      session_->open(bases);
+    } catch (...) {
+      renew_session();  // half of one would be taken for a whole by the next client
+      throw;
+    }
   }
   client_pid_ = hello.pid;
   open_ways();  // not before: what another process left behind is not this one's

@@ -110,10 +110,11 @@ bool Conversation::execute(const KeptFrame& frame) {
   return true;
 }
 
-/// Whether a post's lease ended while it waited for its turn: then it has done nothing yet, and is kept.
+/// Whether a post's lease ended while it waited for its turn: then it has done nothing yet, and is kept. The
+/// next lease may be there already.
 bool Conversation::had_no_turn(CUresult result, const Dispatch& entry) const {
   return result == CUDA_ERROR_DEVICE_UNAVAILABLE && entry.needs_lease && !entry.is_ask &&
-         !entry.refused_by_push && !attached();
+         !entry.refused_by_push && state_.gate.admits(work_.epoch_of_call(), boottime_ns()) != Admission::ok;
 }
 
 /// A client that says nothing may wait for what was kept.

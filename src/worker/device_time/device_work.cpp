@@ -33,7 +33,9 @@ DeviceWork::DeviceWork(const Driver& driver, WorkerState& state, Residence& resi
 template <class Begin>
 CUresult DeviceWork::takes_turn(CUstream stream, bool captured, std::uint64_t key, Begin begin) {
   busy_.work(current_, stream);
-  if (!timer_ || current_ == nullptr || captured) return CUDA_SUCCESS;
+  if (!timer_ || captured) return CUDA_SUCCESS;
+  // What has no context has no turn and is not measured: so it does not run, as CUDA has it.
+  if (current_ == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   // Calls that free, and calls that make a session anew, cannot be put off and are no load: they go without a
   // turn.
   if (call_epoch_.load(std::memory_order_relaxed) != 0 && !turns_->before_work(ordinal_, key))

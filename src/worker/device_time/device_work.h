@@ -40,6 +40,7 @@ class DeviceWork {
   }
   /// The epoch of the call being executed; 0: it needs no lease.
   void executes_under(std::uint32_t epoch) { call_epoch_.store(epoch, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint32_t epoch_of_call() const { return call_epoch_.load(std::memory_order_relaxed); }
   /// Before a call that gives the device work on `stream` of the current context. Returns when it is the
   /// session's turn; an error is the call's. Calls of one `key` take about the same time. A `captured` call
   /// is no work yet. `kernel`: a launch's name, which must live until it has been launched.

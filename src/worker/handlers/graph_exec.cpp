@@ -258,9 +258,11 @@ CUresult run_LaunchHostFunction(Call& x, const messages::LaunchHostFunction& m,
     if (const CUresult bad = x.api.cuStreamIsCapturing_(stream, &status); bad != CUDA_SUCCESS) return bad;
   }
   const bool once = status == CU_STREAM_CAPTURE_STATUS_NONE;
-  void* const argument = m.token == 0 ? nullptr : x.conversation.host_calls.argument(m.token, once);
-  if (argument == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (m.token == 0) return CUDA_ERROR_INVALID_VALUE;
+  // The token after the turn: a call that had none is executed again, with the same.
   if (const CUresult bad = x.submits_function(stream); bad != CUDA_SUCCESS) return bad;
+  void* const argument = x.conversation.host_calls.argument(m.token, once);
+  if (argument == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return x.api.cuLaunchHostFunc_(stream, &HostCalls::call, argument);
 }
 

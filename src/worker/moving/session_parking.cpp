@@ -27,7 +27,7 @@ std::string SessionParking::obstacle() const {
   if (work_.stopped()) return "working";
   // The driver's checkpoint is not documented to carry clients of MPS.
   if (equipment_.state.mps != Mps::none) return "mps";
-  bool shared = equipment_.exports.size() > 0;
+  bool shared = equipment_.exports.gives_out_any();
   for (const MemoryAccount& account : equipment_.state.memory) shared = shared || account.imports() > 0;
   return equipment_.parking.obstacles.first(equipment_.parking.mover.able(), shared);
 }

@@ -159,17 +159,27 @@ std::shared_ptr<PhysicalMemory> DeviceArena::memory_at(std::uint64_t address, st
 }
 
 bool DeviceArena::covers(std::uint64_t address, std::uint64_t size) const {
+  return covered(address, size, [](const Mapping& mapping) { return mapping.usable(); });
+}
+
+bool DeviceArena::covers_readable(std::uint64_t address, std::uint64_t size) const {
+  return covered(address, size,
+                 [](const Mapping& mapping) { return mapping.access != CU_MEM_ACCESS_FLAGS_PROT_NONE; });
+}
+
+template <class Counts>
+bool DeviceArena::covered(std::uint64_t address, std::uint64_t size, Counts counts) const {
   if (size == 0) return false;
   auto at = mapped_.upper_bound(address);
   if (at == mapped_.begin()) return false;
   --at;
   // Neighbouring mappings join without a gap.
-  std::uint64_t covered = at->first + at->second.size;
-  if (covered <= address || !at->second.usable()) return false;
-  while (covered - address < size) {
+  std::uint64_t end = at->first + at->second.size;
+  if (end <= address || !counts(at->second)) return false;
+  while (end - address < size) {
     ++at;
-    if (at == mapped_.end() || at->first != covered || !at->second.usable()) return false;
-    covered += at->second.size;
+    if (at == mapped_.end() || at->first != end || !counts(at->second)) return false;
+    end += at->second.size;
   }
   return true;
 }

@@ -42,6 +42,8 @@ class DeviceArena {
   [[nodiscard]] std::shared_ptr<PhysicalMemory> memory_at(std::uint64_t address, std::uint64_t size) const;
   /// Whether the whole range is mapped and can be read and written.
   [[nodiscard]] bool covers(std::uint64_t address, std::uint64_t size) const;
+  /// The same, and memory that may be read only counts.
+  [[nodiscard]] bool covers_readable(std::uint64_t address, std::uint64_t size) const;
   /// Whether the whole range is mapped and the CPU can reach it at the same addresses.
   [[nodiscard]] bool reachable_by_host(std::uint64_t address, std::uint64_t size) const {
     return host_reachable_ && covers(address, size);
@@ -75,6 +77,8 @@ class DeviceArena {
 
     [[nodiscard]] bool usable() const { return access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE; }
   };
+  template <class Counts>
+  [[nodiscard]] bool covered(std::uint64_t address, std::uint64_t size, Counts counts) const;
   [[nodiscard]] bool overlaps(std::uint64_t address, std::uint64_t size) const;
   /// Inside the arena, in whole granules, free.
   [[nodiscard]] bool vacant(std::uint64_t address, std::uint64_t size) const;

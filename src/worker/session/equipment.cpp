@@ -90,7 +90,7 @@ std::int32_t Equipment::ordinal_at(std::uint64_t address) const {
 bool Equipment::readable(std::uint64_t address, std::uint64_t size) const {
   if (size == 0 || address + size < address) return false;
   for (const auto& arena : arenas) {
-    if (arena->contains(address)) return arena->covers(address, size);
+    if (arena->contains(address)) return arena->covers_readable(address, size);
   }
   return true;
 }

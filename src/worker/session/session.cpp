@@ -54,6 +54,7 @@ Session::~Session() {
   }
   api.cuCtxSetCurrent_(home_);
   staging_.reset();
+  for (const auto& [value, link] : links) api.cuLinkDestroy_(link->state);
   links.clear();
   end_images();
   end_arrays();
