@@ -293,6 +293,10 @@ class Machine:
                 os.chown(folder, 0, group if group is not None else 0)
             if fresh:
                 folder.chmod(0o2777 if "emptyDir" in volume else 0o2775)
+            elif group is not None and "persistentVolumeClaim" in volume:
+                policy = pod["spec"]["securityContext"].get("fsGroupChangePolicy", "Always")
+                if policy == "Always":
+                    self._open_to_group(folder)
             found[volume["name"]] = folder
         if pod["spec"].get("automountServiceAccountToken", True):
             account = pod["spec"].get("serviceAccountName", "default")
@@ -301,6 +305,13 @@ class Machine:
             if known.get("automountServiceAccountToken", True):
                 found["token"] = self._token(namespace, account)
         return found
+
+    @staticmethod
+    def _open_to_group(folder: Path) -> None:
+        """As kubelets do it at each mount of a volume, unless the pod says that its root tells enough."""
+        for path in (folder, *folder.rglob("*")):
+            if not path.is_symlink():
+                path.chmod(path.stat().st_mode & 0o7777 | (0o2770 if path.is_dir() else 0o660))
 
     @staticmethod
     def _write(folder: Path, data: Mapping[str, bytes], items: Any, mode: int, group: int | None) -> None:

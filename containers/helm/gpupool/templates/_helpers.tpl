@@ -37,6 +37,8 @@ runAsNonRoot: true
 runAsUser: 1000
 runAsGroup: 1000
 fsGroup: 1000
+# At every later mount the volume would be opened to the group again, and the pool refuses a home that others may enter.
+fsGroupChangePolicy: OnRootMismatch
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
