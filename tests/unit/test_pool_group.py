@@ -164,6 +164,24 @@ def test_what_cannot_be_stored_has_not_happened(pool: Pool) -> None:
     assert len(pool.shell.state.requests) == 18
 
 
+def test_a_stall_is_made_up_for_when_the_ledger_answers_again(pool: Pool) -> None:
+    """A server that stood still for a minute finds its database's connection broken, too."""
+    pool.together(pool.ask("k0"))
+    (lease,) = pool.shell.state.leases
+    pool.shell.apply(events.Tick(pool.now))
+    pool.broken = 1
+    with pytest.raises(LedgerError):
+        pool.shell.apply(events.Tick(pool.now + 60))
+    pool.shell.apply(events.Tick(pool.now + 60.5))
+    pool.shell.apply(events.Tick(pool.now + 61))
+    assert pool.shell.state.leases[lease].holds
+    assert not pool.shell.state.nodes["node1"].lost
+    pool.shell.apply(events.Tick(pool.now + 61.5))
+    for second in range(62, 200):
+        pool.shell.apply(events.Tick(pool.now + second))
+    assert pool.shell.state.nodes["node1"].lost, "it is made up for once"
+
+
 def test_what_stores_nothing_is_handled_though_nothing_can_be_stored(pool: Pool) -> None:
     pool.together(*(pool.ask(f"k{number}") for number in range(2)))
     pool.broken = 1000

@@ -69,6 +69,19 @@ async def test_only_what_was_good_when_it_was_asked_last_stays_good(
     assert await check.is_live(NEW)
 
 
+async def test_a_token_that_was_revoked_here_is_not_good_when_the_database_is_silent(
+    database: Database,
+) -> None:
+    check = TokenCheck(database)
+    for text in (KNOWN, REVOKED):
+        assert await check.verify(text) is not None
+    check.forget(REVOKED)
+    database.state = "broken"
+    assert await check.verify(KNOWN) is not None
+    with pytest.raises(LedgerSilentError):
+        await check.verify(REVOKED)
+
+
 async def test_a_silent_database_is_not_asked_by_every_call(database: Database) -> None:
     check = TokenCheck(database)
     await check.verify(KNOWN)

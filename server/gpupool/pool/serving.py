@@ -70,7 +70,7 @@ async def serve_pool(place: Place, pool: PoolShell, leadership: Leadership | Non
     pool_pb2_grpc.add_AdministrationServicer_to_server(AdministrationService(pool), server)
     pool_pb2_grpc.add_ExplanationsServicer_to_server(ExplanationsService(pool), server)
     pool_pb2_grpc.add_ProjectsServicer_to_server(ProjectsService(pool), server)
-    pool_pb2_grpc.add_IdentitiesServicer_to_server(IdentitiesService(pool.ledger), server)
+    pool_pb2_grpc.add_IdentitiesServicer_to_server(IdentitiesService(pool.ledger, auth.forget), server)
     pool_pb2_grpc.add_MaintenanceServicer_to_server(MaintenanceService(pool), server)
     # The standard protocol, for probes: the process lives, and the pool is served here, not by another server.
     health = health_aio.HealthServicer()

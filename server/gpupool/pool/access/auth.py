@@ -173,6 +173,10 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         self._show_users = show_users
         self._local = Identity(os_user(), "admin", local=True)
 
+    def forget(self, token_id: str) -> None:
+        """This token was revoked: it is good no more, also if the ledger does not answer."""
+        self._check.forget(token_id)
+
     async def intercept_service(
         self,
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],

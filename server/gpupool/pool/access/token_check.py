@@ -73,6 +73,11 @@ class TokenCheck:
                 self._good.popitem(last=False)
         return info
 
+    def forget(self, token_id: str) -> None:
+        """It was revoked: if the ledger does not answer, this token is none that was good before."""
+        for digest in [digest for digest, info in self._good.items() if info.id == token_id]:
+            del self._good[digest]
+
     async def is_live(self, token_id: str) -> bool:
         """Whether a token that was accepted earlier still is; asked again and again by calls that last.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from gpupool.ledger.ledger import Ledger
@@ -14,8 +15,9 @@ from gpupool.proto.gpupool.v1 import pool_pb2_grpc
 class IdentitiesService(pool_pb2_grpc.IdentitiesServicer):
     """The caller was found out, and may call what is called (`auth`)."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, revoked: Callable[[str], None] = lambda _: None) -> None:
         self._ledger = ledger
+        self._revoked = revoked
 
     async def Exchange(self, request: pb.ExchangeRequest, context: Any) -> pb.ShortToken:
         short = current_exchange()
@@ -39,7 +41,9 @@ class IdentitiesService(pool_pb2_grpc.IdentitiesServicer):
         )
 
     async def RevokeToken(self, request: pb.RevokeTokenRequest, context: Any) -> pb.Removed:
-        return pb.Removed(existed=tokens.revoke(self._ledger, request.id))
+        existed = tokens.revoke(self._ledger, request.id)
+        self._revoked(request.id)
+        return pb.Removed(existed=existed)
 
 
 def _caller(identity: Identity) -> pb.Caller:

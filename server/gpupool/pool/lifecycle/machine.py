@@ -74,6 +74,10 @@ class Machine:
         self._advises, self._says = advises, says
         self.queue = QueueMemory()
         self.last_tick: float | None = None
+        #: How long everything stood still before, seconds: a tick that made up for it could not be stored. A stall often
+        #: comes with a ledger that does not answer.
+        self.owed = 0.0
+        self._made_up = 0.0
 
     @property
     def policy(self) -> Policy:
@@ -163,6 +167,14 @@ class Machine:
             says=self._says,
         )
 
+    def stored(self) -> None:
+        """What was handled is in the ledger."""
+        self._made_up = 0.0
+
+    def taken_back(self) -> None:
+        """What was handled since :meth:`stored` is not in the ledger, and the state is as before."""
+        self.owed, self._made_up = self.owed + self._made_up, 0.0
+
     def _end_of_notices(self, step: Step) -> None:
         """Whose notice is over is judged once more, then taken back."""
         if not notice_rules.any_due(step):
@@ -179,8 +191,12 @@ class Machine:
 
     def _tick(self, step: Step) -> None:
         last, self.last_tick = self.last_tick, step.now
+        still, self.owed = self.owed, 0.0
         if last is not None and step.now - last > self.timers.stall:
-            timer_rules.stood_still(step, step.now - last)
+            still += step.now - last
+        if still:
+            timer_rules.stood_still(step, still)
+            self._made_up += still
         timer_rules.tick(step)
         budget_rules.tick(step)
         step.reschedule = step.reschedule or queue_rules.looks_again(step)

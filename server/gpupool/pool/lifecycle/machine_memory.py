@@ -25,13 +25,14 @@ Memory = Mapping[str, float | bool | str]
 def remembered(machine: Machine) -> dict[str, float | bool | str]:
     """What goes into the next decision besides the state; values that a new machine has are left out.
 
-    ``last_tick``, ``looked_at``, ``told_at``, ``began_at``: times; ``highest``: number of the latest request;
-    ``untold``: places have changed since all were told theirs; ``looked``: the last look at the queue still holds, so a
-    new request is decided alone.
+    ``owed``: seconds that timers have yet to be given; ``last_tick``, ``looked_at``, ``told_at``, ``began_at``: times;
+    ``highest``: number of the latest request; ``untold``: places have changed since all were told theirs; ``looked``: the
+    last look at the queue still holds, so a new request is decided alone.
     """
     queue = machine.queue
     values: dict[str, float | bool | None] = {
         "last_tick": machine.last_tick,
+        "owed": machine.owed,
         "highest": queue.waiting.highest(),
         "looked_at": queue.looked_at,
         "told_at": queue.told_at,
@@ -53,6 +54,7 @@ def remind(machine: Machine, memory: Memory, lesson: str, now: float) -> None:
     """Makes a new machine remember what another one did with the same state, and what its policy had learned."""
     queue = machine.queue
     machine.last_tick = _time(memory, "last_tick", None)
+    machine.owed = _time(memory, "owed", None) or 0.0
     rows = json.loads(lesson or "[]")
     machine.policy.recall({Demand(milli, mib, count): number for milli, mib, count, number in rows})
     if memory.get("looked"):

@@ -226,11 +226,13 @@ class PoolShell:
                     stored = stored or durable
         except BaseException as error:
             self.state.end_group(keep=False)
+            self.machine.taken_back()
             if isinstance(error, Exception):
                 logger.warning("steps could not be stored together", steps=len(group), problem=str(error))
                 return False
             raise
         self.state.end_group(keep=True)
+        self.machine.stored()
         self._after(done, stored)
         return True
 
@@ -240,14 +242,17 @@ class PoolShell:
             done, stored = self._handle(event, given_up)
         except LedgerError as error:
             self.state.rollback()
+            self.machine.taken_back()
             if self.ledger_problem is None:
                 logger.error("the ledger cannot be written", problem=str(error))
             self.ledger_problem = str(error)
             raise
         except BaseException:
             self.state.rollback()
+            self.machine.taken_back()
             raise
         self.state.commit()
+        self.machine.stored()
         self._after(done, stored)
         return stored
 

@@ -25,6 +25,12 @@ def health(state: State, device: DeviceRecord, timers: Timers, now: float) -> tu
     return True, ""
 
 
+def is_offered(state: State, device: DeviceRecord) -> bool:
+    """Whether it counts among what the pool has: its node is not lost, and reports it."""
+    node = state.nodes.get(device.node)
+    return device.present and node is not None and not node.lost
+
+
 def unreachable(state: State, device: DeviceRecord, timers: Timers, now: float) -> str:
     """Why nothing can be done on `device` now, as a phrase; empty: it can."""
     node = state.nodes.get(device.node)

@@ -108,6 +108,8 @@ def _nodes(pool: PoolShell) -> pb.HealthCheck:
         for node in nodes
         if node.connection is not None and now - node.last_answered > pool.timers.suspect
     ]
+    if not nodes and pool.machine.view.promised:
+        return _check("nodes", "ok", f"there is none now; {_providers(pool)} while somebody needs them")
     if not nodes:
         return _check("nodes", "fail", "no node has ever connected", "start one with `gpupool node start`")
     if len(away) == len(nodes):
@@ -124,6 +126,11 @@ def _nodes(pool: PoolShell) -> pb.HealthCheck:
             )
         return _check("nodes", "warn", detail, "look at the agents' logs on these machines")
     return _check("nodes", "ok", f"{len(nodes)} node(s) connected")
+
+
+def _providers(pool: PoolShell) -> str:
+    names = sorted({promise.provider for promise in pool.machine.view.promised})
+    return f"{_some(names)} {'lends' if len(names) == 1 else 'lend'} nodes"
 
 
 def _drained(pool: PoolShell) -> pb.HealthCheck:
@@ -151,6 +158,8 @@ def _devices(pool: PoolShell) -> pb.HealthCheck:
         for healthy, why_not in [health(pool.state, device, pool.timers, now)]
         if not healthy
     ]
+    if not devices and pool.machine.view.promised:
+        return _check("devices", "ok", f"there is none now; {_providers(pool)} while somebody needs them")
     if not devices:
         return _check(
             "devices", "fail", "the pool has 0 devices", "start a node agent on a machine with a GPU"

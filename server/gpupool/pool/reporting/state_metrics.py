@@ -13,7 +13,7 @@ from typing import Final
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gpupool.model.state import State
-from gpupool.pool.model.holds import health
+from gpupool.pool.model.holds import health, is_offered
 from gpupool.pool.model.timers import Timers
 from gpupool.pool.model.view import host_rooms, pool_view, used_bytes
 from gpupool.pool.projects import accounts, limit_rules
@@ -72,7 +72,7 @@ def _devices(state: State, timers: Timers, now: float) -> Iterator[Metric]:
         memory.add_metric(row, used.get(device.id, 0))
         healthy.add_metric(row, float(health(state, device, timers, now)[0]))
     yield from (free, free_mib, allocated, allocated_mib, memory, healthy)
-    here = [device.id for device in state.devices.values() if device.present]
+    here = [device.id for device in state.devices.values() if is_offered(state, device)]
     counts = Counter(modes.get(name, "free") for name in here)
     devices = GaugeMetricFamily(
         "gpupool_devices", "devices that nodes offer, by how they are lent", labels=["mode"]

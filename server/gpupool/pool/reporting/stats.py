@@ -6,7 +6,7 @@ from collections import Counter
 
 from gpupool.ledger.waits import milli_asked
 from gpupool.model.state import State
-from gpupool.pool.model.holds import health
+from gpupool.pool.model.holds import health, is_offered
 from gpupool.pool.model.timers import Timers
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.shares import WHOLE_DEVICE_MILLI
@@ -27,7 +27,8 @@ def present(state: State, timers: Timers, now: float) -> pb.StatsAnswer:
     well = [device.id for device in state.devices.values() if health(state, device, timers, now)[0]]
     requests = list(state.requests.values())
     return pb.StatsAnswer(
-        capacity_milli=WHOLE_DEVICE_MILLI * sum(device.present for device in state.devices.values()),
+        capacity_milli=WHOLE_DEVICE_MILLI
+        * sum(is_offered(state, device) for device in state.devices.values()),
         held_milli=held.total(),
         free_milli=sum(max(0, WHOLE_DEVICE_MILLI - held[name]) for name in well),
         leases=sum(not lease.part for lease in state.index.holding.records()),
