@@ -25,6 +25,7 @@ from numba import cuda
 def forever(values):
     while values[0] < 1.0:
         values[1] += 1.0
+        cuda.nanosleep(1_000_000)
 
 spun = cuda.to_device(np.zeros(2))
 forever[1, 1](spun)

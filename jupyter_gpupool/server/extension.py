@@ -358,6 +358,7 @@ class GpuPoolExtension(ExtensionApp):
                 on_change=self._session_changed,
                 renew_seconds=self.renew_seconds,
                 return_seconds=self.return_seconds if self.return_seconds >= 0 else None,
+                own_directory=self.session_dir == self._default_session_dir(),
             )
         except GpupoolError as error:
             raise WrongSettingError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,6 +17,7 @@ from gpupool.cli.main import app
 from typer.testing import CliRunner
 
 from tests.support.pool_node import SCALE, SCRIPTED_WORKER, PoolAndNode, native_worker_is_built
+from tests.support.stack import wait_until
 
 SHOW = 'cat "$GPUPOOL_SESSION_FILE"'
 #: What Rich would read as markup, and fall over.
@@ -227,12 +227,19 @@ def test_a_killed_run_loses_its_share_by_itself(stack: PoolAndNode) -> None:
         running.kill()
         running.wait()
         assert stack.wait_free() > 25 * SCALE - 6 * SCALE
+        clients = stack.home / "run" / "clients"
+        (left,) = clients.iterdir()
+        stack.gpupool("run", "-p", "0.1", "--", "true")
+        assert (left / "session").is_file(), "the command lives, and reads it"
     finally:
         os.kill(child, signal.SIGKILL)
         stack.close_sessions()
-        for left in (stack.home / "run" / "clients").iterdir():
-            assert (left / "session").is_file()
-            shutil.rmtree(left)
+
+    def removed() -> bool:
+        stack.gpupool("run", "-p", "0.1", "--", "true")
+        return not left.exists()
+
+    wait_until(removed, 10, "the next run to remove what was left")
 
 
 def test_a_deadline_takes_the_share_back_and_says_so(stack: PoolAndNode) -> None:

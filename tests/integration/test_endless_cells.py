@@ -20,6 +20,7 @@ from numba import cuda
 def forever(a):
     while a[0] < 1.0:
         a[1] += 1.0
+        cuda.nanosleep(1_000_000)
 
 @cuda.jit
 def bad(a):

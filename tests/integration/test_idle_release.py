@@ -75,7 +75,7 @@ def test_a_gpu_kernel_that_runs_for_long_is_neither_warned_nor_released(stack: S
     """Twice the idle time, with no cell running and nothing submitted."""
     code = (
         "import numpy as np\nfrom numba import cuda\n"
-        "@cuda.jit\ndef forever(a):\n    while a[0] < 1.0:\n        a[1] += 1.0\n"
+        "@cuda.jit\ndef forever(a):\n    while a[0] < 1.0:\n        a[1] += 1.0\n        cuda.nanosleep(1000000)\n"
         "z = cuda.to_device(np.zeros(2))\nforever[1, 1](z)\nprint('launched')"
     )
     assert kernel.run("%gpu attach 0.2").status == "ok"

@@ -207,6 +207,9 @@ async def test_a_cell_says_which_of_its_terms_a_held_share_does_not_follow(
     assert reply.status == "ok"
     assert "--for 7200 --project research counts for a new share only" in reply.text
     assert "counts for a new share" not in (await kernel.run("%%gpu 0.2 --wait 5m\n1")).text
+    assert "%gpu resize 0.3 makes it smaller" in (await kernel.run("%gpu attach 0.3")).text
+    assert "%gpu resize" not in (await kernel.run("%gpu attach 0.4")).text
+    assert "%gpu resize" not in (await kernel.run("%%gpu 0.3\n1")).text, "a cell may do with a part"
     await kernel.run("%gpu detach")
 
 

@@ -131,6 +131,7 @@ import os, sys, time
 def forever(a):
     while a[0] < 1.0:
         a[1] += 1.0
+        cuda.nanosleep(1_000_000)
 
 a = cuda.to_device(np.zeros(2))
 cuda.synchronize()

@@ -46,7 +46,7 @@ WAIT = b'''.version 7.0
 .address_size 64
 .visible .entry wait_for(.param .u64 flag)
 { .reg .pred %p<2>; .reg .b32 %r<2>; .reg .b64 %rd<2>; ld.param.u64 %rd1, [flag];
-AGAIN: ld.volatile.global.u32 %r1, [%rd1]; setp.eq.u32 %p1, %r1, 0; @%p1 bra AGAIN; ret; }'''
+AGAIN: nanosleep.u32 1000000; ld.volatile.global.u32 %r1, [%rd1]; setp.eq.u32 %p1, %r1, 0; @%p1 bra AGAIN; ret; }'''
 """
 
 

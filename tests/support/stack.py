@@ -263,9 +263,9 @@ class Stack:
             with urllib.request.urlopen(request, timeout=60 * BUSY) as reply:
                 text = reply.read()
         except urllib.error.HTTPError as error:
-            body = error.read()
-            error.fp = error.file = io.BytesIO(body)  # for whoever reads it, too
-            error.add_note(body.decode(errors="replace")[:2000])
+            said = error.read()
+            error.read = io.BytesIO(said).read  # type: ignore[method-assign]  # for whoever reads it, too
+            error.add_note(said.decode(errors="replace")[:2000])
             raise
         return json.loads(text) if text else None
 

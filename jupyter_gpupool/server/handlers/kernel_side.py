@@ -117,10 +117,10 @@ class AttachHandler(KernelSideHandler):
             )
         )
         try:
-            await self._tell(attach, places, scope, lambda record: said_of(named, record, former))
+            await self._tell(attach, places, scope, lambda record: said_of(named, record, former, hold=hold))
         except StreamClosedError:
             # The cell was interrupted, or the kernel died, while it waited.
-            await self._withdraw(attach, scope)
+            await self._withdraw(attach, scope, holds=hold and former is None)
 
     def on_connection_close(self) -> None:
         super().on_connection_close()
@@ -171,12 +171,17 @@ class AttachHandler(KernelSideHandler):
         self.write(json.dumps(value) + "\n")
         await self.flush()
 
-    async def _withdraw(self, attach: asyncio.Task[Any], scope: str | None) -> None:
+    async def _withdraw(self, attach: asyncio.Task[Any], scope: str | None, *, holds: bool) -> None:
+        """Nobody reads the answer: what was granted meanwhile goes back."""
         attach.cancel()
+        granted = False
         with contextlib.suppress(asyncio.CancelledError, Exception):
             await attach
+            granted = True
         if scope is not None:
             await self.session.leave_scope(scope)
+        if granted and holds:
+            await self.session.detach("release")
 
 
 class ReleaseHandler(KernelSideHandler):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
+from gpupool.client.granted_size import exceeds
 from gpupool.client.session.state import Session
 from gpupool.client.types import Grant
 from gpupool.request.forms import command_line
@@ -13,13 +14,14 @@ from gpupool.request.gpu_request import GpuRequest
 _OF_EACH = frozenset({"share", "count", "nodes", "wait_seconds", "hold", "strict"})
 
 
-def said_of(named: GpuRequest, record: Session, former: Grant | None) -> str | None:
+def said_of(named: GpuRequest, record: Session, former: Grant | None, *, hold: bool = False) -> str | None:
     """One sentence; None: it has what it asked for.
 
     Args:
         named: what the request names, without what the server's settings add.
         record: the session with the share.
         former: what the session held before.
+        hold: the request is for the share that stays, not for a cell, which may do with a part.
     """
     if record.lease is None:
         return None
@@ -27,11 +29,14 @@ def said_of(named: GpuRequest, record: Session, former: Grant | None) -> str | N
         # A new share says whether the arrays of the one before are gone.
         return record.message
     unused = _unused(named, record)
-    return (
-        f"This cell uses the share that the kernel holds. {unused} counts for a new share only; %gpu detach gives this one back."
-        if unused
-        else None
-    )
+    if unused:
+        return (
+            f"This cell uses the share that the kernel holds. {unused} counts for a new share only; %gpu detach gives this one "
+            "back."
+        )
+    if hold and not record.scopes and named.share is not None and exceeds(record.lease, named.share):
+        return f"The kernel keeps the larger share that it holds. %gpu resize {named.share} makes it smaller."
+    return None
 
 
 def _unused(named: GpuRequest, record: Session) -> str:

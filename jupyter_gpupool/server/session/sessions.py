@@ -49,6 +49,7 @@ class Sessions:
         renew_seconds: interval of lease renewals.
         return_seconds: how long a kernel waits for a lease that was taken back for others; None without limit,
             0 not at all.
+        own_directory: it is this program's by its name: closed where it is open to others, else refused.
     """
 
     def __init__(
@@ -59,9 +60,11 @@ class Sessions:
         on_change: OnChange,
         renew_seconds: float = RENEW_SECONDS,
         return_seconds: float | None = None,
+        own_directory: bool = False,
     ) -> None:
         self.pool = pool
-        self._directory = private_directory(directory)
+        # A volume of a Hub's user may come back open to its group.
+        self._directory = private_directory(directory, tighten=own_directory)
         self._on_change = on_change
         self._kernels: dict[str, KernelSession] = {}
         #: Kernels whose last launch has ended; the server lists them for some seconds more.

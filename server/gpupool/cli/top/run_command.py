@@ -7,11 +7,10 @@ import contextlib
 import itertools
 import os
 import re
-import secrets
 import shutil
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -19,10 +18,10 @@ from typing import Final, Self
 from gpupool.cli.common.exits import say
 from gpupool.cli.common.words import say_queued
 from gpupool.client.child_environment import environment
-from gpupool.client.endpoint import home, private_directory
 from gpupool.client.errors import GpupoolError
 from gpupool.client.holder import RENEW_SECONDS
 from gpupool.client.pool import PoolClient
+from gpupool.client.program.run_directory import run_directory
 from gpupool.client.program.session import ProgramSession, Wanted
 from gpupool.client.program.words import COMMAND_WORDS
 from gpupool.client.refused_memory import larger_share, left_beside
@@ -61,7 +60,7 @@ async def run_command(options: RunOptions) -> int:
         say(f"{options.command[0]}: command not found")
         return NOT_FOUND
     # The directory comes before the share, which would stay held if there is nowhere to write.
-    with SignalRelay() as relay, _run_directory() as directory:
+    with SignalRelay() as relay, run_directory(os.getpid()) as directory:
         async with PoolClient(options.endpoint, options.token_file) as pool:
             return await _run_in(directory, pool, options, relay)
 
@@ -157,18 +156,6 @@ async def _say_what_was_lacking(session: ProgramSession, pool: PoolClient) -> No
         devices = await asyncio.wait_for(pool.devices(), _POOL_SECONDS)
         larger = larger_share(refused, session.latest.shares, devices)
     say(" ".join([f"{refused.sentence()}.", *([larger.words("-p {}")] if larger is not None else [])]))
-
-
-@contextlib.contextmanager
-def _run_directory() -> Iterator[Path]:
-    base = private_directory(home() / "run")
-    directory = private_directory(
-        private_directory(base / "clients") / f"{os.getpid()}-{secrets.token_hex(4)}"
-    )
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 class SignalRelay:

@@ -19,8 +19,6 @@ import contextlib
 import json
 import logging
 import os
-import secrets
-import shutil
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -28,10 +26,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from gpupool.client.choices import choices
-from gpupool.client.endpoint import home, private_directory
 from gpupool.client.errors import GpupoolError, PoolRefusedError, PoolUnavailableError
 from gpupool.client.holder import RENEW_SECONDS
 from gpupool.client.pool import PoolClient
+from gpupool.client.program.run_directory import run_directory
 from gpupool.client.program.session import ProgramSession, Wanted
 from gpupool.client.program.view import pool_view, session_view
 from gpupool.client.refused_memory import RefusedMemory, larger_share
@@ -201,7 +199,7 @@ async def serve(label: str) -> None:
             sys.stdout.write(json.dumps(answer) + "\n")
             sys.stdout.flush()
 
-    with _directory() as directory:
+    with run_directory(os.getppid()) as directory:
         try:
             async with PoolClient() as pool:
                 keeper = Keeper(pool, directory, tell, label)
@@ -232,16 +230,6 @@ async def _until_ended(keeper: Keeper, requests: asyncio.StreamReader, ended: as
             end.cancel()
             return
         keeper.handle(json.loads(text))
-
-
-@contextlib.contextmanager
-def _directory() -> Any:
-    clients = private_directory(private_directory(home() / "run") / "clients")
-    directory = private_directory(clients / f"{os.getppid()}-{secrets.token_hex(4)}")
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def main() -> None:
