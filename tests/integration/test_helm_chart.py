@@ -177,6 +177,37 @@ def test_names_stay_when_the_chart_is_newer(tmp_path: Path) -> None:
     assert kept(before) == kept(after)
 
 
+def _checksum(objects: list[dict[str, Any]]) -> str:
+    (stateful,) = [one for one in objects if one["kind"] == "StatefulSet"]
+    return str(stateful["spec"]["template"]["metadata"]["annotations"]["checksum/providers"])
+
+
+@pytest.mark.parametrize(
+    "values", [{"image": {"node": "other"}}, {"nodePorts": {"first": 50000, "last": 50199}}]
+)
+def test_the_pool_begins_anew_when_its_nodes_become_others(tmp_path: Path, values: Mapping[str, Any]) -> None:
+    before = _checksum(rendered(tmp_path, {}))
+    assert before == _checksum(rendered(tmp_path, {}))
+    assert before != _checksum(rendered(tmp_path, values))
+
+
+def test_metrics_stay_inside_the_cluster(tmp_path: Path) -> None:
+    objects = rendered(tmp_path, {"service": {"type": "LoadBalancer"}, "serviceMonitor": {"enabled": True}})
+    services = {one["metadata"]["name"]: one for one in objects if one["kind"] == "Service"}
+    ports = {
+        name: (one["spec"]["type"], [port["name"] for port in one["spec"]["ports"]])
+        for name, one in services.items()
+    }
+    assert ports == {
+        "gpupool": ("LoadBalancer", ["pool"]),
+        "gpupool-metrics": ("ClusterIP", ["metrics"]),
+    }
+    (monitor,) = [one for one in objects if one["kind"] == "ServiceMonitor"]
+    labels = monitor["spec"]["selector"]["matchLabels"].items()
+    assert labels <= services["gpupool-metrics"]["metadata"]["labels"].items()
+    assert not labels <= services["gpupool"]["metadata"]["labels"].items()
+
+
 def test_the_values_for_zero_to_jupyterhub_fit_the_chart(tmp_path: Path) -> None:
     values = yaml.safe_load((ROOT / "containers" / "helm" / "jupyterhub.yaml").read_text())["singleuser"]
     objects = rendered(
