@@ -1,6 +1,8 @@
 #include "softgpu/driver/graph/plan.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "base/mutex.h"
 #include "softgpu/driver/base/error.h"
@@ -65,15 +67,35 @@ std::vector<std::shared_ptr<GraphAllocation>> allocations_of(const GraphPlan& pl
 // The allocations change hands when the launch is made, not when it runs: what is put into streams later is
 // ordered behind it.
 void account_for_memory(const GraphPlan& plan, bool frees_before) {
-  if (frees_before) {
-    for (const auto& allocation : allocations_of(plan)) {
-      if (allocation->in_use()) allocation->end_use();
+  std::vector<std::pair<GraphAllocation*, bool>> done;  // and whether it was taken into use, or its use ended
+  const auto take = [&](GraphAllocation& allocation) {
+    allocation.take_into_use();
+    done.emplace_back(&allocation, true);
+  };
+  const auto end = [&](GraphAllocation& allocation) {
+    allocation.end_use();
+    done.emplace_back(&allocation, false);
+  };
+  try {
+    if (frees_before) {
+      for (const auto& allocation : allocations_of(plan)) {
+        if (allocation->in_use()) end(*allocation);
+      }
     }
+    plan.each_step([&](const GraphPlan::Step& step) {
+      if (const auto* made = std::get_if<MemoryAllocate>(&step.parameters)) take(*made->allocation);
+      if (const auto* freed = std::get_if<MemoryFree>(&step.parameters)) end(*freed->allocation);
+    });
+  } catch (...) {  // a launch that is refused changes nothing
+    for (auto change = done.rbegin(); change != done.rend(); ++change) {
+      if (change->second) {
+        change->first->end_use();
+      } else {
+        change->first->take_into_use();
+      }
+    }
+    throw;
   }
-  plan.each_step([&](const GraphPlan::Step& step) {
-    if (const auto* made = std::get_if<MemoryAllocate>(&step.parameters)) made->allocation->take_into_use();
-    if (const auto* freed = std::get_if<MemoryFree>(&step.parameters)) freed->allocation->end_use();
-  });
 }
 
 GraphNode* find_node(const Graph& graph, std::uint64_t id) {

@@ -239,6 +239,28 @@ TEST_CASE("an allocation node gives the same address for the life of its graph")
   }
 }
 
+TEST_CASE("a launch that is refused takes no memory into use") {
+  Fixture f;
+  CUDA_MEM_ALLOC_NODE_PARAMS first{}, second{};
+  for (auto* const wanted : {&first, &second}) {
+    wanted->poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    wanted->poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    wanted->bytesize = 4096;
+    CUgraphNode made = nullptr;
+    REQUIRE_CUDA(cuGraphAddMemAllocNode(&made, f.graph, nullptr, 0, wanted));
+  }
+  const CUgraphExec exec = f.instantiate();
+  f.run(exec);
+  for (const auto& [freed, kept] : {std::pair(&first, &second), std::pair(&second, &first)}) {
+    CHECK_CUDA(cuMemFree_v2(freed->dptr));
+    CHECK_RESULT(cuGraphLaunch(exec, nullptr), CUDA_ERROR_INVALID_VALUE);
+    CHECK_CUDA(cuMemFree_v2(kept->dptr));
+    f.run(exec);
+  }
+  CHECK_CUDA(cuMemFree_v2(first.dptr));
+  CHECK_CUDA(cuMemFree_v2(second.dptr));
+}
+
 TEST_CASE("stream-ordered memory in a capture becomes nodes") {
   Fixture f;
   CUstream stream = nullptr;

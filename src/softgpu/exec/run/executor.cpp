@@ -101,12 +101,18 @@ class BlockRunner {
     SliceResult result = SliceResult::faulted;
     const int jumped = sigsetjmp(escape, saves_signal_mask);
     if (jumped == 0) {
-      BlockStatus status = block.run(instructions_per_slice);
-      while (status == BlockStatus::finished && next_in_place(block))
-        status = block.run(instructions_per_slice);
-      result = status == BlockStatus::finished          ? SliceResult::finished
-               : status == BlockStatus::at_grid_barrier ? SliceResult::at_grid_barrier
-                                                        : SliceResult::running;
+      try {
+        BlockStatus status = block.run(instructions_per_slice);
+        while (status == BlockStatus::finished && next_in_place(block))
+          status = block.run(instructions_per_slice);
+        result = status == BlockStatus::finished          ? SliceResult::finished
+                 : status == BlockStatus::at_grid_barrier ? SliceResult::at_grid_barrier
+                                                          : SliceResult::running;
+      } catch (const std::bad_alloc&) {  // the caller has to leave the standstill all the same
+        launch_.set_fault(Fault::launch_out_of_resources, "out of host memory for block state");
+      } catch (const std::exception& error) {
+        launch_.set_fault(Fault::launch_out_of_resources, std::string("the engine failed: ") + error.what());
+      }
     }
     guard.escape = nullptr;
     if (jumped == 2) record_memory_signal(*guard.warp, guard.address);
