@@ -252,7 +252,12 @@ def _recipe(
         raise typer.BadParameter("say what to build for: --torch PYTHON --source SOURCE, or --library FILE")
     if library is not None:
         assert file
-        sources = {Path(name).name: Path(name) for name in file}
+        sources: dict[str, Path] = {}
+        for name in file:
+            if sources.setdefault(Path(name).name, Path(name)) != Path(name):
+                raise typer.BadParameter(
+                    f"two files are named {Path(name).name}: {sources[Path(name).name]} and {name}; a pack knows them by name"
+                )
         return Recipe(library.name, sources, tuple(option or ())), read_library(library)
     if source is None:
         raise typer.BadParameter("say where PyTorch's sources are: --source FOLDER_OR_ARCHIVE")

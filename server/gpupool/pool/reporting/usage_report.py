@@ -86,11 +86,14 @@ def usage_report(
 
 
 def _deserved(tree: ProjectTree, projects: list[str], times: Mapping[int, Counter[int]]) -> dict[Key, int]:
-    return {
-        ("", path, "", "", period_ms): deserved_milli_ms(tree, path, capacities)
-        for period_ms, capacities in times.items()
-        for path in projects
-    }
+    """By capacity first: what all projects deserve of one is computed at once, and remembered until the next is asked for."""
+    found: Counter[Key] = Counter()
+    for capacity in sorted({capacity for lasted in times.values() for capacity in lasted}):
+        for path in projects:
+            once = deserved_milli_ms(tree, path, {capacity: 1})
+            for period_ms, lasted in times.items():
+                found["", path, "", "", period_ms] += once * lasted[capacity]
+    return found
 
 
 def _is_asked(path: str, wanted: str) -> bool:
