@@ -301,7 +301,7 @@ class TestAudit:
 
     async def test_the_command_prints_lines_for_people_and_for_programs(self, stand: Stand) -> None:
         done = await stand.command("pool", "audit", "--lease", stand.ended)
-        assert [row.split()[4] for row in done.stdout.splitlines()] == [
+        assert [row.split()[2] for row in done.stdout.splitlines()] == [
             "grant",
             "attached",
             "release",
