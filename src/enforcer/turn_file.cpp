@@ -67,11 +67,16 @@ void TurnFile::open(const std::string& path) {
   const Lock lock(*this);
   if (::fstat(fd_, &status) != 0) failed(path, std::strerror(errno));
   const bool fresh = status.st_size == 0;
-  if (fresh && ::ftruncate(fd_, sizeof(FileContent)) != 0) failed(path, std::strerror(errno));
-  if (!fresh && status.st_size != sizeof(FileContent)) failed(path, "not a book of turns of this version");
-  // A page that the disk has no room for would end the process with SIGBUS when it is written.
-  if (const int error = ::posix_fallocate(fd_, 0, sizeof(FileContent)); error != 0)
-    failed(path, std::strerror(error));
+  if (fresh) {
+    // A page that the disk has no room for would end the process with SIGBUS when it is written. Only of a
+    // new book: where the file system cannot do it, bytes are written, which others may be writing.
+    if (const int error = ::posix_fallocate(fd_, 0, sizeof(FileContent)); error != 0) {
+      static_cast<void>(::ftruncate(fd_, 0));
+      failed(path, std::strerror(error));
+    }
+  } else if (status.st_size != sizeof(FileContent)) {
+    failed(path, "not a book of turns of this version");
+  }
   memory_ = ::mmap(nullptr, sizeof(FileContent), PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
   if (memory_ == MAP_FAILED) {
     memory_ = nullptr;

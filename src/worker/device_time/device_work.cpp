@@ -34,12 +34,12 @@ template <class Begin>
 CUresult DeviceWork::takes_turn(CUstream stream, bool captured, std::uint64_t key, Begin begin) {
   busy_.work(current_, stream);
   if (!timer_ || captured) return CUDA_SUCCESS;
-  // What has no context has no turn and is not measured: so it does not run, as CUDA has it.
-  if (current_ == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   // Calls that free, and calls that make a session anew, cannot be put off and are no load: they go without a
   // turn.
-  if (call_epoch_.load(std::memory_order_relaxed) != 0 && !turns_->before_work(ordinal_, key))
-    return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  const bool is_load = epoch_of_call() != 0;
+  // What has no context has no turn and is not measured: load does not run then, as CUDA has it.
+  if (current_ == nullptr) return is_load ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+  if (is_load && !turns_->before_work(ordinal_, key)) return CUDA_ERROR_DEVICE_UNAVAILABLE;
   begin(turns_->meter(ordinal_));
   return CUDA_SUCCESS;
 }

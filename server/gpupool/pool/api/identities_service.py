@@ -13,9 +13,9 @@ from gpupool.proto.gpupool.v1 import pool_pb2_grpc
 
 
 class IdentitiesService(pool_pb2_grpc.IdentitiesServicer):
-    """The caller was found out, and may call what is called (`auth`)."""
+    """The caller was found out, and may call what is called (`auth`). `revoked` is told the id of each revoked token."""
 
-    def __init__(self, ledger: Ledger, revoked: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, ledger: Ledger, revoked: Callable[[str], None]) -> None:
         self._ledger = ledger
         self._revoked = revoked
 

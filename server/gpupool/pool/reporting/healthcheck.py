@@ -109,7 +109,7 @@ def _nodes(pool: PoolShell) -> pb.HealthCheck:
         if node.connection is not None and now - node.last_answered > pool.timers.suspect
     ]
     if not nodes and pool.machine.view.promised:
-        return _check("nodes", "ok", f"there is none now; {_providers(pool)} while somebody needs them")
+        return _check("nodes", "ok", _lent_when_needed(pool))
     if not nodes:
         return _check("nodes", "fail", "no node has ever connected", "start one with `gpupool node start`")
     if len(away) == len(nodes):
@@ -128,9 +128,10 @@ def _nodes(pool: PoolShell) -> pb.HealthCheck:
     return _check("nodes", "ok", f"{len(nodes)} node(s) connected")
 
 
-def _providers(pool: PoolShell) -> str:
+def _lent_when_needed(pool: PoolShell) -> str:
     names = sorted({promise.provider for promise in pool.machine.view.promised})
-    return f"{_some(names)} {'lends' if len(names) == 1 else 'lend'} nodes"
+    lend = "lends" if len(names) == 1 else "lend"
+    return f"there is none now; {_some(names)} {lend} nodes while somebody needs them"
 
 
 def _drained(pool: PoolShell) -> pb.HealthCheck:
@@ -159,7 +160,7 @@ def _devices(pool: PoolShell) -> pb.HealthCheck:
         if not healthy
     ]
     if not devices and pool.machine.view.promised:
-        return _check("devices", "ok", f"there is none now; {_providers(pool)} while somebody needs them")
+        return _check("devices", "ok", _lent_when_needed(pool))
     if not devices:
         return _check(
             "devices", "fail", "the pool has 0 devices", "start a node agent on a machine with a GPU"
