@@ -80,7 +80,7 @@ async def test_a_wish_is_answered_and_nothing_changes(stand):
     assert refused.explanation.reason == "bad-share"
     assert "999999 MiB is asked" in str(from_message(refused.explanation.said))
     assert [device.free_milli for device in await stand.caller.devices()] == [1000, 1000]
-    assert not (await stand.caller.call("ListLeases", pb.ListRequest())).leases
+    assert not (await stand.caller.call("ListLeases", pb.LeaseListRequest())).leases
     assert not (await stand.caller.call("ListQueue", pb.ListRequest())).entries
 
 

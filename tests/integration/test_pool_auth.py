@@ -60,7 +60,7 @@ async def test_a_users_lists_hide_what_is_other_users_business(stage):
         caller = stage.callers[who]
         (share,) = (await caller.devices())[0].shares
         assert (share.user, share.label) == ("ann", label)
-        (lease,) = (await caller.call("ListLeases", pb.ListRequest())).leases
+        (lease,) = (await caller.call("ListLeases", pb.LeaseListRequest())).leases
         assert lease.label == label
         sessions = (await caller.call("ListSessions", pb.ListRequest())).sessions
         assert len(sessions) == (0 if who == "other" else 1)

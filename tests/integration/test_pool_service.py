@@ -231,7 +231,7 @@ class TestBadInput:
                 pass
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
         assert not [part for part in named if part not in caught.value.details()], caught.value.details()
-        assert not (await stand.caller.call("ListLeases", pb.ListRequest())).leases
+        assert not (await stand.caller.call("ListLeases", pb.LeaseListRequest())).leases
 
     async def test_count_0_means_1(self, stand):
         assert len((await stand.caller.grant("k1", 200, count=0)).shares) == 1
@@ -401,7 +401,7 @@ class TestLeases:
             "kernel-1",
             "attached",
         )
-        (lease,) = (await stand.caller.call("ListLeases", pb.ListRequest())).leases
+        (lease,) = (await stand.caller.call("ListLeases", pb.LeaseListRequest())).leases
         assert (lease.id, lease.session_id, lease.state) == (grant.lease_id, grant.session_id, "attached")
         assert lease.granted_unix > 1.6e9
 
@@ -430,7 +430,9 @@ class TestTimers:
         ):
             grant = await caller.grant("k1", 200, reservation=True)
             await node.ended()
-            (lease,) = (await caller.call("ListLeases", pb.ListRequest())).leases
+            assert not (await caller.call("ListLeases", pb.LeaseListRequest())).leases
+            named = pb.LeaseListRequest(ids=[grant.lease_id, "l0"])
+            (lease,) = (await caller.call("ListLeases", named)).leases
             assert (lease.id, lease.reason) == (grant.lease_id, "lost")
             assert not (await caller.devices())[0].healthy
 

@@ -45,7 +45,8 @@ async def session_of(pool: PoolClient, grant: Grant) -> SessionInfo:
 
 
 async def lease_of(pool: PoolClient, grant: Grant) -> Lease:
-    return next(x for x in await pool.leases() if x.id == grant.lease_id)
+    (found,) = await pool.leases([grant.lease_id])
+    return found
 
 
 async def until(

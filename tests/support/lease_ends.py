@@ -66,8 +66,7 @@ def take(world: SessionWorld, session: DeviceSession, how: str, later: ExitStack
             world.wait(lambda: world.worker_stats(session).fields["work"] == "stopped", "the fence", _LONG)
             return
     world.wait_ended(session)
-    leases = world.portal(world.portal.pool.leases())
-    reason = next(lease.reason for lease in leases if lease.id == session.grant.lease_id)
+    (reason,) = [lease.reason for lease in world.portal(world.portal.pool.leases([session.grant.lease_id]))]
     if reason != TAKEN[how][1]:
         raise Inconsistent(f"the lease of {session.name} ended by {how}, and the pool's reason is {reason!r}")
 

@@ -313,6 +313,7 @@ class MemoryPool:
                 reservation=False,
             )
             for lease_id, entry in self.held.items()
+            if entry.state != "ended"
         ]
 
     async def sessions(self) -> list[SessionInfo]:

@@ -117,7 +117,7 @@ class SessionSight:
         return worker_state(self.stack.worker_folder(session.node, session.id) / "control.sock")
 
     def live_leases(self) -> list[Lease]:
-        return [lease for lease in self.portal(self.portal.pool.leases()) if lease.state != "ended"]
+        return list(self.portal(self.portal.pool.leases()))
 
     def wait_ended(self, session: DeviceSession) -> None:
         """Until the pool says that the share is free."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +23,7 @@ class Pool:
         self.released: list[str] = []
         self.closed: list[str] = []
 
-    async def leases(self) -> list[Any]:
+    async def leases(self, ids: Sequence[str]) -> list[Any]:
         return []
 
     async def sessions(self) -> list[Any]:

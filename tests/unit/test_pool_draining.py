@@ -311,6 +311,9 @@ def test_a_gang_is_free_when_all_its_parts_have_stopped() -> None:
     world.advance(world.timers.drain + 1.0)
     world.settle()
     assert world.free("node2/0") == 1000
+    assert not convert.lease_list(world.machine.state, CLOCK, None).leases
+    (named,) = convert.lease_list(world.machine.state, CLOCK, None, [name]).leases
+    assert (named.id, named.state) == (name, "ended")
 
 
 def test_a_lost_node_has_stopped_before_its_shares_are_free(world: PoolWorld) -> None:

@@ -158,7 +158,7 @@ class Watch:
         except (GpupoolError, TimeoutError) as error:
             logger.debug("the pool does not say which leases it has: %s", error)
             return
-        held = {lease.id for lease in known if lease.state != "ended"}
+        held = {lease.id for lease in known}
         for lease_id, session in ended.items():
             if (
                 lease_id not in held

@@ -38,7 +38,7 @@ def list_(
 
     async def work() -> watch.Shown:
         async with client(pool, token_file) as connection:
-            found = [lease for lease in await connection.leases() if lease.state != "ended"]
+            found = await connection.leases()
         return watch.Shown(_lease_table(found), {"leases": found})
 
     watch.look(work, as_json=json, every=every)
@@ -135,7 +135,7 @@ def release(
 
     async def work() -> tuple[list[str], list[str]]:
         async with client(pool, token_file) as connection:
-            known = {lease.id: lease for lease in await connection.leases()}
+            known = {lease.id: lease for lease in await connection.leases(leases)}
             open_sessions = [
                 session.id for session in await connection.sessions() if session.state != "closed"
             ]

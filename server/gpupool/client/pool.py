@@ -229,8 +229,9 @@ class PoolClient:
         """Providers that bring nodes when somebody needs them."""
         return list((await self._unary("ListDevices", pool_pb2.ListRequest())).lenders)
 
-    async def leases(self) -> list[Lease]:
-        answer = await self._unary("ListLeases", pool_pb2.ListRequest())
+    async def leases(self, ids: Sequence[str] = ()) -> list[Lease]:
+        """Leases that hold something, or those of ``ids``: the pool knows them for an hour after their end."""
+        answer = await self._unary("ListLeases", pool_pb2.LeaseListRequest(ids=ids))
         return [convert.lease(item) for item in answer.leases]
 
     async def sessions(self) -> list[SessionInfo]:

@@ -28,7 +28,7 @@ def leases(ctx: typer.Context, incomplete: str) -> list[Offer]:
     """Leases that have not ended."""
 
     async def work(pool: PoolClient) -> Iterable[Offer]:
-        return [(x.id, f"{x.user}: {x.label or x.holder}") for x in await pool.leases() if x.state != "ended"]
+        return [(x.id, f"{x.user}: {x.label or x.holder}") for x in await pool.leases()]
 
     return _offers(ctx, incomplete, work)
 
@@ -38,7 +38,7 @@ def requests(ctx: typer.Context, incomplete: str) -> list[Offer]:
 
     async def work(pool: PoolClient) -> Iterable[Offer]:
         waiting = [(request_name(x.id), f"waits at place {x.place}") for x in await pool.queue() if x.id]
-        return waiting + [(x.id, x.label or x.holder) for x in await pool.leases() if x.state != "ended"]
+        return waiting + [(x.id, x.label or x.holder) for x in await pool.leases()]
 
     return _offers(ctx, incomplete, work)
 

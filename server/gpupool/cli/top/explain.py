@@ -93,7 +93,7 @@ async def _known(connection: PoolClient, ids: list[str]) -> list[Explained]:
         return [
             answer for entry in queue[:MOST_REQUESTS] if (answer := await _of_entry(admin, entry)) is not None
         ]
-    held = [lease.id for lease in await connection.leases()]
+    held = {lease.id for lease in [*await connection.leases(), *await connection.leases(ids)]}
     answers = []
     for beginning in ids:
         requests = [name for name in waiting if name.rpartition("\n")[2].startswith(beginning)]

@@ -30,7 +30,7 @@ def smi(
     async def work() -> watch.Shown:
         async with client(pool, token_file) as connection:
             devices, sessions = await connection.devices(), await connection.sessions()
-            leases = [lease for lease in await connection.leases() if lease.state != "ended"]
+            leases = await connection.leases()
             queue = await connection.queue()
         parts: list[RenderableType] = [_device_table(devices), "", _session_table(devices, sessions, leases)]
         if queue:

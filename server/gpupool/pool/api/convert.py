@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from gpupool.model.clock import Clock
 from gpupool.model.instructions import (
@@ -116,9 +116,7 @@ def device_list(state: State, timers: Timers, now: float, viewer: str | None) ->
     view = {device.id: device for device in pool_view(state, timers, {}, now).devices}
     used, busy = used_bytes(state), reported.busy(state)
     held: dict[str, list[pb.HeldShare]] = {device_id: [] for device_id in state.devices}
-    for lease in sorted(state.leases.values(), key=lambda x: (x.granted_at, x.id)):
-        if not lease.holds:
-            continue
+    for lease in sorted(state.index.holding.records(), key=lambda x: (x.granted_at, x.id)):
         session = state.sessions[lease.session_id]
         label, holder = _visible(lease, viewer)
         work = reported.visible_work(lease, session.usage, viewer)
@@ -204,11 +202,14 @@ def node_list(state: State, now: float, only: str = "") -> pb.NodeList:
     return answer
 
 
-def lease_list(state: State, clock: Clock, viewer: str | None) -> pb.LeaseList:
+def lease_list(state: State, clock: Clock, viewer: str | None, ids: Collection[str] = ()) -> pb.LeaseList:
+    """Leases that hold something, or those of ``ids``, which may have ended: servers ask for the list each second."""
     answer = pb.LeaseList()
+    names = set(ids) if ids else {lease.gang or lease.id for lease in state.index.holding.records()}
+    listed = [lease for name in names if (lease := state.leases.get(name)) is not None]
     held = standing_view.standings(state, project_tree(state), {})
     budgets = budget_rules.ends(state, clock.now())
-    for lease in sorted(state.leases.values(), key=lambda x: (x.granted_at, x.id)):
+    for lease in sorted(listed, key=lambda x: (x.granted_at, x.id)):
         if lease.part:
             continue  # shown with the first
         parts = state.lease_parts(lease)

@@ -190,8 +190,9 @@ class PoolService(pool_pb2_grpc.PoolServicer):
         found.lenders.extend(promise.provider for promise in pool.machine.view.promised)
         return found
 
-    async def ListLeases(self, request: pb.ListRequest, context: Any) -> pb.LeaseList:
-        return convert.lease_list(self._pool.state, self._pool.clock, current_identity().viewer)
+    async def ListLeases(self, request: pb.LeaseListRequest, context: Any) -> pb.LeaseList:
+        viewer = current_identity().viewer
+        return convert.lease_list(self._pool.state, self._pool.clock, viewer, request.ids)
 
     async def ListSessions(self, request: pb.ListRequest, context: Any) -> pb.SessionList:
         return convert.session_list(self._pool.state, self._pool.clock.now(), current_identity().viewer)
