@@ -160,7 +160,7 @@ class PoolAndNode:
         """The lease that was granted last, also when it has ended."""
         with grpc.insecure_channel(self.endpoint) as channel:
             stub: Any = pool_pb2_grpc.PoolStub
-            leases = stub(channel).ListLeases(pool_pb2.ListRequest(), timeout=5).leases
+            leases = stub(channel).ListLeases(pool_pb2.LeaseListRequest(ended=True), timeout=5).leases
         last = max(leases, key=lambda lease: (lease.granted_unix, lease.epoch))
         return {"id": last.id, "state": last.state, "reason": last.reason}
 

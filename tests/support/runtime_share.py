@@ -7,8 +7,6 @@ The worker is started by hand and the session file is written here. Every progra
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,6 +17,7 @@ from gpupool.client.errors import RuntimeMissingError
 from gpupool.client.native import native_directory, native_file
 
 from benchmarks.worker_process import WorkerProcess, probe, software_driver
+from tests.support.forked_program import Program
 
 MIB = 1 << 20
 SHARE_MIB = 256
@@ -100,22 +99,18 @@ class Share:
         temporary.chmod(0o600)
         temporary.replace(self.file)
 
-    def start(self, program: str, prelude: str = PRELUDE, **environment: str) -> subprocess.Popen[str]:
+    def start(self, program: str, prelude: str = PRELUDE, **environment: str) -> Program:
         path = self.file.with_name("program.py")
         path.write_text(prelude + textwrap.dedent(program))
-        return subprocess.Popen(
-            [sys.executable, "-W", "ignore", str(path)],
-            env=dict(
+        return Program(
+            [str(path)],
+            dict(
                 os.environ,
                 GPUPOOL_SESSION_FILE=str(self.file),
                 LD_LIBRARY_PATH=str(native_directory() / "client"),
                 LD_PRELOAD=str(native_directory() / "compat" / "libnvJitLink.so.13"),
                 **environment,
             ),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
         )
 
     def run(self, program: str, prelude: str = PRELUDE, timeout: float = 120, **environment: str) -> str:

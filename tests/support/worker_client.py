@@ -15,6 +15,7 @@ from gpupool.client.native import native_directory, native_file
 from gpupool.client.session_file import SessionFile
 
 from benchmarks.worker_process import WorkerProcess, probe, software_driver
+from tests.support.forked_program import Program
 
 SOFTWARE = {"GPUPOOL_SOFTGPU_MEMORY_MIB": "1024"}
 
@@ -54,7 +55,9 @@ class Client:
     worker: WorkerProcess
     command: tuple[str, ...] = ()  #: put before the program
 
-    def start(self, program: str, address: str | None = None, **environment: str) -> subprocess.Popen[str]:
+    def start(
+        self, program: str, address: str | None = None, **environment: str
+    ) -> Program | subprocess.Popen[str]:
         session = SessionFile(self.folder / "session")
         session.write(
             "attached",
@@ -64,17 +67,17 @@ class Client:
             token=self.worker.token,
             software=True,
         )
+        variables = dict(
+            os.environ,
+            GPUPOOL_SESSION_FILE=str(session.path),
+            LD_PRELOAD=str(native_directory() / "compat" / "libnvJitLink.so.13"),
+            **({"GPUPOOL_DEBUG": "1", "LD_LIBRARY_PATH": str(native_directory() / "client")} | environment),
+        )
+        if not self.command:
+            return Program(["-c", program], variables)
         return subprocess.Popen(
             [*self.command, sys.executable, "-W", "ignore", "-c", program],
-            env=dict(
-                os.environ,
-                GPUPOOL_SESSION_FILE=str(session.path),
-                LD_PRELOAD=str(native_directory() / "compat" / "libnvJitLink.so.13"),
-                **(
-                    {"GPUPOOL_DEBUG": "1", "LD_LIBRARY_PATH": str(native_directory() / "client")}
-                    | environment
-                ),
-            ),
+            env=variables,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

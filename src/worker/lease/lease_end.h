@@ -7,6 +7,8 @@
 // 1. The gate is shut before anybody is told that the lease is over, and at the latest when the draining has
 //    taken its time.
 // 2. The grace counts from the end of the lease, not from the shutting of the gate.
+// 3. There is one grace for a lease. Work that begins after it was over, because a stream waited for a function of the
+//    client's, has what is left of it: else each kernel behind such a function would have a grace of its own.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +25,10 @@ struct LeaseEndTimers {
 
 class LeaseEnd {
  public:
-  /// `gate_open`: the lease was in force until now.
-  LeaseEnd(std::uint32_t epoch, bool gate_open, std::int64_t now_ns, LeaseEndTimers timers)
-      : epoch_(epoch), draining_(gate_open), began_ns_(now_ns), timers_(timers) {}
+  /// `gate_open`: the lease was in force until now. `spent_ns`: of the grace, by work that is complete.
+  LeaseEnd(std::uint32_t epoch, bool gate_open, std::int64_t now_ns, LeaseEndTimers timers,
+           std::int64_t spent_ns = 0)
+      : epoch_(epoch), draining_(gate_open), began_ns_(now_ns - spent_ns), timers_(timers) {}
 
   enum class Next : std::uint8_t {
     wait,
@@ -44,6 +47,7 @@ class LeaseEnd {
 
   [[nodiscard]] std::uint32_t epoch() const { return epoch_; }
   [[nodiscard]] bool draining() const { return draining_; }
+  /// As if all its work had been done without a pause.
   [[nodiscard]] std::int64_t began_ns() const { return began_ns_; }
 
  private:

@@ -44,3 +44,12 @@ TEST_CASE("after a fence the gate is shut already") {
   CHECK(end.look(false, false, 102) == Next::over);
   CHECK(end.look(false, true, 140) == Next::stop);
 }
+
+TEST_CASE("work that begins after the end was over has what is left of the grace") {
+  const LeaseEnd later(7, false, 1000, timers, 30);
+  CHECK(later.look(false, true, 1009) == Next::wait);
+  CHECK(later.look(false, false, 1009) == Next::over);
+  CHECK(later.look(false, true, 1010) == Next::stop);
+  const LeaseEnd too_late(7, false, 2000, timers, 40);
+  CHECK(too_late.look(false, true, 2000) == Next::stop);
+}

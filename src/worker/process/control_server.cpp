@@ -157,7 +157,7 @@ void ControlServer::revoke(Connection& connection, const RevokeCommand& command,
 }
 
 void ControlServer::begin_lease_end(std::uint32_t epoch, bool gate_open, std::int64_t now_ns) {
-  lease_end_.emplace(epoch, gate_open, now_ns, timers_.lease_end);
+  lease_end_.emplace(epoch, gate_open, now_ns, timers_.lease_end, epoch <= ended_epoch_ ? ended_for_ns_ : 0);
 }
 
 bool ControlServer::look_at_lease_end(SessionHost& session, std::int64_t now_ns) {
@@ -195,6 +195,8 @@ bool ControlServer::look_at_lease_end(SessionHost& session, std::int64_t now_ns)
 
 void ControlServer::conclude_lease_end(SessionHost& session) {
   const std::uint32_t epoch = lease_end_->epoch();
+  ended_epoch_ = epoch;
+  ended_for_ns_ = boottime_ns() - lease_end_->began_ns();
   lease_end_.reset();
   session.tick();
   for (Connection& connection : connections_) {

@@ -202,10 +202,15 @@ def node_list(state: State, now: float, only: str = "") -> pb.NodeList:
     return answer
 
 
-def lease_list(state: State, clock: Clock, viewer: str | None, ids: Collection[str] = ()) -> pb.LeaseList:
-    """Leases that hold something, or those of ``ids``, which may have ended: servers ask for the list each second."""
+def lease_list(
+    state: State, clock: Clock, viewer: str | None, ids: Collection[str] = (), *, ended: bool = False
+) -> pb.LeaseList:
+    """Leases that hold something. Servers ask each second: those that ended are listed by ``ids``, or if ``ended``."""
     answer = pb.LeaseList()
-    names = set(ids) if ids else {lease.gang or lease.id for lease in state.index.holding.records()}
+    if ids or ended:
+        names: Collection[str] = set(ids) or state.leases
+    else:
+        names = {lease.gang or lease.id for lease in state.index.holding.records()}
     listed = [lease for name in names if (lease := state.leases.get(name)) is not None]
     held = standing_view.standings(state, project_tree(state), {})
     budgets = budget_rules.ends(state, clock.now())

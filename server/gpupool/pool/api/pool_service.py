@@ -192,7 +192,8 @@ class PoolService(pool_pb2_grpc.PoolServicer):
 
     async def ListLeases(self, request: pb.LeaseListRequest, context: Any) -> pb.LeaseList:
         viewer = current_identity().viewer
-        return convert.lease_list(self._pool.state, self._pool.clock, viewer, request.ids)
+        state, clock = self._pool.state, self._pool.clock
+        return convert.lease_list(state, clock, viewer, request.ids, ended=request.ended)
 
     async def ListSessions(self, request: pb.ListRequest, context: Any) -> pb.SessionList:
         return convert.session_list(self._pool.state, self._pool.clock.now(), current_identity().viewer)
