@@ -158,6 +158,7 @@ def test_what_the_page_says_is_what_happens(reader: Reader) -> None:
     reader.wait(lambda: leads in reader.log(other), "the standby to lead")
     (reader.folder / "killed").touch()
     assert running.wait(timeout=300) == 0, reader.log("program")
+    reader.wait(lambda: statuses().get("nodes") == "ok", "the node to find the new leader")
 
     # One of the two is dead, which is a warning.
     health, listed = (reader.run(line) for line in after.text.splitlines())

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +16,8 @@ from gpupool.client.pool import PoolClient
 from gpupool.client.session_file import SessionFile
 from gpupool.client.types import Grant, LeaseRequest, LeaseStatus, QueuePlace, SessionInfo
 from gpupool.shares import Share
+
+from tests.support.forked_program import Program
 
 PROGRAM = Path(__file__).with_name("pattern_program.py")
 
@@ -32,7 +32,7 @@ class PatternClient:
         self.program = PROGRAM
         self.grant: Grant | None = None
         self.queued: list[QueuePlace] = []
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Program | None = None
 
     @property
     def session_id(self) -> str:
@@ -88,37 +88,34 @@ class PatternClient:
         return self._process.pid
 
     async def start(self) -> None:
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable, str(self.program),
-            env=dict(
-                os.environ, GPUPOOL_SESSION_FILE=str(self.file.path),
-                LD_LIBRARY_PATH=str(native_directory() / "client"),
-            ),
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        )  # fmt: skip
+        variables = dict(
+            os.environ,
+            GPUPOOL_SESSION_FILE=str(self.file.path),
+            LD_LIBRARY_PATH=str(native_directory() / "client"),
+        )
+        self._process = await asyncio.to_thread(Program, [str(self.program)], variables)
         await self._answer(60)
 
     async def tell_program(self, command: str, seconds: float = 120.0) -> str:
         """What the program answers; raises AssertionError with its error."""
         assert self._process is not None
-        assert self._process.stdin is not None
-        self._process.stdin.write(command.encode() + b"\n")
+        self._process.stdin.write(command + "\n")
+        self._process.stdin.flush()
         return await self._answer(seconds)
 
     async def _answer(self, seconds: float) -> str:
         assert self._process is not None
-        assert self._process.stdout is not None
         async with asyncio.timeout(seconds):
-            line = (await self._process.stdout.readline()).decode().strip()
+            line = (await asyncio.to_thread(self._process.stdout.readline)).strip()
         code, _, text = line.partition(" ")
         log = self.log.read_text()[-2000:] if self.log.exists() else ""
         assert code == "0", f"{line}\n{log}"
         return text
 
     async def end(self) -> None:
-        if self._process is not None and self._process.returncode is None:
+        if self._process is not None and self._process.poll() is None:
             self._process.kill()
-            await self._process.wait()
+            await asyncio.to_thread(self._process.wait)
 
 
 class Holder:
