@@ -80,7 +80,7 @@ def parse(
             raise TableError(f"{name}: the client does not follow arrays of {kind}s")
     waits, work = bool(entry.get("waits")), entry.get("work", "")
     again = entry.get("again", "" if waits else "never")
-    if again not in AGAIN or (not waits and again != "never"):
+    if again not in AGAIN or (not waits and again == "waits"):
         raise TableError(f"{name}: may a call that waits be made once more? Say `again`: {sorted(AGAIN)}")
     shown_as = entry.get("shown_as", "")
     if shown_as and shown_as not in header.functions:

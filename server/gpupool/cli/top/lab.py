@@ -28,10 +28,13 @@ from gpupool.client.endpoint import ENDPOINT_VARIABLE, private_directory
 
 if TYPE_CHECKING:
     from gpupool.embedded.join import Lifeline
+    from gpupool.embedded.options import EmbeddedOptions
 
 _START_SECONDS: Final = 120.0
 _STOP_SECONDS: Final = 15.0
 _LOOK_SECONDS: Final = 0.2
+#: A pool that ends sooner would only end again.
+_LIVED_SECONDS: Final = 5.0
 #: Options of a pool that this command starts.
 _OF_POOL: Final = (
     "driver", "software_gpus", "memory_mib", "quota", "notice_seconds", "no_restart", "providers", "listen", "port_range",
@@ -172,7 +175,7 @@ def lab(
     )
     token = token or secrets.token_hex(24)
     settings = {"idle_seconds": idle_seconds, "warn_seconds": warn_seconds, "show_panel": panel}
-    lifeline: Lifeline | None = None
+    pool = _Pool(directory, options)
     started: Lab | None = None
     status = exits.OK
     with exits.clear_errors(), interrupts.as_keyboard_interrupt():
@@ -182,26 +185,26 @@ def lab(
             if endpoint:
                 tell(f"The pool is {endpoint}, as ${ENDPOINT_VARIABLE} says.")
             else:
-                lifeline = up.joined(directory, options)
+                pool.start()
             tell("Starting JupyterLab …")
             started = _start(folder, directory, port or free_port(), token, settings)
             started.wait_ready()
-            _record(directory, started, lifeline)
+            _record(directory, started, pool.lifeline)
             path = f"/tree/{urllib.parse.quote(opens)}" if opens else ""
             url = f"http://127.0.0.1:{started.port}/lab{path}?token={token}"
             tell(f"ready {url}")
             tell("Ctrl-C ends JupyterLab and what was started with it.")
             if not no_browser:
                 _open_browser(url, directory)
-            status = _supervise(started, lifeline, directory)
+            status = _supervise(started, pool)
         except KeyboardInterrupt:
             tell("\nStopping …")
         finally:
             with interrupts.ignored():
                 if started is not None:
                     started.stop()
-                if lifeline is not None:
-                    up.leave(lifeline)
+                if pool.lifeline is not None:
+                    up.leave(pool.lifeline)
     raise typer.Exit(status)
 
 
@@ -265,17 +268,54 @@ def _start(
     return Lab(process, log, began)
 
 
-def _supervise(started: Lab, lifeline: Lifeline | None, directory: Path) -> int:
+class _Pool:
+    """The pool that was started for JupyterLab.
+
+    Attributes:
+        lifeline: None: JupyterLab uses another, or this one has ended and could not be started again.
+    """
+
+    def __init__(self, directory: Path, options: EmbeddedOptions) -> None:
+        self.directory = directory
+        self.lifeline: Lifeline | None = None
+        self._options = options
+        self._began = 0.0
+
+    def start(self) -> None:
+        self._began = time.monotonic()
+        self.lifeline = up.joined(self.directory, self._options)
+
+    def hear(self, lifeline: Lifeline) -> None:
+        """Says what its keeper tells. If the pool has ended it is started again, for JupyterLab outlasts it.
+
+        Notebooks, and what their kernels hold in the memory of this machine, need no pool.
+        """
+        try:
+            up.report(lifeline)
+            return
+        except typer.Exit:  # why is said
+            lifeline.close()
+            self.lifeline = None
+        if time.monotonic() - self._began >= _LIVED_SECONDS:
+            tell("JupyterLab goes on. The pool is started again …")
+            with contextlib.suppress(typer.Exit):
+                self.start()
+                return
+        tell("JupyterLab goes on without a pool. To start one: gpupool up")
+
+
+def _supervise(started: Lab, pool: _Pool) -> int:
     """Until JupyterLab ends."""
     while True:
         code = started.process.poll()
         if code is not None:
             tell(f"JupyterLab ended with status {code}.")
             return exits.OK if code == 0 else exits.FAILED
+        lifeline = pool.lifeline
         readable, _, _ = select.select([lifeline] if lifeline else [], [], [], _LOOK_SECONDS)
         if readable and lifeline is not None:
-            up.report(lifeline)
-            _record(directory, started, lifeline)
+            pool.hear(lifeline)
+            _record(pool.directory, started, pool.lifeline)
 
 
 def _record(directory: Path, started: Lab, lifeline: Lifeline | None) -> None:
