@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
 from collections.abc import Iterator
 
+import psutil
 import pytest
 from gpupool.client.session.words import SILENT_POOL
 
@@ -117,6 +119,27 @@ def test_a_pool_that_comes_back_in_time_costs_nothing() -> None:
         result = kernel.finish(running, 60)
         assert result.status == "ok", result.text
         stack.wait_free(35)
+
+
+def another_pool(stack: Stack, than: int) -> bool:
+    with contextlib.suppress(KeyError):  # there is none yet
+        return stack.pid("the pool") != than
+    return False
+
+
+def test_jupyterlab_and_its_kernels_outlast_the_keeper_of_their_pool() -> None:
+    with Stack() as stack:
+        kernel = stack.kernel()
+        assert kernel.run("made = 'by hand'").status == "ok"
+        first = stack.pid("the pool")
+        os.kill(psutil.Process(first).ppid(), signal.SIGKILL)
+        wait_until(lambda: another_pool(stack, first), 60, "another pool")
+        wait_until(lambda: any(device["healthy"] for device in stack.devices()), 60, "its devices")
+        result = kernel.run(f"{SUM_CELL}print(made)")
+        assert (result.status, result.text.split("\n")[:2]) == ("ok", ["the sum 1000.0", "by hand"]), (
+            result.text
+        )
+        assert stack.process.poll() is None
 
 
 def test_a_pool_that_is_away_for_longer_than_a_lease_lives_is_waited_for() -> None:

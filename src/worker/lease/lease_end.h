@@ -7,7 +7,8 @@
 // 1. The gate is shut before anybody is told that the lease is over, and at the latest when the draining has
 //    taken its time.
 // 2. The grace counts from the end of the lease, not from the shutting of the gate.
-// 3. There is one grace for a lease. Work that begins after it was over, because a stream waited for a function of the
+// 3. There is one grace for a lease. Work that begins after it was over, because a stream waited for a
+// function of the
 //    client's, has what is left of it: else each kernel behind such a function would have a grace of its own.
 #pragma once
 

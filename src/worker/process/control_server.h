@@ -111,8 +111,8 @@ class ControlServer {
   std::int64_t alone_since_ns_ = 0;  // 0: not alone
   std::uint32_t fenced_epoch_ = 0;   // last one reported
   std::optional<LeaseEnd> lease_end_;
-  std::uint32_t ended_epoch_ = 0;  // of the latest end that is over
-  std::int64_t ended_for_ns_ = 0;  // what its work has spent of the grace
+  std::uint32_t ended_epoch_ = 0;        // of the latest end that is over
+  std::int64_t ended_for_ns_ = 0;        // what its work has spent of the grace
   std::vector<std::uint64_t> revokers_;  // connections that wait for its end
   bool reported_connected_ = false;
   std::uint64_t reported_connections_ = 0;

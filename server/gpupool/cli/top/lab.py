@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 import urllib.parse
+from collections import deque
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,8 +34,9 @@ if TYPE_CHECKING:
 _START_SECONDS: Final = 120.0
 _STOP_SECONDS: Final = 15.0
 _LOOK_SECONDS: Final = 0.2
-#: A pool that ends sooner would only end again.
-_LIVED_SECONDS: Final = 5.0
+#: A pool that ends so often in so many seconds is not started again.
+_MOST_ENDS: Final = 3
+_ENDS_SECONDS: Final = 60.0
 #: Options of a pool that this command starts.
 _OF_POOL: Final = (
     "driver", "software_gpus", "memory_mib", "quota", "notice_seconds", "no_restart", "providers", "listen", "port_range",
@@ -279,10 +281,9 @@ class _Pool:
         self.directory = directory
         self.lifeline: Lifeline | None = None
         self._options = options
-        self._began = 0.0
+        self._ends: deque[float] = deque(maxlen=_MOST_ENDS)
 
     def start(self) -> None:
-        self._began = time.monotonic()
         self.lifeline = up.joined(self.directory, self._options)
 
     def hear(self, lifeline: Lifeline) -> None:
@@ -296,7 +297,8 @@ class _Pool:
         except typer.Exit:  # why is said
             lifeline.close()
             self.lifeline = None
-        if time.monotonic() - self._began >= _LIVED_SECONDS:
+        self._ends.append(time.monotonic())
+        if len(self._ends) < _MOST_ENDS or self._ends[-1] - self._ends[0] > _ENDS_SECONDS:
             tell("JupyterLab goes on. The pool is started again …")
             with contextlib.suppress(typer.Exit):
                 self.start()
