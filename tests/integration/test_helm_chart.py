@@ -88,7 +88,9 @@ def test_gpupool_understands_its_providers_and_may_do_what_they_need(
     (tmp_path / "providers.toml").write_text(files[0])
     (role,) = [one for one in objects if one["kind"] == "Role"]
     for one in settings.read(tmp_path / "providers.toml"):
-        provider = one.open(Place(tmp_path, "unix:/x", "pool"))
+        place = Place(tmp_path, "unix:/x", "pool")
+        assert one.needs_token(place)
+        provider = one.open(place, tmp_path / "node.token")
         assert isinstance(provider, KubernetesProvider)
         own = provider._settings
         patches = [
@@ -99,8 +101,6 @@ def test_gpupool_understands_its_providers_and_may_do_what_they_need(
         assert owners[0]["resourceNames"] == [own.owner.removeprefix("configmap/")]
         if own.device_class:
             assert any("resourceclaimtemplates" in rule["resources"] for rule in role["rules"])
-        listed = stateful["spec"]["template"]["spec"]["initContainers"][0]["command"]
-        assert one.name in listed and str(own.token_file).endswith(f"/tokens/{one.name}")
 
 
 def test_the_pool_may_read_no_secret(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_another_claim_has_another_name() -> None:
         ({"environment": {"1A": "x"}}, "1A"),
         ({"memory": "lots"}, "lots"),
         ({"device_selector": "true"}, "device_class"),
-        ({"ca_file": Path("ca.pem")}, "token_file"),
+        ({"ca_file": Path("ca.pem")}, "ca.pem"),
         ({"time_limit": 0.5}, "0.5"),
         ({"grace": 0.0}, "grace"),
         ({"owner": "pod/x"}, "pod/x"),
@@ -105,6 +105,28 @@ def test_another_claim_has_another_name() -> None:
 def test_settings_that_kubernetes_would_refuse(more: Mapping[str, Any], said: str) -> None:
     with pytest.raises(KubernetesSettingsError, match=said):
         made(**more)
+
+
+def test_a_token_is_put_into_a_secret_or_is_in_one(tmp_path: Path) -> None:
+    file = tmp_path / "providers.toml"
+    table = '[kube]\nkind = "kubernetes"\npool = "h:1"\nimage = "i"\n'
+    place = Place(tmp_path, "unix:/x", "pool")
+
+    def opened(more: str, token: Path | None) -> KubernetesSettings:
+        file.write_text(table + more)
+        (one,) = read(file)
+        assert one.needs_token(place) == (token is not None)
+        provider = one.open(place, token)
+        assert isinstance(provider, KubernetesProvider)
+        return provider._settings
+
+    written = opened('secret = "its"\n', tmp_path / "node.token")
+    assert (written.secret_name, written.token_file) == ("its", tmp_path / "node.token")
+    there = opened('existing_secret = "mine"\n', None)
+    assert (there.secret_name, there.token_file) == ("mine", None)
+    for more in ('secret = "its"\n', 'token_file = "/t"\n'):
+        with pytest.raises(SettingsError, match="existing_secret 'mine'"):
+            opened('existing_secret = "mine"\n' + more, None)
 
 
 _NOW = 1_700_000_000.0

@@ -126,9 +126,11 @@ def test_tokens_are_made_for_agents_that_dial_a_port_and_have_none(tmp_path: Pat
     file.write_text(
         '[a]\nkind = "slurm"\n[b]\nkind = "slurm"\ntoken_file = "/t"\n[c]\nkind = "slurm"\npool = "unix:/p"\n'
         '[d]\nkind = "local"\n[e]\nkind = "slurm"\npool = "h:1"\n'
+        '[f]\nkind = "kubernetes"\npool = "h:1"\nimage = "i"\n'
+        '[g]\nkind = "kubernetes"\npool = "h:1"\nimage = "i"\nexisting_secret = "mine"\n'
     )
     place = Place(tmp_path, "unix:/pool.sock", "pool", "tls:login1:7460")
-    assert [one.name for one in read(file) if one.needs_token(place)] == ["a", "e"]
+    assert [one.name for one in read(file) if one.needs_token(place)] == ["a", "e", "f"]
 
 
 async def test_a_job_gets_neither_the_secrets_of_a_server_nor_the_limits_of_a_job(

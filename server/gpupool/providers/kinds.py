@@ -86,6 +86,7 @@ class Kind:
         required: keys that must be there, each with a clause that says what it is.
         command: starts `gpupool` on a machine of the engine; by default as it was started here.
         elsewhere: agents are on other machines, and the files of this one's home may be there, too.
+        token_is_handed: the provider gives agents the content of the token's file, unless `existing_secret` names what has it.
     """
 
     keys: Mapping[str, type]
@@ -94,6 +95,7 @@ class Kind:
     required: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = (sys.executable, "-m", "gpupool.cli.main")
     elsewhere: bool = False
+    token_is_handed: bool = False
 
 
 def _local(opening: Opening) -> Provider:
@@ -147,6 +149,13 @@ def _kubernetes(opening: Opening) -> Provider:
     own = dict(opening.own)
     if "ca_file" in own:
         own["ca_file"] = Path(own["ca_file"])
+    existing = own.pop("existing_secret", "")
+    if existing and (opening.token_file is not None or "secret" in own):
+        raise SettingsError(
+            f"provider {opening.name}: existing_secret {existing[:80]!r} has the token already; leave out token_file and secret"
+        )
+    if existing:
+        own["secret"] = existing
     # In a pod the token is elsewhere; the provider knows where.
     token = None if opening.token_file is None else Path(opening.token_file)
     try:
@@ -178,8 +187,8 @@ KINDS: Final[Mapping[str, Kind]] = {
             "namespace": str, "kubeconfig": str, "context": str, "image": str, "resource": str, "device_class": str,
             "device_selector": str, "cpu": str, "memory": str, "node_selector": dict, "tolerations": list,
             "priority_class": str, "service_account": str, "runtime_class": str, "image_pull_secrets": list,
-            "environment": dict, "time_limit": str, "grace": str, "keep_ended": str, "secret": str, "ca_file": str,
-            "owner": str,
+            "environment": dict, "time_limit": str, "grace": str, "keep_ended": str, "secret": str,
+            "existing_secret": str, "ca_file": str, "owner": str,
         },
         open=_kubernetes,
         times=frozenset({"time_limit", "grace", "keep_ended"}),
@@ -188,5 +197,6 @@ KINDS: Final[Mapping[str, Kind]] = {
             "image": "the image of the node agent",
         },
         command=("gpupool",),
+        token_is_handed=True,
     ),
 }  # fmt: skip

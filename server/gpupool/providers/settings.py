@@ -52,9 +52,11 @@ class ProviderSettings:
         return KINDS[self.kind].elsewhere and "pool" not in self.agent
 
     def needs_token(self, place: Place) -> bool:
-        """Whether its agents need a token, and the table names none: they see the pool's home then."""
-        shared = KINDS[self.kind].elsewhere and "token_file" not in self.agent
-        return shared and not self._endpoint(place).startswith("unix:")
+        """Whether its agents need a token, and the table names none: the pool makes it then."""
+        kind = KINDS[self.kind]
+        gets_one = kind.elsewhere or (kind.token_is_handed and "existing_secret" not in self.own)
+        named = "token_file" in self.agent
+        return gets_one and not named and not self._endpoint(place).startswith("unix:")
 
     def open(self, place: Place, token_file: Path | None = None) -> Provider:
         """The provider.
