@@ -72,8 +72,13 @@ class Kernel:
         raise AssertionError("unreachable")
 
     def reconnect(self) -> None:
-        self.client.stop_channels()
+        self.leave()
         self.client = self._connect()
+
+    def leave(self) -> None:
+        """Else its threads look for the kernel for as long as the tests run."""
+        self.client.stop_channels()
+        self.client.context.destroy(linger=0)
 
     def start(self, code: str) -> str:
         """Sends a cell without waiting for it."""
@@ -158,6 +163,7 @@ class Stack:
         self._arguments = arguments
         self._notebook = ("--notebook", "" if root_dir else "examples/quickstart.ipynb")
         self._root_dir = root_dir or ROOT
+        self._kernels: list[Kernel] = []
         self.environment = dict(
             os.environ,
             GPUPOOL_HOME=str(self.home),
@@ -203,6 +209,8 @@ class Stack:
         return bool(found)
 
     def __exit__(self, *_: object) -> None:
+        for kernel in self._kernels:
+            kernel.leave()
         children = (
             psutil.Process(self.process.pid).children(recursive=True)
             if psutil.pid_exists(self.process.pid)
@@ -279,7 +287,8 @@ class Stack:
 
     def kernel(self) -> Kernel:
         started = self.api("POST", "api/kernels", {"name": "python3"})
-        return Kernel(self, started["id"])
+        self._kernels.append(Kernel(self, started["id"]))
+        return self._kernels[-1]
 
     def gpupool(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         done = forked_cli.gpupool(*arguments, environment=self.environment, seconds=90 * BUSY)

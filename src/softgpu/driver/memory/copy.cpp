@@ -1,13 +1,17 @@
 #include "softgpu/driver/memory/copy.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <cstring>
 
 #include "softgpu/driver/backing/allocation_table.h"
 #include "softgpu/driver/base/error.h"
+#include "softgpu/driver/base/fault_report.h"
 #include "softgpu/driver/base/registry.h"
 #include "softgpu/driver/memory/array.h"
 #include "softgpu/driver/memory/memory.h"
+#include "softgpu/exec/run/guarded_access.h"
 
 namespace softgpu::driver {
 namespace {
@@ -68,6 +72,18 @@ bool is_empty(const CUDA_MEMCPY3D& shape) {
   return !shape.WidthInBytes || !shape.Height || !shape.Depth;
 }
 
+// Memory of a program's own may not be there, and memory of the driver's may have been freed since.
+template <class Access>
+void touch(const Access& access) {
+  std::uint64_t missing = 0;
+  if (guarded(access, missing)) return;
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "a copy or fill found no memory at 0x%llx",
+                static_cast<unsigned long long>(missing));
+  report_fault(CUDA_ERROR_ILLEGAL_ADDRESS, text.data());
+  fail(CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
 template <class Element>
 void fill_row(char* row, Element value, std::size_t width) {
   std::fill_n(reinterpret_cast<Element*>(row), width, value);
@@ -87,7 +103,7 @@ Operation make_copy(std::uint64_t destination, std::uint64_t source, std::size_t
   shape.WidthInBytes = size;
   shape.Height = shape.Depth = 1;
   return {CU_GRAPH_NODE_TYPE_MEMCPY, shape,
-          [=] { std::memmove(bytes_at(destination), bytes_at(source), size); }};
+          [=] { touch([&] { std::memmove(bytes_at(destination), bytes_at(source), size); }); }};
 }
 
 Operation make_copy(const CUDA_MEMCPY3D& shape) {
@@ -100,13 +116,15 @@ Operation make_copy(const CUDA_MEMCPY3D& shape) {
       make_side(shape.dstMemoryType, shape.dstHost, shape.dstDevice, shape.dstXInBytes, shape.dstY,
                 shape.dstZ, shape.dstPitch, shape.dstHeight, shape.dstArray, shape);
   return {CU_GRAPH_NODE_TYPE_MEMCPY, shape, [shape, source, target] {
-            for (std::size_t z = 0; z < shape.Depth; ++z) {
-              for (std::size_t y = 0; y < shape.Height; ++y) {
-                std::memmove(bytes_at(target.start + z * target.slice + y * target.pitch),
-                             bytes_at(source.start + z * source.slice + y * source.pitch),
-                             shape.WidthInBytes);
+            touch([&] {
+              for (std::size_t z = 0; z < shape.Depth; ++z) {
+                for (std::size_t y = 0; y < shape.Height; ++y) {
+                  std::memmove(bytes_at(target.start + z * target.slice + y * target.pitch),
+                               bytes_at(source.start + z * source.slice + y * source.pitch),
+                               shape.WidthInBytes);
+                }
               }
-            }
+            });
           }};
 }
 
@@ -179,20 +197,22 @@ Operation make_fill(const CUDA_MEMSET_NODE_PARAMS& shape) {
   const std::size_t extent = checked_product(shape.height - 1, shape.pitch) + row;
   require_device_range(shape.dst, extent);
   return {CU_GRAPH_NODE_TYPE_MEMSET, shape, [shape] {
-            for (std::size_t y = 0; y < shape.height; ++y) {
-              char* begin = bytes_at(shape.dst + y * shape.pitch);
-              switch (shape.elementSize) {
-                case 1:
-                  fill_row(begin, static_cast<std::uint8_t>(shape.value), shape.width);
-                  break;
-                case 2:
-                  fill_row(begin, static_cast<std::uint16_t>(shape.value), shape.width);
-                  break;
-                default:
-                  fill_row(begin, static_cast<std::uint32_t>(shape.value), shape.width);
-                  break;
+            touch([&] {
+              for (std::size_t y = 0; y < shape.height; ++y) {
+                char* begin = bytes_at(shape.dst + y * shape.pitch);
+                switch (shape.elementSize) {
+                  case 1:
+                    fill_row(begin, static_cast<std::uint8_t>(shape.value), shape.width);
+                    break;
+                  case 2:
+                    fill_row(begin, static_cast<std::uint16_t>(shape.value), shape.width);
+                    break;
+                  default:
+                    fill_row(begin, static_cast<std::uint32_t>(shape.value), shape.width);
+                    break;
+                }
               }
-            }
+            });
           }};
 }
 

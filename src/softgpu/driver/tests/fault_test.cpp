@@ -162,3 +162,31 @@ TEST_CASE("the end of a context does not wait for an event of another one that i
   may_end = true;
   CHECK_CUDA(cuEventSynchronize(event));
 }
+
+TEST_CASE("a copy of memory that is not there is a fault of the context, and not the end of the process") {
+  for (const bool shaped : {false, true}) {
+    CurrentContext context;
+    CUdeviceptr array = 0;
+    REQUIRE_CUDA(cuMemAlloc_v2(&array, 4096));
+    NewLines lines;
+    constexpr CUdeviceptr nowhere = 0x10;
+    if (shaped) {
+      CUDA_MEMCPY2D copy{};
+      copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+      copy.srcDevice = nowhere;
+      copy.dstDevice = array;
+      copy.srcPitch = copy.dstPitch = 64;
+      copy.WidthInBytes = 64;
+      copy.Height = 2;
+      CHECK_RESULT(cuMemcpy2D_v2(&copy), CUDA_ERROR_ILLEGAL_ADDRESS);
+    } else {
+      CHECK_RESULT(cuMemcpy(array, nowhere, 64), CUDA_ERROR_ILLEGAL_ADDRESS);
+    }
+    CHECK_RESULT(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+    has(lines.text(), "found no memory at 0x1");
+  }
+  CurrentContext another;
+  CUdeviceptr array = 0;
+  REQUIRE_CUDA(cuMemAlloc_v2(&array, 4096));
+  REQUIRE_CUDA(cuMemsetD8_v2(array, 1, 4096));
+}

@@ -23,11 +23,6 @@ constexpr uint64_t patience_instructions =
 constexpr size_t max_resident_blocks = 64;  // blocks per thread of a launch that is not cooperative
 constexpr uint32_t least_chunks = 32;       // of a grid, at least, for each thread to take
 constexpr uint64_t max_shared_bytes = 16 << 20;
-#ifdef __SANITIZE_THREAD__
-constexpr int saves_signal_mask = 1;  // ThreadSanitizer calls handlers with all signals blocked
-#else
-constexpr int saves_signal_mask = 0;  // the handler of a fault blocks none (SA_NODEFER)
-#endif
 
 enum class SliceResult : uint8_t { finished, running, at_grid_barrier, faulted };
 

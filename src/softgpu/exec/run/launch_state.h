@@ -88,6 +88,11 @@ struct FaultGuard {
   uint64_t address = 0;  // set by the signal handler
 };
 FaultGuard& fault_guard();
+#ifdef __SANITIZE_THREAD__
+inline constexpr int saves_signal_mask = 1;  // ThreadSanitizer calls handlers with all signals blocked
+#else
+inline constexpr int saves_signal_mask = 0;  // the handler of a fault blocks none (SA_NODEFER)
+#endif
 void install_signal_handlers();  // idempotent
 // Makes this the launch's fault if it is the first. `in` may be null.
 void record_fault(const Warp& warp, const Instruction* in, Fault fault, const std::string& what,
