@@ -109,7 +109,9 @@ class KubernetesSettings:
         if self.device_selector and not self.device_class:
             raise KubernetesSettingsError("device_selector is for claims; it needs device_class")
         if self.ca_file and not self.token_file:
-            raise KubernetesSettingsError(f"ca_file {self.ca_file} goes into the Secret that the pool writes, and it writes none")
+            raise KubernetesSettingsError(
+                f"ca_file {self.ca_file} goes into the Secret that the pool writes, and it writes none"
+            )
         if self.time_limit is not None and self.time_limit < 1:
             raise KubernetesSettingsError(f"time_limit is {self.time_limit:g} s; it must be at least 1 s")
         if self.grace < 1:
