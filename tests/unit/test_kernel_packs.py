@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import random
 import tarfile
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from gpupool.cli.main import app
 from gpupool.kernel_packs.bind import Names, bind, read_module
 from gpupool.kernel_packs.build import Recipe
 from gpupool.kernel_packs.errors import PackError
@@ -16,10 +19,11 @@ from gpupool.kernel_packs.library import FatBinary, Library
 from gpupool.kernel_packs.names import normalised, source_file
 from gpupool.kernel_packs.origins import find_origins
 from gpupool.kernel_packs.ptx_text import Kind, NotPtxError, parameters, pieces
-from gpupool.kernel_packs.store import BuiltFile, Store, default_folder
+from gpupool.kernel_packs.store import BuiltFile, Pack, Store, default_folder
 from gpupool.kernel_packs.torch import Wheel, check_version, find_wheel, open_sources
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 
 def in_namespace(tag: str) -> str:
@@ -296,3 +300,20 @@ def test_an_archive_that_was_not_loaded_whole_is_refused(tmp_path: Path, cut: st
 def test_a_python_without_pytorch_is_named(tmp_path: Path) -> None:
     with pytest.raises(PackError, match="nowhere"):
         find_wheel(tmp_path / "nowhere")
+
+
+def test_kernels_that_were_left_out_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pack = Pack("0123456789", "libmine.so", "mine 1.0")
+    pack.files["sort.cu"] = BuiltFile(
+        "recipe", "sort.kernels", (), 0, other_parameters=("_Z3onev", "_Z3twov")
+    )
+    folder = tmp_path / pack.build_id
+    folder.mkdir()
+    (folder / "pack.json").write_text(json.dumps(asdict(pack)))
+    monkeypatch.setenv("GPUPOOL_SOFTGPU_KERNEL_PACKS", str(tmp_path))
+    done = CliRunner().invoke(app, ["kernel-packs", "verify", "--json"])
+    assert done.exit_code == 0, done.output
+    left_out = [{"product": "mine 1.0", "file": "sort.cu", "kernels": ["_Z3onev", "_Z3twov"]}]
+    assert json.loads(done.stdout) == {"damaged": [], "left_out": left_out}
+    lines = CliRunner().invoke(app, ["kernel-packs", "verify"]).stdout.split()
+    assert {"_Z3onev", "_Z3twov"} <= set(lines)

@@ -20,6 +20,7 @@ from gpupool.kernel_packs.build import Outcome, Recipe
 from gpupool.kernel_packs.errors import PackError
 from gpupool.kernel_packs.library import Library, read_library
 from gpupool.kernel_packs.store import Store, default_folder
+from gpupool.text import printable
 
 app = typer.Typer(
     name="kernel-packs",
@@ -183,11 +184,11 @@ def verify(json: Json = False) -> None:
     with exits.clear_errors():
         store = _store()
         damaged = [(path.parent.name, f"{path}: it is damaged") for path in store.unreadable()]
-        left_out: list[tuple[str, str, int]] = []
+        left_out: list[tuple[str, str, tuple[str, ...]]] = []
         for pack in store.packs():
             damaged += [(pack.product, problem) for problem in building.verify(pack, store)]
             left_out += [
-                (pack.product, name, len(built.other_parameters))
+                (pack.product, name, built.other_parameters)
                 for name, built in pack.files.items()
                 if built.other_parameters
             ]
@@ -196,16 +197,18 @@ def verify(json: Json = False) -> None:
                 {
                     "damaged": [{"product": product, "problem": problem} for product, problem in damaged],
                     "left_out": [
-                        {"product": product, "file": name, "kernels": count}
-                        for product, name, count in left_out
+                        {"product": product, "file": name, "kernels": kernels}
+                        for product, name, kernels in left_out
                     ],
                 }
             )
         else:
             for product, problem in damaged:
                 print(f"{product}: {problem}")
-            for product, name, count in left_out:
-                print(f"{product}: {name}: {count} kernels were left out, they take other parameters")
+            for product, name, kernels in left_out:
+                print(f"{product}: {name}: {len(kernels)} kernels were left out, they take other parameters:")
+                for kernel in kernels:
+                    print(f"  {printable(kernel)}")
         if damaged:
             raise PackError("build what is missing again: gpupool kernel-packs build")
 
