@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -138,3 +139,26 @@ def test_a_loopback_address_that_was_asked_for_is_a_warning(tmp_path: Path) -> N
     done = gpupool(tmp_path / "file", "node", "start", "--pool", "192.0.2.1:7460", *loopback)
     assert "warning: the pool is on another machine (192.0.2.1)" in done.stderr
     assert done.returncode == 1, "it went on, to a home that cannot be used"
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("version",), ("kernel-packs", "list", "--json")])
+def test_output_that_finds_no_room_is_a_sentence(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    environment = os.environ | {"GPUPOOL_HOME": str(tmp_path), "PYTHONPATH": str(ROOT / "server")}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", "from gpupool.cli.entry import main; main()", *arguments],
+            env=environment, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+        )  # fmt: skip
+    one_sentence(done, 1, "gpupool: ", "No space left on device")
+
+
+def test_a_reader_that_has_enough_is_no_error_that_is_told(tmp_path: Path) -> None:
+    environment = os.environ | {"GPUPOOL_HOME": str(tmp_path), "PYTHONPATH": str(ROOT / "server")}
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-c", "from gpupool.cli.entry import main; main()", "version"],
+        env=environment, stdout=write, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    os.close(write)
+    assert done.stderr == ""

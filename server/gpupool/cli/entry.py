@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from typing import Final
 
@@ -10,15 +12,33 @@ _NEEDED: Final = ("typer", "rich")
 
 #: As `exits.INTERRUPTED`, which cannot be loaded yet.
 _INTERRUPTED: Final = 130
+#: A full disk, or a full share of one.
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 def main() -> None:
     """Runs the command of the process's arguments, and ends the process."""
     try:
-        _run()
+        try:
+            _run()
+        finally:
+            sys.stdout.flush()
     except KeyboardInterrupt:
         # While modules are loaded: a command that runs ends as `exits` says.
         sys.exit(_INTERRUPTED)
+    except BrokenPipeError:
+        _drop_output()  # whoever read it has enough
+        sys.exit(1)
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        _drop_output()
+        sys.exit(f"gpupool: the output cannot be written: {error.strerror}")
+
+
+def _drop_output() -> None:
+    """What is left of it would be tried again at the end of the process."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run() -> None:
