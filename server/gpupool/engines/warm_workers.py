@@ -72,6 +72,7 @@ class WarmWorkers:
                 worker.directory.rename(directory)
             except OSError as error:
                 logger.warning("a warm worker cannot be used", reason=str(error))
+                worker.process.kill()  # not waited for: this is the agent's event loop
                 self._drop(worker)
                 return None
             return worker.process

@@ -26,6 +26,7 @@ from gpupool.cli.common.options import refuse_options
 from gpupool.cli.top import up
 from gpupool.cli.top.up import tell
 from gpupool.client.endpoint import ENDPOINT_VARIABLE, private_directory
+from gpupool.client.errors import GpupoolError
 
 if TYPE_CHECKING:
     from gpupool.embedded.join import Lifeline
@@ -300,9 +301,13 @@ class _Pool:
         self._ends.append(time.monotonic())
         if len(self._ends) < _MOST_ENDS or self._ends[-1] - self._ends[0] > _ENDS_SECONDS:
             tell("JupyterLab goes on. The pool is started again …")
-            with contextlib.suppress(typer.Exit):
+            try:
                 self.start()
                 return
+            except typer.Exit:  # why is said
+                pass
+            except (GpupoolError, OSError) as error:
+                exits.say(str(error))
         tell("JupyterLab goes on without a pool. To start one: gpupool up")
 
 
