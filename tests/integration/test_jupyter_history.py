@@ -68,6 +68,8 @@ class TestHistory:
         _, found = await jupyter.json("GET", f"gpupool/api/history?from={since}&points=100")
         assert found["step"] == 1200
         assert len(found["points"]["t"]) <= 100
+        _, counted_back = await jupyter.json("GET", "gpupool/api/history?from=-86400&points=100")
+        assert (counted_back["step"], counted_back["from"]) == (1200, pytest.approx(found["from"], abs=1300))
 
     async def test_shows_a_user_no_other_user(self, jupyter: JupyterInProcess) -> None:
         _, found = await jupyter.json("GET", "gpupool/api/history?by=user")

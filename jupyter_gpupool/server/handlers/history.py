@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 #: How far back a series goes when nothing is said, seconds.
 _BACK_SECONDS: Final = 3600.0
 _POINTS: Final = 240
+_MOST_SECONDS: Final = 1e11
 _GPU_HOUR_MILLI_MS: Final = 3_600_000_000
 _GIB_HOUR_MIB_MS: Final = 1024 * 3_600_000
 #: Columns that are means over a point, and of what.
@@ -38,7 +39,10 @@ _MEANS: Final = {
 
 
 class HistoryHandler(GpupoolHandler):
-    """``view``, ``name``, ``from``, ``to`` (Unix seconds), ``points``, ``by``: as in ``gpupool report history``."""
+    """``view``, ``name``, ``from``, ``to`` (Unix seconds), ``points``, ``by``: as in ``gpupool report history``.
+
+    A ``from`` below 0 is counted from now: a browser's clock may be wrong.
+    """
 
     _track_activity = False
 
@@ -47,12 +51,12 @@ class HistoryHandler(GpupoolHandler):
     async def get(self) -> None:
         from gpupool.client.history import History as HistoryClient
 
-        now = time.time()
+        since = self._number("from", -_BACK_SECONDS, least=-_MOST_SECONDS)
         admin = await may_administer(self.extension)
         series = await HistoryClient((await self.extension.sessions()).pool).series(
             self.get_query_argument("view", "cluster"),
             self.get_query_argument("name", ""),
-            from_unix=self._number("from", now - _BACK_SECONDS),
+            from_unix=time.time() + since if since < 0 else since,
             to_unix=self._number("to", 0.0),
             points=int(self._number("points", _POINTS, most=2000)),
             by=self.get_query_argument("by", ""),
@@ -62,7 +66,9 @@ class HistoryHandler(GpupoolHandler):
         answer: History = {**series_view(series), "admin": admin}
         self.answer(answer)
 
-    def _number(self, name: str, default: float, *, most: float = 1e11) -> float:
+    def _number(
+        self, name: str, default: float, *, least: float = 0.0, most: float = _MOST_SECONDS
+    ) -> float:
         raw = self.get_query_argument(name, "")
         if not raw:
             return default
@@ -70,8 +76,10 @@ class HistoryHandler(GpupoolHandler):
             value = float(raw)
         except ValueError:
             value = math.nan
-        if not 0 <= value <= most:
-            raise BadRequestError(f"{name} must be a number within 0..{most:.0f}, {raw[:40]!r} is not.")
+        if not least <= value <= most:
+            raise BadRequestError(
+                f"{name} must be a number within {least:.0f}..{most:.0f}, {raw[:40]!r} is not."
+            )
         return value
 
 

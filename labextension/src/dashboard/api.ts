@@ -14,7 +14,8 @@ export class DashboardApi extends GpuPoolApi {
       view: place.view,
       name: place.name,
       by: place.by,
-      from: Date.now() / 1000 - RANGES[place.range].seconds,
+      // Counted from the server's now: a browser's clock may be wrong.
+      from: -RANGES[place.range].seconds,
       points: POINTS
     });
     return this._request('GET', ['history'], undefined, query);

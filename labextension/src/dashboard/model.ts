@@ -71,9 +71,13 @@ export class DashboardModel implements IDisposable {
     if (samePlace(place, this._state.place)) {
       return;
     }
-    this._set({ place, series: null, problem: null });
+    this._set({ place, series: null, administration: null, problem: null });
     if (this._shown) {
-      void this._poll.refresh();
+      // A refresh would be left out while a question about the place before is on its way.
+      void this._poll.schedule({
+        phase: 'refreshed',
+        interval: Poll.IMMEDIATE
+      });
     }
   }
 

@@ -245,6 +245,7 @@ export class GpuPoolModel implements IGpuPool {
 
   private async _fetch(): Promise<void> {
     const requests = this._requests;
+    const news = this._news;
     const order = ++this._asked;
     try {
       const [pool, kernels] = await Promise.all([
@@ -255,12 +256,16 @@ export class GpuPoolModel implements IGpuPool {
       if (this.isDisposed) {
         return;
       }
-      // Asked before an action of ours was answered: already past.
-      if (requests !== this._requests) {
+      const past = requests !== this._requests;
+      // For what came meanwhile no refresh is made beside this one, which may not know it.
+      if (past || (news !== this._news && order === this._asked)) {
         void this._poll.schedule({
           phase: 'refreshed',
           interval: Poll.IMMEDIATE
         });
+      }
+      // Asked before an action of ours was answered: already past.
+      if (past) {
         return;
       }
       // A refresh may overtake the request before it.
@@ -277,7 +282,8 @@ export class GpuPoolModel implements IGpuPool {
         withSnapshot(this._state, pool, kernels, performance.now(), Date.now())
       );
     } catch (error) {
-      if (!this.isDisposed) {
+      // What was asked later may have been answered meanwhile.
+      if (!this.isDisposed && order > this._applied) {
         this._set(withProblem(this._state, problemOf(error), Date.now()));
       }
       // Rejecting is how the poll learns to back off.
@@ -318,6 +324,7 @@ export class GpuPoolModel implements IGpuPool {
 
   private _onEvent(_: unknown, event: Event.Emission): void {
     if (event.schema_id === SESSION_EVENT) {
+      this._news += 1;
       void this._poll.refresh();
     }
   }
@@ -331,6 +338,7 @@ export class GpuPoolModel implements IGpuPool {
       .join();
     if (ids !== this._running) {
       this._running = ids;
+      this._news += 1;
       void this._poll.refresh();
     }
   }
@@ -357,6 +365,8 @@ export class GpuPoolModel implements IGpuPool {
   private readonly _followed = new Set<{ kernelId: string }>();
   /** Actions answered so far. */
   private _requests = 0;
+  /** How often something was heard that an answer on its way may not know. */
+  private _news = 0;
   /** Number of the last question asked, and of the last answer shown. */
   private _asked = 0;
   private _applied = 0;

@@ -25,6 +25,7 @@ import {
   placeIn,
   placeOf,
   queryOf,
+  samePlace,
   type IPlace
 } from '../dashboard/place';
 import { NAMESPACE } from '../model/tokens';
@@ -88,7 +89,14 @@ export const dashboardPlugin: JupyterFrontEndPlugin<void> = {
       } else {
         const widget = make(place);
         const { model } = widget.content.context;
-        model.changed.connect(() => void tracker.save(widget));
+        let kept = place;
+        // Each save is a request that counts as activity: a server would never be idle.
+        model.changed.connect(() => {
+          if (!samePlace(kept, model.state.place)) {
+            kept = model.state.place;
+            void tracker.save(widget);
+          }
+        });
         shell.add(widget, 'main', { type: 'GPU dashboard' });
         void tracker.add(widget);
       }

@@ -207,7 +207,8 @@ export class GpuNotifications {
         trans.__('Try again'),
         undefined,
         { ...asked }
-      )
+      ),
+      true
     );
   }
 
@@ -244,13 +245,14 @@ export class GpuNotifications {
     kernel: GpuPool.IKernel,
     type: Notification.TypeOptions,
     text: string,
-    action: Notification.IAction
+    action: Notification.IAction,
+    refused = false
   ): void {
     const id = this._manager.notify(text, type, {
       autoClose: false,
       actions: [action]
     });
-    this._releases.set(kernel.kernel_id, { id, text });
+    this._releases.set(kernel.kernel_id, { id, text, refused });
   }
 
   /** An offer to attach again ends when the kernel attaches, asks, or has lost what was kept. */
@@ -305,10 +307,13 @@ export class GpuNotifications {
         this._manager.dismiss(shown.id);
         continue;
       }
+      if (shown.refused) {
+        continue; // what is said of an earlier release is older
+      }
       const said = kernel.released?.message;
       const text = `${kernel.label}: ${said}`;
       if (said && text !== shown.text && kernel.released?.draining !== true) {
-        this._releases.set(kernelId, { id: shown.id, text });
+        this._releases.set(kernelId, { ...shown, text });
         this._manager.update({ id: shown.id, message: text });
       }
     }
@@ -342,6 +347,9 @@ export class GpuNotifications {
   }
 
   /** What says that a GPU was given back, by kernel. */
-  private readonly _releases = new Map<string, { id: string; text: string }>();
+  private readonly _releases = new Map<
+    string,
+    { id: string; text: string; refused: boolean }
+  >();
   private readonly _warnings = new Map<string, { id: string; text: string }>();
 }

@@ -358,3 +358,21 @@ it('does not show an older answer after what was changed from here', async () =>
   await Promise.all([asked, drained]);
   expect(model.state.administration).toBe(api.administered);
 });
+
+it('asks for another place at once, also while it asks for one', async () => {
+  at({ view: 'cluster' });
+  let answer!: () => void;
+  const slow = new Promise<void>(resolve => {
+    answer = resolve;
+  });
+  jest.spyOn(api, 'history').mockImplementationOnce(async () => {
+    await slow;
+    return api.series;
+  });
+  model.show(true);
+  await new Promise(resolve => setTimeout(resolve, 20));
+  model.go(placeOf({ view: 'device', name: 'vm/0' }));
+  answer();
+  await waitFor(() => expect(model.state.series).toBe(api.series));
+  expect(api.calls.at(-1)).toMatch('history device/vm/0');
+});

@@ -117,6 +117,21 @@ it('does not let an answer from before a request undo it', async () => {
   expect(model.kernel('k1')?.state).toBe('attached');
 });
 
+it('asks once more for what came while an answer was on its way', async () => {
+  let reply: (kernels: GpuPool.IKernel[]) => void = () => undefined;
+  const slow = new Promise<GpuPool.IKernel[]>(resolve => (reply = resolve));
+  const quick = server.kernels.bind(server);
+  server.kernels = () => slow;
+  void model.refresh();
+  await new Promise(resolve => setTimeout(resolve, 20));
+  server.kernels = quick;
+  server.list = [aKernel({ state: 'queued' })];
+  jupyter.event.emit({ schema_id: SESSION_EVENT, state: 'queued' });
+  reply([aKernel()]);
+  await new Promise(resolve => setTimeout(resolve, 100));
+  expect(model.kernel('k1')?.state).toBe('queued');
+});
+
 it('says that the pool is down, and that it is back', async () => {
   server.answer = aPool({
     ok: false,

@@ -279,6 +279,24 @@ it('says that a request which waited got nothing', async () => {
   expect(executed).toEqual([[CommandIDs.attach, { kernelId: 'k1', ...asked }]]);
 });
 
+it('says so also of one that was released before', async () => {
+  const released: GpuPool.IReleased = {
+    reason: 'idle',
+    message: 'Released after 10 min without use.',
+    draining: false,
+    at: 0,
+    freed: { milli: 200, mib: 1587, count: 1, device: 'vm/0' },
+    memory: { bytes: 0, place: 'host' },
+    undo_seconds: 0
+  };
+  await now(waiting(false));
+  await now({ ...refused, released });
+  await now({ ...refused, released, last_status: 'idle' } as GpuPool.IKernel);
+  expect(manager.notifications.map(({ message }) => message)).toEqual([
+    'train.ipynb got no GPU: Nothing became free.'
+  ]);
+});
+
 it('leaves that to the cell, or to whoever waits for it', async () => {
   await now(waiting(true));
   await now(refused);
