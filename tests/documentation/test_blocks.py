@@ -88,7 +88,8 @@ def test_files_of_providers_are_understood(block: Block, tmp_path: Path) -> None
     file = tmp_path / "providers.toml"
     file.write_text(block.text)
     place = Place(tmp_path, "unix:/pool.sock", "pool", "tls:login1:7460")
-    assert [one.open(place) for one in settings.read(file)]
+    made = tmp_path / "node.token"  # by the pool
+    assert [one.open(place, made if one.needs_token(place) else None) for one in settings.read(file)]
 
 
 def test_every_setting_of_kubernetes_is_in_its_guide() -> None:

@@ -181,13 +181,16 @@ async def test_a_worker_can_be_stopped_while_it_moves_memory(tmp_path: Path) -> 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert await reader.readline() == b"park epoch=8\n"
         assert await reader.readline() == b"stop\n"
+        writer.write(b"ok\n")  # as a worker does, which is no word about its memory
 
     async with worker(tmp_path / "s", serve) as (channel, _):
         parking = asyncio.create_task(channel.park(8))
         await asyncio.sleep(0.05)
         await channel.stop()
-        with pytest.raises(ControlError, match="closed"):
+        with pytest.raises(ControlError, match="stopped"):
             await parking
+        with pytest.raises(ControlError):
+            await channel.revoke(8)
 
 
 async def test_a_worker_that_does_not_answer_costs_its_connection(tmp_path: Path) -> None:

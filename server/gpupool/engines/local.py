@@ -44,6 +44,7 @@ from gpupool.engines.records import (
     DeviceGrant,
     DeviceInventory,
     EngineError,
+    NotReadyError,
     Placement,
     StaleEpochError,
     StartedWorker,
@@ -231,7 +232,8 @@ class LocalEngine:
             await self._spawn(worker, spec, placement.devices)
         except EngineError as error:
             await self._discard(worker)
-            if warm is None or self._closed:
+            # One that was not ready in time has taken all the time that there is.
+            if warm is None or self._closed or isinstance(error, NotReadyError):
                 raise
             # The driver may have changed since the worker opened it.
             logger.warning("a warm worker was of no use", reason=str(error))

@@ -22,6 +22,10 @@ class EngineError(Exception):
     """A worker could not be started or reached; ``str()`` is one sentence for people."""
 
 
+class NotReadyError(EngineError):
+    """A worker that was started said nothing in time."""
+
+
 class StaleEpochError(EngineError):
     """The start carries an epoch that this engine has seen already for the session."""
 

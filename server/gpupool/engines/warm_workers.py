@@ -92,7 +92,7 @@ class WarmWorkers:
                 try:
                     private_directory(self._root)
                     process = self._fork(private_directory(directory))
-                except (DirectoryUnusableError, EngineError) as error:
+                except (DirectoryUnusableError, EngineError, OSError) as error:
                     logger.warning("no worker could be started ahead", reason=str(error))
                     return
                 self._ready.append(WarmWorker(process, directory))

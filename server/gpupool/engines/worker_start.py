@@ -15,7 +15,7 @@ from typing import Final
 from gpupool.client.cpu_math import blas_variables
 from gpupool.client.worker_address import WorkerAddress, can_be_told
 from gpupool.engines import mps
-from gpupool.engines.records import DeviceGrant, EngineError, WorkerSpec
+from gpupool.engines.records import DeviceGrant, EngineError, NotReadyError, WorkerSpec
 
 #: A worker that is not ready by then is ended; a cold NVIDIA driver takes several seconds.
 READY_SECONDS: Final = 60.0
@@ -119,7 +119,7 @@ class WorkerProgram:
             async with asyncio.timeout(seconds):
                 return await reader.readline()
         except TimeoutError:
-            raise EngineError(f"The worker was not ready within {seconds:g} s.") from None
+            raise NotReadyError(f"The worker was not ready within {seconds:g} s.") from None
         except ValueError:
             raise EngineError("The worker's first line is too long.") from None
         finally:

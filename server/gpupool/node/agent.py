@@ -245,6 +245,7 @@ class Agent:
             # Not waited for: a process in a call of a driver that hangs ends when that returns.
             self._keep(self._engine.stop(worker.session, 0.0), "end of a worker that does not answer")
             return
+        await self._instructions.adopted(link)
         logger.info("adopted a worker", session=worker.session, epoch=link.epoch, state=link.stats.state)
 
     async def _refuse(self, worker: StartedWorker, link: WorkerLink) -> None:

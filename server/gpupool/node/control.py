@@ -228,6 +228,7 @@ class ControlChannel:
         self._lock = asyncio.Lock()
         self._answer: asyncio.Future[str] | None = None
         self._expects_stats = False
+        self._stopping = False
         #: Ends when the connection does.
         self.closed = asyncio.create_task(self._read(), name="worker control")
 
@@ -288,7 +289,11 @@ class ControlChannel:
 
     async def stop(self) -> None:
         """Ends the worker, also while another command takes long."""
+        self._stopping = True
         if self._lock.locked():
+            # The worker answers this, too, and that must not be taken for the end of the command.
+            if self._answer is not None and not self._answer.done():
+                self._answer.set_exception(ControlError("the worker is being stopped"))
             with contextlib.suppress(OSError, RuntimeError):
                 self._writer.write(b"stop\n")
             await asyncio.wait([self.closed], timeout=self._answer_seconds)
@@ -309,6 +314,8 @@ class ControlChannel:
         async with self._lock:
             if self.closed.done():
                 raise ControlError("the worker's control connection is closed")
+            if self._stopping and text != "stop":
+                raise ControlError("the worker is being stopped")
             answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
             self._answer = answer
             self._expects_stats = text == "stats"

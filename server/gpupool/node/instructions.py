@@ -131,6 +131,9 @@ class Instructions:
             # Whoever starts it again has heard of the end of an earlier one, which must not be taken for this one's.
             self.ends.pop(start.session_id, None)
             worker = await self._engine.start(reservation, spec)
+            if self.ending:
+                await self._take_back(spec.session)
+                raise EngineError(f"Node {self._node} is going down.")
         except (EngineError, BadInstructionError, OSError) as error:
             logger.warning("a worker did not start", session=start.session_id, reason=str(error))
             failed = pool_pb2.WorkerFailed(session_id=start.session_id, epoch=start.epoch, message=str(error))
@@ -147,6 +150,17 @@ class Instructions:
         with contextlib.suppress(ControlError):
             await link.refresh()
         self._send(started(link))
+
+    async def _take_back(self, session: str) -> None:
+        """Ends a worker that was ready after all others had been ended. Its end is none of the session, which began nothing."""
+        gone = self.in_image[session] = asyncio.get_running_loop().create_future()
+        await self._engine.stop(session, 0.0)
+        await gone
+
+    async def adopted(self, link: WorkerLink) -> None:
+        """A session that a worker has is not on disk: an agent that was killed may have left an image of it, or of before."""
+        if self._images is not None:
+            await asyncio.to_thread(self._images.remove, link.session)
 
     async def _reserve(self, instruction: Any) -> Placement:
         """The instruction's shares with the driver's names of their devices.

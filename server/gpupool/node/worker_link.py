@@ -122,7 +122,8 @@ class WorkerLink:
                 return Applied(False, "resident")
             # Always named: an agent that was killed on the way may have noted devices that the worker never heard of.
             onto = {place: device.uuid for place, device in enumerate(devices)} if in_host else None
-            answer = await channel.lease(epoch, deadline_ns(), devices, onto=onto, from_host=in_host)
+            # It may come behind a move that an agent before this one has asked for: then it takes as long as that.
+            answer = await channel.lease(epoch, deadline_ns(), devices, onto=onto, from_host=True)
             if not answer.ok and answer.message == "late":
                 # The memory is back already, where it was asked to be.
                 self.devices = devices
