@@ -66,9 +66,7 @@ class HistoryHandler(GpupoolHandler):
         answer: History = {**series_view(series), "admin": admin}
         self.answer(answer)
 
-    def _number(
-        self, name: str, default: float, *, least: float = 0.0, most: float = _MOST_SECONDS
-    ) -> float:
+    def _number(self, name: str, default: float, *, least: float = 0.0, most: float = _MOST_SECONDS) -> float:
         raw = self.get_query_argument(name, "")
         if not raw:
             return default
