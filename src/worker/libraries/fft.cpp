@@ -119,17 +119,23 @@ CUresult bring(const Execution& x, const Fft& rows) {
   const auto apart = static_cast<std::size_t>(rows.loops[0].output_stride) * bytes;
   CUresult result = CUDA_SUCCESS;
   for (std::int64_t i = 0; result == CUDA_SUCCESS && i < rows.loops[1].count; ++i) {
+    const std::uint64_t from = rows.input + static_cast<std::uint64_t>(i) *
+                                                static_cast<std::uint64_t>(rows.loops[1].input_stride) *
+                                                bytes;
+    const std::uint64_t to = rows.output + static_cast<std::uint64_t>(i) *
+                                               static_cast<std::uint64_t>(rows.loops[1].output_stride) *
+                                               bytes;
+    if (apart == bytes) {  // no rectangle: the driver takes none of 2 GiB in a row
+      result = x.libraries.api.cuMemcpyDtoDAsync_v2_(to, from, numbers * bytes, x.stream);
+      continue;
+    }
     CUDA_MEMCPY2D copy{};
     copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-    copy.srcDevice = rows.input + static_cast<std::uint64_t>(i) *
-                                      static_cast<std::uint64_t>(rows.loops[1].input_stride) * bytes;
-    copy.dstDevice = rows.output + static_cast<std::uint64_t>(i) *
-                                       static_cast<std::uint64_t>(rows.loops[1].output_stride) * bytes;
-    const bool dense = apart == bytes;
-    copy.WidthInBytes = dense ? numbers * bytes : bytes;
-    copy.Height = dense ? 1 : numbers;
-    copy.srcPitch = copy.WidthInBytes;
-    copy.dstPitch = dense ? copy.WidthInBytes : apart;
+    copy.srcDevice = from;
+    copy.dstDevice = to;
+    copy.WidthInBytes = copy.srcPitch = bytes;
+    copy.Height = numbers;
+    copy.dstPitch = apart;
     result = x.libraries.api.cuMemcpy2DAsync_v2_(&copy, x.stream);
   }
   return result;

@@ -49,8 +49,11 @@ class Solver {
     }
     if (status_ != 0) return;
     const Workspace work(x_, bytes);
-    std::vector<std::byte> on_host(host_bytes);
     require(work);
+    // It is of the node's memory, which no share counts.
+    if (status_ == 0 && host_bytes > most_host_bytes) status_ = alloc_failed;
+    if (status_ != 0) return;
+    std::vector<std::byte> on_host(host_bytes);
     if constexpr (wide) {
       void* const host = on_host.data();
       apply(name, std::tuple_cat(before, std::make_tuple(work.address(), bytes, host, host_bytes), after));
@@ -71,6 +74,7 @@ class Solver {
 
  private:
   static constexpr int alloc_failed = 2;  // of cusolverStatus_t
+  static constexpr std::size_t most_host_bytes = std::size_t{1} << 30;
 
   template <class Arguments>
   void apply(const std::string& name, const Arguments& arguments) {

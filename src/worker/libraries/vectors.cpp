@@ -69,6 +69,7 @@ void change(Blas& blas, const Vectors& of) {
 void reduce(Blas& blas, const Vectors& of) {
   const void *const x = pointer<const void>(of.x.address), *const y = pointer<const void>(of.y.address);
   const int type_x = number(of.x.type), result_type = number(of.result), compute = number(of.compute);
+  const int real_compute = number(real_of(of.compute));
   void* const result = pointer<void>(of.places[0]);
   const bool largest = of.what == OnVectors::largest;
   switch (of.what) {
@@ -76,10 +77,10 @@ void reduce(Blas& blas, const Vectors& of) {
     case OnVectors::conjugated_dot:
       return blas.call(of.what == OnVectors::dot ? "cublasDotEx_64" : "cublasDotcEx_64", of.n, x, type_x,
                        of.x.increment, y, number(of.y.type), of.y.increment, result, result_type, compute);
-    case OnVectors::norm:
-      return blas.call("cublasNrm2Ex_64", of.n, x, type_x, of.x.increment, result, result_type, compute);
+    case OnVectors::norm:  // these add real numbers also of complex vectors, and cuBLAS wants that said
+      return blas.call("cublasNrm2Ex_64", of.n, x, type_x, of.x.increment, result, result_type, real_compute);
     case OnVectors::sum:
-      return blas.call("cublasAsumEx_64", of.n, x, type_x, of.x.increment, result, result_type, compute);
+      return blas.call("cublasAsumEx_64", of.n, x, type_x, of.x.increment, result, result_type, real_compute);
     case OnVectors::largest:
     case OnVectors::smallest:
       if (of.wide) {
