@@ -42,17 +42,12 @@ class Program(ForkedProcess):
     Args:
         arguments: a script and its arguments, or `-c` and what to run.
         environment: all of its variables.
-        folder: where it runs.
     """
 
-    def __init__(
-        self, arguments: Sequence[str], environment: Mapping[str, str], folder: Path | None = None
-    ) -> None:
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         (their_in, own_in), (own_out, their_out), (own_err, their_err) = os.pipe(), os.pipe(), os.pipe()
         try:
-            super().__init__(
-                _server(environment), arguments, environment, (their_in, their_out, their_err), folder
-            )
+            super().__init__(_server(environment), arguments, environment, (their_in, their_out, their_err))
         finally:
             for theirs in (their_in, their_out, their_err):
                 os.close(theirs)
@@ -60,13 +55,6 @@ class Program(ForkedProcess):
         self.stdout: IO[str] = os.fdopen(own_out)
         self.stderr: IO[str] = os.fdopen(own_err)
         self._readers: list[_Reader] = []
-
-    def __enter__(self) -> Program:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._close()
-        self.wait()
 
     def communicate(self, text: str | None = None, timeout: float | None = None) -> tuple[str, str]:
         """What it writes until its end. Raises subprocess.TimeoutExpired; it may be called again then."""

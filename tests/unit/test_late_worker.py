@@ -62,10 +62,10 @@ async def test_a_worker_that_is_ready_too_late_is_ended_and_not_told_as_started(
     instructions.ending = True
     engine.ready.set()
     async with asyncio.timeout(10.0 * BUSY):
-        while "5e" not in instructions.in_image:
+        while "5e" not in instructions.outlasting:
             await asyncio.sleep(0.01)
         # As the agent's watch does with an end that is none of the session.
-        instructions.in_image.pop("5e").set_result(WorkerExited("5e", 0, ""))
+        instructions.outlasting.pop("5e").set_result(WorkerExited("5e", 0, ""))
         await starting
     assert engine.stopped == ["5e"]
     assert instructions.links == {}

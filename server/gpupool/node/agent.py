@@ -270,11 +270,11 @@ class Agent:
             if link is not None:
                 await link.rest_of_figures()
                 await link.close()
-            in_image = self._instructions.in_image.pop(event.session, None)
-            if in_image is not None:
-                # Not an end of the session: the pool hears that it lies on disk.
+            outlasting = self._instructions.outlasting.pop(event.session, None)
+            if outlasting is not None:
+                # Not an end of the session: the pool hears that it lies on disk, or that it did not start.
                 await self._engine.forget(event.session)
-                in_image.set_result(event)
+                outlasting.set_result(event)
                 continue
             self._all_told.clear()
             self._instructions.tell_end(event, link)

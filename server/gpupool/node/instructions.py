@@ -67,8 +67,8 @@ class Instructions:
         self.ends: dict[str, Any] = {}
         #: The node is going down: no worker is started any more.
         self.ending = False
-        #: Sessions that lie on disk, so that the end of their worker is not theirs; it is put here.
-        self.in_image: dict[str, asyncio.Future[WorkerExited]] = {}
+        #: Sessions that outlast their worker: they lie on disk, or it was ready too late. Its end is put here.
+        self.outlasting: dict[str, asyncio.Future[WorkerExited]] = {}
         self._images = images
         self._node = node
         self._engine = engine
@@ -153,7 +153,7 @@ class Instructions:
 
     async def _take_back(self, session: str) -> None:
         """Ends a worker that was ready after all others had been ended. Its end is none of the session, which began nothing."""
-        gone = self.in_image[session] = asyncio.get_running_loop().create_future()
+        gone = self.outlasting[session] = asyncio.get_running_loop().create_future()
         await self._engine.stop(session, 0.0)
         await gone
 
@@ -242,12 +242,12 @@ class Instructions:
             await asyncio.to_thread(self._images.remove, session)
             return answer
         # The worker may end at any moment from here on.
-        gone = self.in_image[session] = asyncio.get_running_loop().create_future()
+        gone = self.outlasting[session] = asyncio.get_running_loop().create_future()
         try:
             await asyncio.to_thread(self._images.finish, session)
         except OSError:
             await asyncio.to_thread(self._images.remove, session)
-            self.in_image.pop(session, None)
+            self.outlasting.pop(session, None)
             if gone.done():
                 self.tell_end(gone.result(), link)
             raise

@@ -74,6 +74,19 @@ function at(given: object): DashboardModel {
   return model;
 }
 
+/** The next question about the history is answered when the test says so. */
+function holdHistory(): () => void {
+  let answer!: () => void;
+  const slow = new Promise<void>(resolve => {
+    answer = resolve;
+  });
+  jest.spyOn(api, 'history').mockImplementationOnce(async () => {
+    await slow;
+    return api.series;
+  });
+  return answer;
+}
+
 async function shown(given: object) {
   at(given);
   await model.refresh();
@@ -343,14 +356,7 @@ it('does not show an older answer after what was changed from here', async () =>
   at({ view: 'node', name: 'vm' });
   const [node] = anAdministration().nodes;
   const before = api.administered;
-  let answer!: () => void;
-  const slow = new Promise<void>(resolve => {
-    answer = resolve;
-  });
-  jest.spyOn(api, 'history').mockImplementationOnce(async () => {
-    await slow;
-    return api.series;
-  });
+  const answer = holdHistory();
   const asked = model.refresh();
   api.administered = { ...before, nodes: [{ ...node, drained: true }] };
   const drained = model.drain('vm', true);
@@ -361,14 +367,7 @@ it('does not show an older answer after what was changed from here', async () =>
 
 it('asks for another place at once, also while it asks for one', async () => {
   at({ view: 'cluster' });
-  let answer!: () => void;
-  const slow = new Promise<void>(resolve => {
-    answer = resolve;
-  });
-  jest.spyOn(api, 'history').mockImplementationOnce(async () => {
-    await slow;
-    return api.series;
-  });
+  const answer = holdHistory();
   model.show(true);
   await new Promise(resolve => setTimeout(resolve, 20));
   model.go(placeOf({ view: 'device', name: 'vm/0' }));

@@ -21,6 +21,18 @@ function change(): Promise<void> {
   });
 }
 
+/** A question that is answered when the test says so; the next ones are answered at once. */
+async function onItsWay(): Promise<(kernels: GpuPool.IKernel[]) => void> {
+  let reply: (kernels: GpuPool.IKernel[]) => void = () => undefined;
+  const slow = new Promise<GpuPool.IKernel[]>(resolve => (reply = resolve));
+  const quick = server.kernels.bind(server);
+  server.kernels = () => slow;
+  void model.refresh();
+  await new Promise(resolve => setTimeout(resolve, 20));
+  server.kernels = quick;
+  return reply;
+}
+
 beforeEach(async () => {
   server = new Server();
   jupyter = new Services();
@@ -104,13 +116,7 @@ it('keeps the reason of a refusal until the next try', async () => {
 });
 
 it('does not let an answer from before a request undo it', async () => {
-  let reply: (kernels: GpuPool.IKernel[]) => void = () => undefined;
-  const slow = new Promise<GpuPool.IKernel[]>(resolve => (reply = resolve));
-  const quick = server.kernels.bind(server);
-  server.kernels = () => slow;
-  void model.refresh();
-  await new Promise(resolve => setTimeout(resolve, 20));
-  server.kernels = quick;
+  const reply = await onItsWay();
   await model.attach('k1', { share: '0.2' });
   reply([aKernel()]);
   await new Promise(resolve => setTimeout(resolve, 50));
@@ -118,13 +124,7 @@ it('does not let an answer from before a request undo it', async () => {
 });
 
 it('asks once more for what came while an answer was on its way', async () => {
-  let reply: (kernels: GpuPool.IKernel[]) => void = () => undefined;
-  const slow = new Promise<GpuPool.IKernel[]>(resolve => (reply = resolve));
-  const quick = server.kernels.bind(server);
-  server.kernels = () => slow;
-  void model.refresh();
-  await new Promise(resolve => setTimeout(resolve, 20));
-  server.kernels = quick;
+  const reply = await onItsWay();
   server.list = [aKernel({ state: 'queued' })];
   jupyter.event.emit({ schema_id: SESSION_EVENT, state: 'queued' });
   reply([aKernel()]);
