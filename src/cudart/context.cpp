@@ -42,7 +42,11 @@ cudaError_t primary_context(int device, CUcontext& context) {
   if (index >= all.contexts.size() || all.contexts[index] == nullptr) {
     CUdevice found = 0;
     CUcontext made = nullptr;
-    if (const CUresult bad = driver().cuDeviceGet(&found, device); bad != CUDA_SUCCESS) return translate(bad);
+    if (const CUresult bad = driver().cuDeviceGet(&found, device); bad != CUDA_SUCCESS) {
+      int count = 0;
+      const bool none = driver().cuDeviceGetCount(&count) == CUDA_SUCCESS && count == 0;
+      return none ? cudaErrorNoDevice : translate(bad);
+    }
     if (const CUresult bad = driver().cuDevicePrimaryCtxRetain(&made, found); bad != CUDA_SUCCESS)
       return translate(bad);
     // The first context is the latest moment that every program passes before its work: handlers that it
@@ -94,7 +98,7 @@ cudaError_t current_device(CUdevice& device) {
 cudaError_t reset_device() {
   if (const cudaError_t bad = load_driver(); bad != cudaSuccess) return bad;
   CUdevice device = thread_state.device;
-  if (thread_state.ready && driver().cuCtxGetDevice(&device) != CUDA_SUCCESS) device = thread_state.device;
+  if (driver().cuCtxGetDevice(&device) != CUDA_SUCCESS) device = thread_state.device;
   Primaries& all = primaries();
   const MutexLock lock(all.mutex);
   const CUresult result = driver().cuDevicePrimaryCtxReset_v2(device);

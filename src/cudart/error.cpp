@@ -71,7 +71,19 @@ const char* cudaGetErrorString(cudaError_t error) {
   return found != nullptr ? found->text : "unrecognized error code";
 }
 
+namespace {
+
+/// A sticky error is one of its session: the next one begins without it.
+void forget_of_ended_session() {
+  if (is_sticky(thread_state.last_error) &&
+      thread_state.error_session != driver_session.load(std::memory_order_relaxed)())
+    thread_state.last_error = cudaSuccess;
+}
+
+}  // namespace
+
 cudaError_t cudaGetLastError() {
+  forget_of_ended_session();
   const cudaError_t error = thread_state.last_error;
   if (is_sticky(error)) return error;
   if (error == cudaErrorNoKernelImageForDevice && thread_state.peeked) [[unlikely]]
@@ -81,6 +93,7 @@ cudaError_t cudaGetLastError() {
 }
 
 cudaError_t cudaPeekAtLastError() {
+  forget_of_ended_session();
   thread_state.peeked = true;
   return thread_state.last_error;
 }

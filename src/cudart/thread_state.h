@@ -7,10 +7,11 @@ namespace gpupool::cudart {
 
 struct ThreadState {
   cudaError_t last_error = cudaSuccess;
-  bool peeked = false;      ///< at that error
-  int device = 0;           ///< chosen by cudaSetDevice
-  CUcontext own = nullptr;  ///< the primary context that the runtime made current, if it did
-  bool ready = false;       ///< the driver is loaded and this thread was given a context
+  unsigned error_session = 0;  ///< the driver's session in which that error came, if it is a sticky one
+  bool peeked = false;         ///< at that error
+  int device = 0;              ///< chosen by cudaSetDevice
+  CUcontext own = nullptr;     ///< the primary context that the runtime made current, if it did
+  bool ready = false;          ///< the driver is loaded and this thread was given a context
 };
 
 extern constinit thread_local ThreadState thread_state;

@@ -163,7 +163,7 @@ bool DeviceTurn::gets_turn(std::uint64_t key) {
       run_on();
       if (goes_on(key)) return true;
     }
-    if (!wait_for_turn(facts_.admitted)) return false;
+    if (!wait_for_turn(facts_.admitted, true)) return false;
   }
 }
 
@@ -244,8 +244,8 @@ bool DeviceTurn::wait_for_tokens(const std::function<bool()>& wanted) {
   return true;
 }
 
-/// False: it was not `wanted` any more.
-bool DeviceTurn::wait_for_turn(const std::function<bool()>& wanted) {
+/// False: it was not `wanted` any more. `for_call`: the executing thread waits, and not its keeper.
+bool DeviceTurn::wait_for_turn(const std::function<bool()>& wanted, bool for_call) {
   static_cast<void>(account());
   if (bucket_ && bucket_->empty(now_ns()) && !wait_for_tokens(wanted)) return false;
   if (book_.take(slot_, unsigned_now())) return true;
@@ -273,6 +273,8 @@ bool DeviceTurn::wait_for_turn(const std::function<bool()>& wanted) {
     }
     if (book_.has(slot_)) return true;
   }
+  // The executing thread waits for the same turn by now.
+  if (!for_call && asking_) return false;
   {
     const TurnFile::Lock lock(file_);
     book_.withdraw(slot_);
@@ -316,7 +318,7 @@ void DeviceTurn::attend() {
     if (!account() || facts_.needed() || !gauge_.can_stop()) return;
     if (book_.take(slot_, unsigned_now()) || !stop_running()) return;
   }
-  if (wait_for_turn([this]() REQUIRES(mutex_) { return !stopping_ && !asking_ && !facts_.stands(); }))
+  if (wait_for_turn([this]() REQUIRES(mutex_) { return !stopping_ && !asking_ && !facts_.stands(); }, false))
     run_on();
 }
 

@@ -84,7 +84,7 @@ class DeviceTurn {
   bool gets_turn(std::uint64_t key) REQUIRES(mutex_);
   bool goes_on(std::uint64_t key) REQUIRES(mutex_);
   bool end_turn() REQUIRES(mutex_);
-  bool wait_for_turn(const std::function<bool()>& wanted) REQUIRES(mutex_);
+  bool wait_for_turn(const std::function<bool()>& wanted, bool for_call) REQUIRES(mutex_);
   [[nodiscard]] bool is_over() REQUIRES(mutex_);
   bool stop_running() REQUIRES(mutex_);
   void run_on() REQUIRES(mutex_);

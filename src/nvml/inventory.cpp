@@ -52,6 +52,7 @@ DeviceProfile Inventory::profile() {
 nvmlReturn_t Inventory::find(nvmlDevice_t handle, DeviceDescription& device) {
   const MutexLock lock(mutex_);
   if (users_ == 0) return NVML_ERROR_UNINITIALIZED;
+  refresh();  // the session may go on on another card since
   const bool ours =
       std::any_of(handles_.begin(), handles_.end(), [&](const nvmlDevice_st& h) { return &h == handle; });
   if (!ours || handle->index >= profile_.devices.size()) return NVML_ERROR_INVALID_ARGUMENT;
@@ -62,6 +63,7 @@ nvmlReturn_t Inventory::find(nvmlDevice_t handle, DeviceDescription& device) {
 nvmlReturn_t Inventory::handle_of(std::size_t index, nvmlDevice_t* handle) {
   const MutexLock lock(mutex_);
   if (users_ == 0) return NVML_ERROR_UNINITIALIZED;
+  refresh();  // there may be devices since
   if (handle == nullptr || index >= profile_.devices.size()) return NVML_ERROR_INVALID_ARGUMENT;
   *handle = &handles_[index];
   return NVML_SUCCESS;

@@ -2,6 +2,7 @@
 #include <cuda.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <string_view>
@@ -45,6 +46,19 @@ nvmlReturn_t fill_pci(nvmlDevice_t handle, nvmlPciInfo_t* info) {
                   pci.device & 0xFFU);
     return NVML_SUCCESS;
   });
+}
+
+/// The names before _v3 write the structure of before CUDA 9, which ends where busId begins but for 16
+/// reserved bytes: programs that call them have no room for more.
+nvmlReturn_t fill_legacy_pci(nvmlDevice_t handle, nvmlPciInfo_t* info) {
+  constexpr std::size_t legacy_bytes = 52;
+  static_assert(offsetof(nvmlPciInfo_t, busId) < legacy_bytes && legacy_bytes < sizeof(nvmlPciInfo_t));
+  if (info == nullptr) return fill_pci(handle, nullptr);
+  nvmlPciInfo_t whole;
+  if (const nvmlReturn_t bad = fill_pci(handle, &whole); bad != NVML_SUCCESS) return bad;
+  std::memset(whole.busId, 0, sizeof(whole.busId));
+  std::memcpy(static_cast<void*>(info), &whole, legacy_bytes);
+  return NVML_SUCCESS;
 }
 
 nvmlDeviceArchitecture_t architecture_of(const DeviceDescription& device) {
@@ -208,12 +222,12 @@ nvmlReturn_t nvmlDeviceGetAttributes(nvmlDevice_t handle, nvmlDeviceAttributes_t
 }
 
 nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t handle, nvmlPciInfo_t* info) try {
-  return fill_pci(handle, info);
+  return fill_legacy_pci(handle, info);
 } catch (...) {
   return caught();
 }
 nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t handle, nvmlPciInfo_t* info) try {
-  return fill_pci(handle, info);
+  return fill_legacy_pci(handle, info);
 } catch (...) {
   return caught();
 }

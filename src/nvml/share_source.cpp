@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <optional>
+#include <thread>
 
 #include "base/mutex.h"
 #include "nvml/client_runtime.h"
@@ -24,20 +26,26 @@ class WorkerTime {
     return *made;
   }
 
-  unsigned percent(double device_seconds) {
+  /// Nothing: there is no look that is young enough to compare with.
+  std::optional<unsigned> percent(const WorkerFigures& figures) {
     const MutexLock lock(mutex_);
-    const Sample now{std::chrono::steady_clock::now(), device_seconds};
-    if (!last_) {
+    const Sample now{std::chrono::steady_clock::now(), figures.device_seconds};
+    const double seconds = last_ ? std::chrono::duration<double>(now.at - last_->at).count() : 0;
+    if (!last_ || seconds > longest_seconds) {
       last_ = now;
-      return last_percent_;
+      last_percent_.reset();
+      return std::nullopt;
     }
-    const double seconds = std::chrono::duration<double>(now.at - last_->at).count();
-    if (seconds < 0.1) return last_percent_;  // several tools asking in a row shall see the same figure
-    const double share = (now.device_seconds - last_->device_seconds) / seconds;
+    if (seconds < shortest_seconds) return last_percent_;  // several tools in a row see the same figure
+    // The worker tells the time of all devices together.
+    const auto devices = static_cast<double>(std::max<std::size_t>(figures.memory_used.size(), 1));
+    const double share = (now.device_seconds - last_->device_seconds) / seconds / devices;
     last_percent_ = static_cast<unsigned>(std::lround(100 * std::clamp(share, 0.0, 1.0)));
     last_ = now;
     return last_percent_;
   }
+
+  static constexpr double shortest_seconds = 0.1, longest_seconds = 5;
 
  private:
   struct Sample {
@@ -46,7 +54,7 @@ class WorkerTime {
   };
   Mutex mutex_;
   std::optional<Sample> last_ GUARDED_BY(mutex_);
-  unsigned last_percent_ GUARDED_BY(mutex_) = 0;
+  std::optional<unsigned> last_percent_ GUARDED_BY(mutex_);
 };
 
 }  // namespace
@@ -75,7 +83,12 @@ std::uint64_t used_memory(unsigned index) {
 /// The same for all devices: since the last call when the client runtime is in this process, else between the
 /// last two reports to the holder of the share.
 std::optional<unsigned> utilisation(unsigned) {
-  if (const auto figures = worker_figures()) return WorkerTime::instance().percent(figures->device_seconds);
+  if (const auto first = worker_figures()) {
+    if (const auto percent = WorkerTime::instance().percent(*first)) return percent;
+    std::this_thread::sleep_for(std::chrono::duration<double>(1.1 * WorkerTime::shortest_seconds));
+    const auto second = worker_figures();
+    return second ? WorkerTime::instance().percent(*second) : std::nullopt;
+  }
   const auto written = read_session_usage();
   if (!written) return std::nullopt;
   return static_cast<unsigned>(std::lround(100 * written->busy));

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gpupool.client.native import native_directory
+from gpupool.client.native import native_directory, native_file
 
 from benchmarks.worker_process import WorkerProcess
 from tests.integration.test_interrupted_waits import ENDLESS, Program, interrupt_until_it_ends
@@ -289,6 +289,34 @@ print("ok")
             workers.enter_context(next_worker(share, number))
             go(process)
         assert program.rest(120).strip().endswith("ok")
+
+
+@pytest.mark.parametrize("major", [12, 13])
+def test_what_broke_one_session_is_no_error_of_the_next(share: Share, major: int) -> None:
+    library = native_file("cudart", f"libcudart.so.{major}")
+    process = share.start(
+        OLD_THINGS
+        + f"""
+start()
+cudart = ctypes.CDLL({str(library)!r})
+# An address that nothing lies at.
+assert launch(check(cu.cuModuleGetFunction(check(cu.cuModuleLoadData(PTX)), b"one")), 8) == 0
+said = [cudart.cudaDeviceSynchronize(), cudart.cudaGetLastError(), cudart.cudaGetLastError()]
+assert said == [700] * 3, said
+assert runtime.gpupool_end_session() == 0
+print("over", flush=True)
+input()
+assert runtime.gpupool_attach() == 0, message()
+said = [cudart.cudaPeekAtLastError(), cudart.cudaGetLastError(), cudart.cudaDeviceSynchronize()]
+assert said == [0] * 3, said
+print("ok")
+"""
+    )
+    program = Program(process)
+    program.await_line("over")
+    with next_worker(share):
+        go(process)
+        assert program.rest().strip().endswith("ok")
 
 
 @pytest.mark.parametrize("major", [12, 13])

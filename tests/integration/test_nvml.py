@@ -118,6 +118,38 @@ out = [n.nvmlSystemGetCudaDriverVersion(), n.nvmlSystemGetCudaDriverVersion_v2()
     assert out == [13000, 13000, "13.0", True, "00000001:1B:00.0", "0001:1B:00.0", 1, 0x1B, 0]
 
 
+def test_what_old_bindings_call_writes_no_more_than_their_structure_holds(run: Run) -> None:
+    out = run(
+        """
+import ctypes
+library, handle, said = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_void_p(), []
+library.nvmlDeviceGetHandleByIndex_v2(1, ctypes.byref(handle))
+for name in ("nvmlDeviceGetPciInfo", "nvmlDeviceGetPciInfo_v2"):
+    room = ctypes.create_string_buffer(b"x" * 80, 80)
+    said.append([getattr(library, name)(handle, room), room.raw[:13].decode(), room.raw[52:].decode()])
+out = said
+"""
+    )
+    assert out == [[0, "0001:1B:00.0\0", "x" * 28]] * 2
+
+
+def test_a_device_that_comes_after_the_start_has_a_handle(run: Run) -> None:
+    out = run(
+        ERROR_OF
+        + """
+import os
+path = open(os.environ["GPUPOOL_SESSION_FILE"]).read().split("profile ")[1].split()[0]
+os.rename(path, path + ".away")
+n.nvmlInit()
+before = error_of(n.nvmlDeviceGetHandleByIndex, 0)
+os.rename(path + ".away", path)
+out = [before == n.NVML_ERROR_INVALID_ARGUMENT, n.nvmlDeviceGetName(n.nvmlDeviceGetHandleByIndex(0))]
+""",
+        init=False,
+    )
+    assert out == [True, "Software GPU (gpupool)"]
+
+
 def test_memory_is_that_of_the_share(run: Run) -> None:
     program = """
 def figures(m):

@@ -338,3 +338,20 @@ def test_much_work_behind_a_host_function_does_not_stand_before_its_answer(share
         print("ok")
         """
     )
+
+
+def test_a_device_is_found_by_each_way_to_write_its_place_on_the_bus(share: Share) -> None:
+    share.run(
+        """
+        start()
+        bus = check(cu.cuDeviceGetPCIBusId(64, 0)).split(b"\\0")[0].decode()
+        domain, number, rest = bus.split(":")
+        device, function = rest.split(".")
+        ways = (bus, bus.upper(), f"0000{domain}:{number}:{rest}", f"{domain}:{number}:{device}", f"{number}:{rest}")
+        for way in ways[: 4 if int(domain, 16) else 5]:
+            assert int(check(cu.cuDeviceGetByPCIBusId(way.encode()))) == 0, way
+        for way, error in (("ffff:1f:1f.0", "DEVICE"), ("", "VALUE"), ("1f", "VALUE"), (bus + "z", "VALUE")):
+            assert cu.cuDeviceGetByPCIBusId(way.encode())[0].name == f"CUDA_ERROR_INVALID_{error}", way
+        print("ok")
+        """
+    )

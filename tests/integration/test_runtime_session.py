@@ -179,3 +179,20 @@ def test_a_second_process_is_told_that_the_session_serves_one(share: Share) -> N
         """
     )
     assert "a session serves one process" in share.log.read_text()
+
+
+def test_a_process_without_the_session_asks_for_it_once_and_not_for_each_question(share: Share) -> None:
+    share.run(
+        """
+        import subprocess
+
+        start()
+        second = (
+            "from cuda.bindings import driver as cu; cu.cuInit(0)\\n"
+            "for n in range(1, 101): cu.cuDeviceGetAttribute(cu.CUdevice_attribute(n), 0)"
+        )
+        subprocess.run([sys.executable, "-c", second], check=True, timeout=60)
+        print("ok")
+        """
+    )
+    assert share.log.read_text().count("a session serves one process") <= 3

@@ -507,6 +507,21 @@ def test_who_cannot_ask_again_is_told_that_the_end_of_the_lease_is_the_sessions(
     assert files.session.read().state == "waiting"
 
 
+def test_monitors_are_shown_the_share_and_not_the_whole_device_while_the_session_rests(
+    tmp_path: Path,
+) -> None:
+    files = SessionFiles(tmp_path / "session")
+    files.keep_profile("a device", software=True)
+    attached, _ = play(button(), Granted(grant()))
+    files.write(attached)
+    share = files.session.read().share
+    assert share
+    for reason in ("deadline", "reclaim"):
+        rests, _ = play(LeaseEnded("l1", reason), start=attached)
+        files.write(rests)
+        assert files.session.read().share == share
+
+
 def test_a_session_that_goes_on_at_another_worker_is_the_same_one(tmp_path: Path) -> None:
     """The client runtime follows the file: same session, newer epoch, another address."""
     files = SessionFiles(tmp_path / "session")

@@ -31,7 +31,9 @@ class UsageFile:
         now = time.clock_gettime_ns(time.CLOCK_BOOTTIME) if now_ns is None else now_ns
         busy = 0.0
         if self._before is not None and now > self._before[0]:
-            busy = (usage.device_seconds - self._before[1]) * 1e9 / (now - self._before[0])
+            # The worker tells the time of all devices together.
+            devices = max(1, len(usage.memory_used))
+            busy = (usage.device_seconds - self._before[1]) * 1e9 / (now - self._before[0]) / devices
         self._before = (now, usage.device_seconds)
         lines = [
             "version 1",

@@ -2,7 +2,10 @@
 #include <cuda.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "client/call/call.h"
@@ -194,12 +197,32 @@ CUresult cuDeviceGetPCIBusId(char* pciBusId, int len, CUdevice dev) {
   return CUDA_SUCCESS;
 }
 
+namespace {
+
+/// Domain, bus, device and function of `[domain]:[bus]:[device].[function]`, `[domain]:[bus]:[device]` or
+/// `[bus]:[device].[function]`, which CUDA takes all three.
+std::optional<std::array<unsigned, 4>> parse_bus_id(const char* text) {
+  std::array<unsigned, 4> id{};
+  int end = 0;
+  if (std::sscanf(text, "%8x:%4x:%4x.%2x%n", &id[0], &id[1], &id[2], &id[3], &end) == 4 && text[end] == '\0')
+    return id;
+  id = {};
+  if (std::sscanf(text, "%8x:%4x:%4x%n", &id[0], &id[1], &id[2], &end) == 3 && text[end] == '\0') return id;
+  id = {};
+  if (std::sscanf(text, "%4x:%4x.%2x%n", &id[1], &id[2], &id[3], &end) == 3 && text[end] == '\0') return id;
+  return std::nullopt;
+}
+
+}  // namespace
+
 CUresult cuDeviceGetByPCIBusId(CUdevice* dev, const char* pciBusId) {
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   if (dev == nullptr || pciBusId == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto wanted = parse_bus_id(pciBusId);
+  if (!wanted) return CUDA_ERROR_INVALID_VALUE;
   const auto profile = runtime().devices();
   for (const auto& device : profile->devices) {
-    if (device.pci == pciBusId) {
+    if (parse_bus_id(device.pci.c_str()) == wanted) {
       *dev = device.ordinal;
       return CUDA_SUCCESS;
     }

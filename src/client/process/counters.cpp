@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/decimal.h"
+
 namespace gpupool::client {
 
 void Counters::ask(std::uint16_t message, std::uint64_t nanoseconds) noexcept {
@@ -26,11 +28,12 @@ std::string Counters::json() const {
   const auto posts = posts_.load(), asks = asks_.load();
   char text[512];
   std::snprintf(text, sizeof(text),
-                "\"calls\":%llu,\"posts\":%llu,\"asks\":%llu,\"ask_seconds\":%.9f,\"bytes_to_device\":%llu,"
+                "\"calls\":%llu,\"posts\":%llu,\"asks\":%llu,\"ask_seconds\":%s,\"bytes_to_device\":%llu,"
                 "\"bytes_from_device\":%llu,\"images_sent\":[%llu,%llu],\"images_found\":[%llu,%llu],"
                 "\"asks_by_name\":{",
                 static_cast<unsigned long long>(posts + asks), static_cast<unsigned long long>(posts),
-                static_cast<unsigned long long>(asks), static_cast<double>(ask_ns_.load()) * 1e-9,
+                static_cast<unsigned long long>(asks),
+                decimal(static_cast<double>(ask_ns_.load()) * 1e-9, 9).c_str(),
                 static_cast<unsigned long long>(to_device_.load()),
                 static_cast<unsigned long long>(from_device_.load()),
                 static_cast<unsigned long long>(images_sent_.load()),
@@ -49,9 +52,8 @@ std::string Counters::json() const {
   }
   bool first = true;
   for (const auto& [name, figures] : by_name) {
-    std::snprintf(text, sizeof(text), "%s\"%s\":[%llu,%.9f]", first ? "" : ",", name.data(),
-                  static_cast<unsigned long long>(figures.first), static_cast<double>(figures.second) * 1e-9);
-    out += text;
+    out.append(first ? "\"" : ",\"").append(name).append("\":[").append(std::to_string(figures.first));
+    out.append(",").append(decimal(static_cast<double>(figures.second) * 1e-9, 9)).append("]");
     first = false;
   }
   out += "},\"copies_to_host\":[";

@@ -4,6 +4,8 @@
 #include <cctype>
 #include <string_view>
 
+#include "base/decimal.h"
+
 namespace gpupool::client {
 namespace {
 
@@ -105,7 +107,7 @@ std::string as_json(const Inquiries& answers) {
   }
   return std::string("{\"answers\":") + (work != nullptr ? "true" : "false") + ",\"work\":\"" +
          word(known.state) + "\",\"kernel\":\"" + printable(known.kernel) +
-         "\",\"seconds\":" + std::to_string(static_cast<double>(known.milliseconds) * 1e-3) +
+         "\",\"seconds\":" + decimal(static_cast<double>(known.milliseconds) * 1e-3, 3) +
          ",\"failure\":" + std::to_string(failed != nullptr ? failed->failure : 0) + ",\"failed_kernel\":\"" +
          printable(failed != nullptr ? failed->failed_kernel : "") +
          "\",\"awaits_turn\":" + (known.awaits_turn ? "true" : "false") + "}";

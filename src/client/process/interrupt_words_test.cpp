@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <clocale>
 
+#include "client/process/counters.h"
 #include "wire/bytes.h"
 
 using namespace gpupool;
@@ -89,6 +91,18 @@ TEST_CASE("the failure is told, whichever worker has it") {
   CHECK(has(text, "\"failure\":700"));
   CHECK(has(text, "\"failed_kernel\":\"bad\""));
   CHECK(has(client::as_json({}), "\"answers\":false"));
+}
+
+TEST_CASE("numbers are read by programs, whatever the locale is") {
+  const char* const before = std::setlocale(LC_NUMERIC, nullptr);
+  const std::string kept = before != nullptr ? before : "C";
+  // Not every machine has one with a comma.
+  for (const char* const name : {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE", "C.UTF-8"}) {
+    if (std::setlocale(LC_NUMERIC, name) == nullptr) continue;
+    CHECK(has(client::as_json({running("k", 1500)}), "\"seconds\":1.500,"));
+    CHECK(client::Counters().json().find("\"ask_seconds\":0.000000000,") != std::string::npos);
+  }
+  std::setlocale(LC_NUMERIC, kept.c_str());
 }
 
 TEST_CASE("an inquiry's answer that is cut, too long or senseless is refused") {

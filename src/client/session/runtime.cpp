@@ -318,15 +318,22 @@ std::shared_ptr<const DeviceProfile> Runtime::devices() {
   }
   std::string error;
   std::optional<SessionFile> file;
+  bool worth_trying = false;
   {
     const MutexLock lock(mutex_);
     file = read_file(error);
+    // One question to a device is a hundred of these: a worker that cannot be had is not dialled for each.
+    worth_trying = file && file->state == FileState::attached &&
+                   (file->generation != vain_generation_ ||
+                    std::chrono::steady_clock::now() - vain_since_ > std::chrono::seconds(1));
   }
-  if (file && file->state == FileState::attached && attach() == CUDA_SUCCESS) {
-    const MutexLock lock(mutex_);
-    return devices_;
-  }
+  const bool attached = worth_trying && attach() == CUDA_SUCCESS;
   const MutexLock lock(mutex_);
+  if (attached) return devices_;
+  if (worth_trying) {
+    vain_generation_ = file->generation;
+    vain_since_ = std::chrono::steady_clock::now();
+  }
   if (devices_final_) return devices_;
   if (devices_ == nullptr && file && !file->profile.empty()) {
     if (const auto text = read_small_file(file->profile, 1 << 20)) {

@@ -168,6 +168,9 @@ class Runtime {
   /// The session file whose lease the worker refuses, and since when that is known.
   std::uint64_t refused_generation_ GUARDED_BY(mutex_) = 0;
   std::chrono::steady_clock::time_point refused_since_ GUARDED_BY(mutex_){};
+  /// For which file a question to a device found no worker, and when.
+  std::optional<std::uint64_t> vain_generation_ GUARDED_BY(mutex_);
+  std::chrono::steady_clock::time_point vain_since_ GUARDED_BY(mutex_){};
   SessionState session_ GUARDED_BY(mutex_);
   std::shared_ptr<const DeviceProfile> devices_ GUARDED_BY(mutex_);
   bool devices_final_ GUARDED_BY(mutex_) = false;

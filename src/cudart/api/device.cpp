@@ -17,6 +17,7 @@ cudaError_t device_count(int& count) {
 cudaError_t check_device(int device) {
   int count = 0;
   if (const cudaError_t bad = device_count(count); bad != cudaSuccess) return bad;
+  if (count == 0) return cudaErrorNoDevice;
   return device >= 0 && device < count ? cudaSuccess : cudaErrorInvalidDevice;
 }
 
@@ -32,8 +33,8 @@ cudaError_t cudaGetDeviceCount(int* count) {
 cudaError_t cudaGetDevice(int* device) {
   if (device == nullptr) return cudaErrorInvalidValue;
   CUdevice current = 0;
-  // A program that changed the context through the driver API gets that context's device.
-  if (thread_state.ready && driver().cuCtxGetDevice(&current) == CUDA_SUCCESS) {
+  // A program that made a context current through the driver API gets that context's device.
+  if (load_driver() == cudaSuccess && driver().cuCtxGetDevice(&current) == CUDA_SUCCESS) {
     *device = current;
     return cudaSuccess;
   }
@@ -78,7 +79,7 @@ cudaError_t cudaSetDeviceFlags(unsigned int flags) {
 
 cudaError_t cudaGetDeviceFlags(unsigned int* flags) {
   if (flags == nullptr) return cudaErrorInvalidValue;
-  if (thread_state.ready && driver().cuCtxGetFlags(flags) == CUDA_SUCCESS) {
+  if (load_driver() == cudaSuccess && driver().cuCtxGetFlags(flags) == CUDA_SUCCESS) {
     *flags |= cudaDeviceMapHost;
     return cudaSuccess;
   }

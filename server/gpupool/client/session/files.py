@@ -8,7 +8,13 @@ from pathlib import Path
 
 from gpupool.client.session.call_message import call_message
 from gpupool.client.session.record import Session, State
-from gpupool.client.session_file import SILENT, SessionFile, SessionFileError, write_private
+from gpupool.client.session_file import (
+    SILENT,
+    SessionFile,
+    SessionFileError,
+    share_text,
+    write_private,
+)
 from gpupool.client.usage_file import UsageFile
 from gpupool.client.wishes import Wishes
 
@@ -30,6 +36,8 @@ class SessionFiles:
         self._profile_path = path.with_suffix(".profile")
         self._profile = ""
         self._software = False
+        #: Of the latest lease: monitors go on to show it while the session rests, and not the whole device.
+        self._share = ""
         #: Why the latest wish of a call was not granted; empty: it was, or there was none.
         self._refusal = ""
         self._wishes: Wishes | None = None
@@ -88,6 +96,7 @@ class SessionFiles:
         try:
             if lease is not None and not record.resting and not self.silence:
                 self._refusal = ""
+                self._share = share_text(lease.shares)
                 self.session.write_attached(lease, profile=profile, resumes=record.returns)
                 return
             if record.resting or record.returning or self.silence:
@@ -103,6 +112,7 @@ class SessionFiles:
                 message=self._refusal or self.silence or call_message(record),
                 software=self._software,
                 profile=profile,
+                share=self._share if profile else "",
                 reason=SILENT if self.silence else reason,
                 told=state == "closed" and self.end_is_told,
             )
