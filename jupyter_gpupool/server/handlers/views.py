@@ -292,6 +292,7 @@ def samples_view(extension: GpuPoolExtension, session: KernelSession, since: flo
         "silent": view["silent"],
         "state": view["state"],
         "share": view["share"],
+        "project": view["project"],
         "device": view["device"],
         "software": view["software"],
         "held": view["held"],

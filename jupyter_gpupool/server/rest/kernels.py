@@ -121,6 +121,8 @@ class Session(TypedDict):
     state: State
     held: bool
     share: Share | None
+    project: str | None
+    """Whose quota the last share that was asked for counts against; empty: the user's own."""
     device: str | None
     """The first of its devices."""
     software: bool | None
@@ -157,8 +159,6 @@ class Kernel(Session):
     """Set while CUDA calls of the kernel attach a GPU by themselves."""
     devices: list[str]
     """All of them, on one node or several."""
-    project: str | None
-    """Whose quota the share counts against; empty: the user's own."""
     reason: str | None
     """A `Reason`, or why the last request was refused."""
     samples: NotRequired[list[UsageSample]]

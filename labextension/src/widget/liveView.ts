@@ -228,10 +228,14 @@ function captionOf(
     : covered;
 }
 
-/** The share that the kernel had last; without one the server takes its default. */
+/** The share that the kernel had last, for the same project; without one the server takes its defaults. */
 function asBefore(usage: GpuPool.IUsageAnswer | null): object {
   const freed = usage?.released?.freed;
-  return freed ? { share: formatMilli(freed.milli), count: freed.count } : {};
+  if (!freed) {
+    return {};
+  }
+  const share = { share: formatMilli(freed.milli), count: freed.count };
+  return usage.project ? { ...share, project: usage.project } : share;
 }
 
 function attachText(usage: GpuPool.IUsageAnswer): string {

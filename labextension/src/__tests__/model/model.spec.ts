@@ -1,3 +1,4 @@
+import { waitFor } from '@testing-library/dom';
 import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { GpuPoolError } from '../../api/client';
 import type { GpuPool } from '../../api/types';
@@ -128,8 +129,7 @@ it('asks once more for what came while an answer was on its way', async () => {
   server.list = [aKernel({ state: 'queued' })];
   jupyter.event.emit({ schema_id: SESSION_EVENT, state: 'queued' });
   reply([aKernel()]);
-  await new Promise(resolve => setTimeout(resolve, 100));
-  expect(model.kernel('k1')?.state).toBe('queued');
+  await waitFor(() => expect(model.kernel('k1')?.state).toBe('queued'));
 });
 
 it('says that the pool is down, and that it is back', async () => {
@@ -165,8 +165,7 @@ it('counts down between two answers', async () => {
   await model.refresh();
   const ticks: number[] = [];
   model.ticked.connect(() => ticks.push(model.countdown('k1')!));
-  await new Promise(resolve => setTimeout(resolve, 2500));
-  expect(ticks.length).toBeGreaterThanOrEqual(2);
+  await waitFor(() => expect(ticks.length).toBeGreaterThanOrEqual(2));
   expect(ticks[0]).toBeLessThanOrEqual(30);
   expect(ticks[1]).toBeLessThan(ticks[0]);
 });
@@ -201,4 +200,5 @@ it('asks as seldom as a person wants to', async () => {
   } as unknown as ISettingRegistry.ISettings);
   expect(heard).toHaveBeenCalledTimes(1);
   expect(model.preferences.pollSeconds).toBe(60);
+  expect(model['_poll'].frequency.interval).toBe(60_000);
 });

@@ -129,6 +129,33 @@ it('attaches, and says what was refused', async () => {
   end();
 });
 
+it('attaches what was released, for the project that it was of', async () => {
+  fromServer();
+  const released: GpuPool.IReleased = {
+    reason: 'idle',
+    message: 'Unused for an hour.',
+    draining: false,
+    at: 1,
+    freed: { milli: 200, mib: 1587, count: 1, device: 'n/0' },
+    memory: { bytes: 0, place: 'none' },
+    undo_seconds: 0
+  };
+  answers = [
+    { status: 200, body: anAnswer({ released, project: 'vision' }) },
+    { status: 200, body: anAnswer({ state: 'attached', held: true }) }
+  ];
+  const end = usage.render({ model: new Model(), el });
+  await shows('Attach 0.2');
+  press('Attach 0.2');
+  await shows('attached');
+  expect(fetched).toHaveBeenCalledWith(
+    '/base/gpupool/api/kernels/k1/attach',
+    'POST',
+    JSON.stringify({ share: '0.2', count: 1, project: 'vision' })
+  );
+  end();
+});
+
 it('says why a share that was detached is still held', async () => {
   fromServer();
   const held = { state: 'attached', held: true, session_id: 's1' } as const;
