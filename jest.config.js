@@ -34,6 +34,9 @@ require('./labextension/generate.js');
 
 module.exports = {
   testEnvironment: '<rootDir>/labextension/jest-environment.js',
+  setupFilesAfterEnv: ['<rootDir>/labextension/jest-setup.js'],
+  // How long a test waits for what must come, on whatever machine this is.
+  testTimeout: 60_000,
   roots: ['<rootDir>/labextension/src'],
   testRegex: '/__tests__/.*\\.spec\\.tsx?$',
   moduleNameMapper: {

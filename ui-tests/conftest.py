@@ -11,7 +11,7 @@ from typing import Any
 import programs
 import pytest
 from lab_page import LabPage
-from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
+from playwright.sync_api import BrowserContext, expect, sync_playwright
 from stack import ROOT, LabStack, write_notebook
 
 #: Debian's Chromium; no sandbox because tests may run as root in a container.
@@ -51,21 +51,20 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
+    """Shared by all tests. Its profile is on disk: only there the browser keeps JupyterLab's scripts as it compiled them."""
     if not Path(CHROMIUM).exists():
         pytest.fail(f"no Chromium at {CHROMIUM}: apt-get install chromium, or set CHROMIUM_PATH")
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=CHROMIUM, headless=True, args=CHROMIUM_ARGUMENTS)
-        yield running
-        running.close()
-
-
-@pytest.fixture(scope="session")
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    """Shared by all tests: JupyterLab's scripts are loaded once and then come from its cache."""
-    opened = browser.new_context(viewport={"width": 1200, "height": 860})
-    yield opened
-    opened.close()
+        opened = playwright.chromium.launch_persistent_context(
+            tmp_path_factory.mktemp("profile"),
+            executable_path=CHROMIUM,
+            headless=True,
+            args=CHROMIUM_ARGUMENTS,
+            viewport={"width": 1200, "height": 860},
+        )
+        yield opened
+        opened.close()
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import time
@@ -123,6 +124,9 @@ def lived(provider: Open, folder: Path, at: int) -> bool:
     """A pool server that dies at point `at`. Whether it came to its end before."""
     child = os.fork()
     if child == 0:
+        # What other tests left for the garbage collector is not to be collected here: gRPC's channels wait for threads
+        # that this process does not have.
+        gc.freeze()
         code = 1
         try:
             asyncio.run(life(provider, folder, Killer(at)))

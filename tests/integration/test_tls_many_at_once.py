@@ -33,15 +33,16 @@ def connect():
     for _ in range(int(times)):
         with socket.create_connection(("127.0.0.1", port)) as plain:
             with context.wrap_socket(plain, server_hostname="127.0.0.1"):
-                pass
+                made.append(plain)
 
+made = []
 threads = [threading.Thread(target=connect) for _ in range(16)]
 for thread in threads:
     thread.start()
 for thread in threads:
     thread.join()
 server.stop(None)
-print("alive")
+print("alive", len(made))
 """
 
 
@@ -55,7 +56,7 @@ def test_many_connect_at_once(tmp_path: Path) -> None:
         timeout=60 * BUSY,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "alive 640\n"), done.stderr
 
 
 def test_grpc_is_told_of_what_is_new_and_of_nothing_else(

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 import types
 import warnings
 from collections.abc import Mapping, Sequence
@@ -93,6 +94,14 @@ class _Reader(threading.Thread):
         self.text = self._pipe.read()
 
 
+def _fail(told: threading.ExceptHookArgs) -> None:
+    """A thread that fails ends its program: else what the thread was to find is missed by nobody."""
+    if told.exc_value is not None:
+        traceback.print_exception(told.exc_value)
+    sys.stderr.flush()
+    os._exit(1)
+
+
 def _run(arguments: Sequence[str], own_path: Sequence[str]) -> None:
     """As the interpreter runs a script or `-c`, in a module `__main__` of its own."""
     script, *_ = arguments
@@ -109,6 +118,7 @@ def _run(arguments: Sequence[str], own_path: Sequence[str]) -> None:
         sys.argv = list(arguments)
         sys.path[:] = [str(Path(script).resolve().parent), *paths, *own_path]
     np.random.seed()
+    threading.excepthook = _fail
     exec(compile(code, name, "exec"), main.__dict__)
 
 

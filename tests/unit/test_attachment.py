@@ -140,16 +140,19 @@ async def test_a_task_that_outlives_the_block_it_began_in_keeps_the_share(lendin
 
 
 async def test_a_task_that_begins_after_the_block_asks_again(lending: Lending) -> None:
-    async def inside() -> None:
+    over = asyncio.Event()
+
+    async def inside() -> int:
+        await over.wait()
         async with gpupool.attach(0.2):
-            pass
+            return len(lending.open)
 
     async with gpupool.attach(0.2):
-        late = inside()
-        task = asyncio.create_task(asyncio.sleep(0))
-    await task
-    await late
-    assert len(lending.wishes) == 2
+        # It has the block's context, as every task has that of the place where it was made.
+        task = asyncio.create_task(inside())
+        await asyncio.sleep(0)
+    over.set()
+    assert (await task, len(lending.wishes)) == (1, 2)
 
 
 async def test_a_task_that_is_cancelled_gives_up_the_wait(lending: Lending) -> None:

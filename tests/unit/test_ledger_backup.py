@@ -69,19 +69,21 @@ class TestABackup:
 
         def copy() -> None:
             try:
-                while not stop.is_set() or len(made) < 3:
+                while not stop.is_set():
                     made.append(take(path, tmp_path / f"copy{len(made)}"))
             except BaseException as error:
                 problems.append(error)
 
         thread = threading.Thread(target=copy)
         thread.start()
-        for number in range(40):
+        number = 0
+        while number < 40 or (len(made) < 3 and thread.is_alive()):
             lease = world.attach(f"k{number}", 900, count=2)
             world.release(lease, close=True)
             world.settle()
+            number += 1
         stop.set()
-        thread.join(timeout=30)
+        thread.join()
         assert not problems
         for number in range(len(made)):
             state = Ledger(tmp_path / f"copy{number}", CLOCK).load()

@@ -178,19 +178,26 @@ async def test_moving_memory_may_take_longer_than_other_answers(tmp_path: Path) 
 
 
 async def test_a_worker_can_be_stopped_while_it_moves_memory(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert await reader.readline() == b"park epoch=8\n"
+        begun.set()
         assert await reader.readline() == b"stop\n"
         writer.write(b"ok\n")  # as a worker does, which is no word about its memory
+        await reader.read()
 
-    async with worker(tmp_path / "s", serve) as (channel, _):
+    async with worker(tmp_path / "s", serve, 0.1) as (channel, _):
         parking = asyncio.create_task(channel.park(8))
-        await asyncio.sleep(0.05)
-        await channel.stop()
+        await begun.wait()
+        stopping = asyncio.create_task(channel.stop())
         with pytest.raises(ControlError, match="stopped"):
             await parking
-        with pytest.raises(ControlError):
+        # Its connection is there still, and takes no further command.
+        with pytest.raises(ControlError, match="stopped"):
             await channel.revoke(8)
+        with pytest.raises(ControlError, match="did not stop"):
+            await stopping
 
 
 async def test_a_worker_that_does_not_answer_costs_its_connection(tmp_path: Path) -> None:

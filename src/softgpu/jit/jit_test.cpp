@@ -55,6 +55,7 @@ struct Shape {
 struct Run {
   LaunchResult result;
   std::vector<std::byte> memory;
+  bool compiled = false;
 };
 
 Run run(const std::string& text, const Shape& shape, bool compiled) {
@@ -67,6 +68,13 @@ Run run(const std::string& text, const Shape& shape, bool compiled) {
   made.result =
       machine.run(shape.grid, shape.block, Parameters().add(machine.address(0x40000)).add(uint32_t{1000}));
   made.memory.assign(machine.arena, machine.arena + Machine::arena_bytes);
+  if (compiled) {
+    Launch launch;
+    launch.image = machine.image.get();
+    launch.grid = shape.grid;
+    launch.block = shape.block;
+    made.compiled = InTier::own()->find(launch) != nullptr;
+  }
   return made;
 }
 
@@ -79,13 +87,18 @@ std::string without_addresses(std::string text) {
   return text;
 }
 
-void check_same(const std::string& body, const Shape& shape = {{4, 1, 1}, {96, 1, 1}}) {
+enum class Tier : uint8_t { compiled, interpreted };
+
+// What cannot be compiled is interpreted without a word, and would be the same then.
+void check_same(const std::string& body, const Shape& shape = {{4, 1, 1}, {96, 1, 1}},
+                Tier tier = Tier::compiled) {
   if (InTier::own() == nullptr) return;
   CAPTURE(body);
   const Run expected = run(kernel(body), shape, false), got = run(kernel(body), shape, true);
   CHECK(expected.result.fault == Fault::none);
   CHECK(got.result.detail == expected.result.detail);
   CHECK(got.memory == expected.memory);
+  CHECK(got.compiled == (tier == Tier::compiled));
 }
 
 }  // namespace
@@ -309,7 +322,8 @@ TEST_CASE("a kernel whose lanes may wait in very many places stays interpreted")
     ways += "setp.eq.u32 %p1, %r1, " + n + "; @%p1 bra L" + n + ";\n";
     places += "L" + n + ": add.u32 %r2, %r2, " + n + ";\n";
   }
-  check_same("and.b32 %r1, %gid, 7; mov.u32 %r2, 1;\n" + ways + places + "st.global.u32 [%slot], %r2;");
+  check_same("and.b32 %r1, %gid, 7; mov.u32 %r2, 1;\n" + ways + places + "st.global.u32 [%slot], %r2;",
+             {{4, 1, 1}, {96, 1, 1}}, Tier::interpreted);
 }
 
 TEST_CASE("the cache gives back only what it was given, to its owner") {

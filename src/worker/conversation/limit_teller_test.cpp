@@ -89,7 +89,10 @@ TEST_CASE("a client that does not answer is waited for as long as was said, and 
 
 TEST_CASE("a wish for a device that there is not, or said to nobody, is not waited for") {
   SessionTestClient client(64 * mib);
-  client.session().make_do({{7, 32 * mib}}, patience_ms);
+  auto asked =
+      std::async(std::launch::async, [&] { client.session().make_do({{7, 32 * mib}}, 10 * patience_ms); });
+  CHECK(asked.wait_for(std::chrono::milliseconds(patience_ms)) == std::future_status::ready);
+  CHECK(client.pushes.empty());
   client.hang_up();
   client.session().make_do({{0, 32 * mib}}, 50);
   client.session().shares_decided();
