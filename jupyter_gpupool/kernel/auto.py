@@ -35,7 +35,8 @@ class AutoAttach:
         self._connect = connect
         self._clock = clock
         self._request: GpuRequest | None = None
-        self._sight: _Sight | None = None
+        #: Of each shell: a kernel runs cells of several at once.
+        self._sights = threading.local()
 
     @property
     def request(self) -> GpuRequest | None:
@@ -58,10 +59,11 @@ class AutoAttach:
         """A new cell is a new wish: that one was in vain, or interrupted, says nothing about it."""
         if self._request is not None:
             device.wish_for_leases(True)
-            self._sight = _Sight(self._connect, self._clock)
+            self._sights.now = _Sight(self._connect, self._clock)
 
     def cell_ends(self, error: BaseException | None) -> None:
-        sight, self._sight = self._sight, None
+        sight: _Sight | None = getattr(self._sights, "now", None)
+        self._sights.now = None
         if sight is not None:
             sight.end(error)
 

@@ -6,6 +6,7 @@ the kernel's process with its Python variables lives on.
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import time
@@ -60,27 +61,30 @@ def wait_for_work(*, interrupted: bool = False) -> Ending:
     # Not the thread's own join: where an interrupt ends that, Python takes the thread for ended.
     done = threading.Event()
     threading.Thread(target=_drain, args=(ending, done), name="gpupool drain", daemon=True).start()
-    speaks_at = time.monotonic() + QUIET_SECONDS if interrupted else None
-    told_at: float | None = None
-    while not done.is_set():
+    speaks_at = time.monotonic() + QUIET_SECONDS if interrupted else math.inf
+    told_at = pressed_at = math.inf
+    told = ended = False
+    while not done.is_set() and not ended:
         try:
+            # All that lasts stands in here: an interrupt that came between would end the wait, and nobody would give
+            # the share back.
             with interruptible():
-                done.wait(0.25 if speaks_at is not None and told_at is None else 1.0)
-                if speaks_at is not None and told_at is None and time.monotonic() >= speaks_at:
-                    told_at = time.monotonic()
-                    ending.work = _tell()
+                if not told:
+                    if min(speaks_at, pressed_at) <= time.monotonic():
+                        told_at, pressed_at = min(told_at, time.monotonic()), math.inf
+                        ending.work = _tell()
+                        told = True
+                elif _ONE_PRESS_SECONDS <= pressed_at - told_at < math.inf:
+                    ending.work = device.work() or ending.work
+                    ending.session_ended = True
+                    device.end_session()
+                    ended = True
+                    done.wait(_LAST_SECONDS)
+                    continue
+                done.wait(0.25 if not told and speaks_at < math.inf else 1.0)
         except KeyboardInterrupt:
             ending.interrupted = True
-            now = time.monotonic()
-            if told_at is None:
-                speaks_at, told_at = now, now
-                ending.work = _tell()
-            elif now - told_at >= _ONE_PRESS_SECONDS:
-                ending.work = device.work() or ending.work
-                ending.session_ended = True
-                device.end_session()
-                done.wait(_LAST_SECONDS)
-                break
+            pressed_at = time.monotonic()
     return ending
 
 

@@ -33,11 +33,17 @@ class ScopeLender:
             raise
 
     def leave(self, scope: str) -> None:
-        ending = wait_for_work()
+        try:
+            ending = wait_for_work()
+            if not ending.session_ended:
+                self._scopes.lacking.tell("code")
+        except KeyboardInterrupt:
+            # Nobody else ends this scope.
+            self._scopes.give_back(scope)
+            raise
         if ending.session_ended:
             self.reset()
         else:
-            self._scopes.lacking.tell("code")
             for note in self._scopes.give_back(scope):
                 # Whoever else has the share goes on with it: that is no news at the end of each block.
                 if note != STILL_ATTACHED:

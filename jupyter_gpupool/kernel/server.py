@@ -27,6 +27,8 @@ CALL_SECONDS: Final = 20.0
 STREAM_SECONDS: Final = 90.0
 #: Longest line of a stream; the longest real one is a fraction of this.
 MOST_BYTES: Final = 1024 * 1024
+#: Longest answer: a pool with thousands of devices and requests is listed in some tens of MiB.
+MOST_ANSWER_BYTES: Final = 256 * MOST_BYTES
 
 NO_SERVER: Final = "This kernel was not started by a Jupyter server with jupyter-gpupool."
 
@@ -89,7 +91,7 @@ class Server:
         try:
             response = self._send(connection, method, path, body)
             try:
-                raw = response.read(MOST_BYTES)
+                raw = response.read(MOST_ANSWER_BYTES)
             except (OSError, http.client.HTTPException) as error:
                 raise _unreachable(error) from None
             return _checked(response.status, raw)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import math
 import os
 from datetime import UTC, datetime
 from pathlib import Path
@@ -191,6 +192,16 @@ class GpuPoolExtension(ExtensionApp):
         except ShareError as error:
             raise TraitRefused(str(error)) from None
         return str(proposal["value"])
+
+    @validate("idle_seconds", "warn_seconds", "idle_seconds_most", "default_wait_seconds", "return_seconds")
+    def _check_seconds(self, proposal: Any) -> float:
+        if not math.isfinite(proposal["value"]):
+            name = proposal["trait"].name
+            raise TraitRefused(
+                f"c.GpuPoolExtension.{name} is a number of seconds, and {proposal['value']} is none. "
+                f"What stands for ever: {proposal['trait'].help}"
+            )
+        return float(proposal["value"])
 
     @validate("default_project")
     def _check_default_project(self, proposal: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -110,3 +111,26 @@ async def test_who_is_not_logged_in_starts_nothing(tmp_path: Path, monkeypatch: 
     async with jupyter_in_process(tmp_path, endpoint=here(tmp_path)) as server:
         answer = await server.fetch("POST", "gpupool/api/pool/start", headers={})
         assert answer.code == 403
+
+
+async def test_one_that_is_asked_for_twice_at_once_is_held_all_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A keeper whose last holder lets go ends its pool."""
+    story: list[str] = []
+
+    class Hold:
+        def __init__(self) -> None:
+            self.name = f"hold {sum(line.startswith('took') for line in story)}"
+            story.append(f"took {self.name}")
+
+        def close(self) -> None:
+            story.append(f"let go of {self.name}")
+
+        def leave(self, _: float) -> None:
+            story.append(f"left {self.name}")
+
+    monkeypatch.setattr(joining, "join", lambda *_: Hold())
+    async with jupyter_in_process(tmp_path, endpoint=here(tmp_path)) as server:
+        await asyncio.gather(*(server.json("POST", "gpupool/api/pool/start") for _ in range(2)))
+    assert story == ["took hold 0", "took hold 1", "let go of hold 0", "left hold 1"]

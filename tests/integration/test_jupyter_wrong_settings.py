@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from traitlets import TraitError
 
+from jupyter_gpupool.server.extension import GpuPoolExtension
 from tests.support.jupyter import JupyterInProcess, jupyter_in_process
 from tests.support.patience import BUSY
 from tests.support.pool_server import Caller, ScriptedNode, make_token, pool_server
@@ -207,3 +209,10 @@ async def test_a_folder_for_session_files_that_others_may_read(site: Site) -> No
         assert (status, [view["kernel_id"] for view in answer["kernels"]]) == (200, [kernel_id])
         assert "c.GpuPoolExtension.session_dir" in answer["kernels"][0]["message"]
         await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+@pytest.mark.parametrize("name", ["idle_seconds", "warn_seconds", "default_wait_seconds", "return_seconds"])
+def test_seconds_that_are_no_number_are_refused_at_the_start(name: str, value: float) -> None:
+    with pytest.raises(TraitError, match=rf"{name}.* {value}"):
+        GpuPoolExtension(**{name: value})

@@ -76,3 +76,21 @@ async def test_an_administrators_token_that_asks_for_somebody_else_makes_nobody_
     await caller.learn(pool)
     assert not caller.is_admin("ann")
     assert not caller.is_admin("")
+
+
+async def test_a_pool_that_hangs_is_waited_for_once_however_many_ask(
+    pool: MemoryPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(identity, "ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(identity, "AGAIN_SECONDS", 60.0)
+    questions = []
+
+    async def never() -> Caller:
+        questions.append(1)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(pool, "whoami", never)
+    caller = PoolCaller()
+    assert await asyncio.gather(*(caller.learn(pool) for _ in range(5))) == [None] * 5
+    assert len(questions) == 1

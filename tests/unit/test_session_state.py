@@ -279,6 +279,13 @@ def test_detach_does_not_pull_the_gpu_from_under_a_running_cell() -> None:
     assert ReleaseLease("l1", "exit") in done
 
 
+def test_what_was_said_of_a_hold_that_was_dropped_is_over_with_the_next_one() -> None:
+    session, _ = play(cell(), Granted(grant()), DetachWanted())
+    assert session.message
+    session, _ = play(button(), ScopeLeft("c1"), start=session)
+    assert (session.state, session.held, session.message) == (State.ATTACHED, True, None)
+
+
 def test_detach_by_force_does() -> None:
     session, done = play(button(), Granted(grant()), cell(), DetachWanted("admin", force=True))
     assert (session.state, session.reason) == (State.PARKED, "admin")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from http import HTTPStatus
 from typing import Any
 
@@ -19,6 +18,7 @@ from jupyter_gpupool.server.handlers.base import GpupoolHandler, RefusalError
 from jupyter_gpupool.server.rest.kernels import Kernel, Kernels
 from jupyter_gpupool.server.session.session import AttachRefusedError, KernelSession
 from jupyter_gpupool.server.session.sessions import Sessions
+from jupyter_gpupool.server.session.usage_history import sample_time
 
 #: How long Attach waits for the first answer before it replies: most grants are immediate.
 _FIRST_ANSWER_SECONDS = 0.5
@@ -65,7 +65,7 @@ class PollHandler(FrontEndHandler):
             value = math.nan
         if not math.isfinite(value):
             raise BadRequestError(f"{name} must be a Unix time in seconds, {raw[:40]!r} is not.")
-        return time.time() + value if value < 0 else value
+        return sample_time() + value if value < 0 else value
 
 
 class PoolHandler(PollHandler):
@@ -103,6 +103,8 @@ class KernelsHandler(PollHandler):
                 )
             else:
                 view = views.kernel_view(self.extension, session, name=name, path=path)
+                # A notebook may have been renamed since it asked for its GPU.
+                session.label = view["label"]
                 if since is not None:
                     view["samples"] = views.history_view(session, since)
                 kernels.append(view)

@@ -12,6 +12,7 @@ from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any, Final
 
 from gpupool.client.errors import GpupoolError
+from gpupool.client.session_file import PROCESS_VARIABLE
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
@@ -36,6 +37,9 @@ class GpupoolProvisioner(LocalProvisioner):
         if extension is None or self.kernel_id is None:
             return kwargs
         environment = dict(kwargs.get("env") or {})
+        # Where this server was started from a kernel: what that one was told is not for this one.
+        for name in (PROCESS_VARIABLE, PROBLEM_VARIABLE):
+            environment.pop(name, None)
         try:
             environment.update(await extension.kernel_environment(self.kernel_id, environment))
         except GpupoolError as error:

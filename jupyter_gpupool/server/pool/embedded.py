@@ -52,16 +52,16 @@ class EmbeddedPool:
         from gpupool.embedded.options import EmbeddedOptions
 
         async with self._starting:
-            if self._lifeline is not None:
-                # Its keeper may have been killed since.
-                self._lifeline.close()
-                self._lifeline = None
             options = EmbeddedOptions()
             if providers:
                 options = await asyncio.to_thread(
                     borrowing, options, Path(providers), home(), listen, _LISTEN_SETTING
                 )
+            before = self._lifeline
             self._lifeline = await asyncio.to_thread(join, home(), options)
+            if before is not None:
+                # Its keeper was killed since, or has the new lifeline already: without any it would end the pool.
+                before.close()
 
     async def stop(self) -> None:
         """Lets go; the pool ends unless somebody else holds it."""

@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 KNOWN_SECONDS: Final = 60.0
 #: It has so long for an answer, seconds.
 ANSWER_SECONDS: Final = 5.0
+#: After a question in vain it is not asked for so long, seconds: else those who wait would each wait for it, one by one.
+AGAIN_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ class PoolCaller:
     def __init__(self) -> None:
         self._caller: Caller | None = None
         self._asked_at = -math.inf
+        self._failed_at = -math.inf
         self._lock = asyncio.Lock()
         self._task: asyncio.Task[Caller | None] | None = None
 
@@ -95,14 +98,18 @@ class PoolCaller:
         async with self._lock:
             if time.monotonic() - self._asked_at < KNOWN_SECONDS:
                 return self._caller
+            if time.monotonic() - self._failed_at < AGAIN_SECONDS:
+                return None
             try:
                 self._caller = await asyncio.wait_for(pool.whoami(), ANSWER_SECONDS)
                 self._asked_at = time.monotonic()
             except PoolRefusedError as refusal:
                 # Whoever is not let in any more is no administrator any more.
                 self._caller = None
+                self._failed_at = time.monotonic()
                 logger.debug("the pool does not say who we are: %s", refusal)
             except (GpupoolError, TimeoutError) as error:
+                self._failed_at = time.monotonic()
                 logger.debug("the pool does not say who we are now: %s", error)
                 return None
             return self._caller

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from dataclasses import dataclass
 from typing import Final
@@ -14,6 +15,12 @@ SAMPLES: Final = 300
 SLOWEST_REPORT_SECONDS: Final = 5.0
 #: A report that takes this many times longer than the last one will bring nothing.
 OVERDUE: Final = 1.4
+_BEGAN: Final = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def sample_time() -> float:
+    """Unix seconds as the clock was at the start, and what has passed since: a clock that is set back stops no chart."""
+    return _BEGAN + time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from gpupool.client.types import Usage
 from jupyter_gpupool.server.session.session import KernelSession
 from jupyter_gpupool.server.session.sessions import Sessions
 from jupyter_gpupool.server.session.shown import MemoryPlace
+from jupyter_gpupool.server.session.usage_history import sample_time
 from jupyter_gpupool.server.watching.busy import BusyTracker
 from jupyter_gpupool.server.watching.idle import IdleLimits, Rung, Signals, Verdict, climb, judge
 
@@ -224,7 +225,7 @@ class Watch:
             return
         if session.record.session_id != session_id:
             return  # it ended meanwhile
-        session.used(usage, time.time())
+        session.used(usage, sample_time())
         try:
             session.files.usage.write(usage)
         except OSError as error:

@@ -120,7 +120,9 @@ def _with_holder(session: Session, asking: Asking) -> Session:
         if held is not None and not asking.resize and is_larger(held.share, share):
             # An attach that runs once more takes nothing of a share that was resized meanwhile.
             share = held.share
-        session = replace(session, hold=Hold(asking.by, share))
+        # What was said when an earlier hold was dropped is over. That the share is taken back is not.
+        message = session.message if session.notice is not None else None
+        session = replace(session, hold=Hold(asking.by, share), message=message)
     return session
 
 
