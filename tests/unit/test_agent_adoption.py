@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 from gpupool.engines.records import WORKER_PROTOCOL, DeviceInventory, StartedWorker, WorkerExited
 from gpupool.node.agent import Agent, AgentSettings
+from gpupool.node.control import WorkerStats
 from gpupool.node.health import DeviceHealth
 from gpupool.node.health_watch import HealthWatch
+from gpupool.node.session_images import SessionImages
+from gpupool.node.worker_link import WorkerLink
 
 from tests.support.patience import BUSY
 
@@ -65,3 +68,24 @@ async def test_a_worker_that_cannot_be_ended_does_not_keep_the_node_away(
             await asyncio.sleep(0.01)
         agent.stop()
         await running
+
+
+async def test_what_lies_on_disk_of_a_session_that_a_worker_has_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent that was killed while it wrote or read it left it there: it could replace newer memory later."""
+    images = SessionImages(tmp_path / "images")
+    images.begin("5e")
+    images.finish("5e")
+    assert images.sessions() == frozenset({"5e"})
+    engine: Any = HungEngine(tmp_path)
+    settings = AgentSettings(node="n1", endpoint="127.0.0.1:1", leave_workers=True, images=images)
+    agent = Agent(settings, engine, HealthWatch(DeviceHealth()))
+
+    async def refresh(link: WorkerLink) -> None:
+        link.stats = WorkerStats()
+
+    monkeypatch.setattr(WorkerLink, "refresh", refresh)
+    [worker] = await engine.list_owned()
+    await agent._adopt(worker)
+    assert images.sessions() == frozenset()
