@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.effort import SOME, effort
 from tests.support.stack import Kernel, Stack, wait_until
 
 SETUP = """
@@ -76,10 +77,13 @@ def works_before_and_after(stack: Stack, kernel: Kernel) -> Iterator[None]:
 
 
 def computes_on(stack: Stack) -> bool:
-    """Whether a worker of this stack uses the processor."""
-    before = {worker.pid: sum(worker.cpu_times()[:2]) for worker in stack.workers()}
+    """Whether a worker of this stack computes."""
+    before = {worker.pid: effort(worker.pid) for worker in stack.workers()}
     time.sleep(1)
-    return any(sum(worker.cpu_times()[:2]) - before.get(worker.pid, 0.0) > 0.2 for worker in stack.workers())
+    # One that is new is being started.
+    return any(
+        effort(worker.pid) - before[worker.pid] > SOME for worker in stack.workers() if worker.pid in before
+    )
 
 
 def test_a_refused_call_is_explained_once_and_below_what_the_cell_shows(stack: Stack, kernel: Kernel) -> None:
@@ -124,7 +128,7 @@ def test_a_broken_session_is_refused_until_it_is_reset(stack: Stack, kernel: Ker
 def test_two_interrupts_at_the_end_of_a_cell_end_the_session(stack: Stack, kernel: Kernel) -> None:
     cell = kernel.start("%%gpu 0.2\nz = cuda.to_device(np.zeros(2)); forever[1, 1](z); print('o' + 'ver')")
     kernel.await_text(cell, "over", 30)
-    time.sleep(1)
+    wait_until(lambda: computes_on(stack), 30, "the kernel to compute")
     kernel.interrupt()
     kernel.await_text(cell, "Interrupt again", 10)
     time.sleep(0.5)
@@ -140,7 +144,7 @@ def test_two_interrupts_of_a_call_end_the_session(stack: Stack, kernel: Kernel) 
         "%%gpu 0.2\nz = cuda.to_device(np.zeros(2)); forever[1, 1](z); print('o' + 'ver'); cuda.synchronize()"
     )
     kernel.await_text(cell, "over", 30)
-    time.sleep(1)
+    wait_until(lambda: computes_on(stack), 30, "the kernel to compute")
     kernel.interrupt()
     kernel.await_text(cell, "Interrupt again", 10)
     time.sleep(0.5)
@@ -174,6 +178,7 @@ def test_a_worker_that_dies_under_a_cell_is_said_once(stack: Stack, kernel: Kern
 def test_the_row_resets_what_a_cell_waits_for(stack: Stack, kernel: Kernel) -> None:
     cell = kernel.start("%%gpu 0.2\nz = cuda.to_device(np.zeros(2)); forever[1, 1](z); print('o' + 'ver')")
     kernel.await_text(cell, "over", 30)
+    wait_until(lambda: computes_on(stack), 30, "the kernel to compute")
     stack.api("POST", f"gpupool/api/kernels/{kernel.id}/reset")
     kernel.finish(cell, 20)
     assert not computes_on(stack)

@@ -98,6 +98,16 @@ def test_the_memory_share_is_what_the_program_sees_and_its_limit(stack: PoolAndN
     assert lines[2] == f"kept {100 << 20}"
 
 
+def test_a_choice_among_the_machines_own_cards_is_none_among_those_of_the_share(
+    stack: PoolAndNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(stack.environment, "CUDA_VISIBLE_DEVICES", "7")
+    done = run(
+        stack, "-p", "0.2", body="import os; print('CUDA_VISIBLE_DEVICES' in os.environ, total(10, 0))"
+    )
+    assert done.stdout.split() == ["False", "45.0"], done.stderr
+
+
 def test_two_shares_are_two_devices(stack: PoolAndNode) -> None:
     body = """
     print(len(cuda.gpus.lst))

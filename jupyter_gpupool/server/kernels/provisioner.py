@@ -11,6 +11,7 @@ import logging
 from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any, Final
 
+from gpupool.client.child_environment import CHOICE_OF_CARDS
 from gpupool.client.errors import GpupoolError
 from gpupool.client.session_file import PROCESS_VARIABLE
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
@@ -38,7 +39,7 @@ class GpupoolProvisioner(LocalProvisioner):
             return kwargs
         environment = dict(kwargs.get("env") or {})
         # Where this server was started from a kernel: what that one was told is not for this one.
-        for name in (PROCESS_VARIABLE, PROBLEM_VARIABLE):
+        for name in (PROCESS_VARIABLE, PROBLEM_VARIABLE, CHOICE_OF_CARDS):
             environment.pop(name, None)
         try:
             environment.update(await extension.kernel_environment(self.kernel_id, environment))

@@ -37,6 +37,10 @@ ON_PYTHON_PATH: Final = Path(__file__).with_name("on_python_path")
 #: the math library.
 XLA_FLAGS: Final = "--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false"
 
+#: Chooses among the machine's own cards. A program with a share sees none of them, and PyTorch would count the share's
+#: devices by it.
+CHOICE_OF_CARDS: Final = "CUDA_VISIBLE_DEVICES"
+
 #: How the warning begins that cuda-core gives when it finds our nvJitLink.
 LINKER_WARNING: Final = "libnvJitLink.so* is too old"
 
@@ -49,7 +53,7 @@ def environment(
     software: bool | None = None,
     preload: bool = False,
 ) -> dict[str, str]:
-    """The variables that make a new process use the client runtime.
+    """The variables that make a new process use the client runtime. :data:`CHOICE_OF_CARDS` is not to be among its others.
 
     Args:
         native_dir: where the native libraries are; None: those of this installation.
