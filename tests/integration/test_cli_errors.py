@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import subprocess
 import sys
@@ -150,6 +151,42 @@ def test_output_that_finds_no_room_is_a_sentence(tmp_path: Path, arguments: tupl
             env=environment, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
         )  # fmt: skip
     one_sentence(done, 1, "gpupool: ", "No space left on device")
+
+
+def test_what_a_terminal_cannot_show_is_written_out(tmp_path: Path) -> None:
+    environment = os.environ | {"GPUPOOL_HOME": str(tmp_path), "PYTHONPATH": str(ROOT / "server")}
+    code = "import gpupool.cli.entry as entry; entry._run = lambda: print('Starting \u2026'); entry.main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment | {"PYTHONIOENCODING": "iso-8859-1"}, capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"Starting \\u2026\n", b"")
+
+
+def test_without_a_standard_output_a_command_does_its_work(tmp_path: Path) -> None:
+    environment = os.environ | {"GPUPOOL_HOME": str(tmp_path), "PYTHONPATH": str(ROOT / "server")}
+    command = f"{shlex.quote(sys.executable)} -c 'from gpupool.cli.entry import main; main()' version >&-"
+    done = subprocess.run(
+        ["/bin/sh", "-c", command],
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_address_without_a_port_is_said_by_a_node(tmp_path: Path) -> None:
+    one_sentence(
+        gpupool(tmp_path, "node", "start", GPUPOOL_ENDPOINT="pool.example.org"), 1, "pool.example.org"
+    )
+
+
+@pytest.mark.parametrize("command", [("pool", "backup"), ("lab", "--root-dir")])
+def test_a_path_that_cannot_be_looked_at_is_a_sentence(tmp_path: Path, command: tuple[str, ...]) -> None:
+    name = "x" * 300
+    one_sentence(gpupool(tmp_path, *command, f"/tmp/{name}"), 1, "File name too long")
 
 
 def test_a_reader_that_has_enough_is_no_error_that_is_told(tmp_path: Path) -> None:

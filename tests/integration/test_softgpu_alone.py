@@ -223,6 +223,14 @@ def test_a_file_that_is_no_program_cannot_be_executed(tmp_path: Path) -> None:
     assert done.stderr == f"gpupool: {file}: Exec format error\n"
 
 
+def test_a_file_that_may_not_be_executed_is_not_one_that_is_missing(tmp_path: Path) -> None:
+    file = tmp_path / "train.sh"
+    file.write_text("#!/bin/sh\n")
+    done = softgpu("--", str(file))
+    assert (done.returncode, done.stderr) == (126, f"gpupool: {file}: permission denied\n")
+    assert softgpu("--", str(tmp_path / "missing.sh")).returncode == 127
+
+
 def test_without_native_parts_it_says_what_is_missing(tmp_path: Path) -> None:
     done = softgpu("--", "true", GPUPOOL_NATIVE_DIR=str(tmp_path))
     assert done.returncode == 1

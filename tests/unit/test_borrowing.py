@@ -51,7 +51,9 @@ def test_a_name_that_stands_for_this_machine_alone_is_told(
         borrowing(EmbeddedOptions(), _file(tmp_path), tmp_path / "home")
 
 
-@pytest.mark.parametrize("wrong", ["a b", ":7460", "a:b", "a:1:2", "[::1", "a:123456", "\n"])
+@pytest.mark.parametrize(
+    "wrong", ["a b", ":7460", "a:b", "a:1:2", "[::1", "a:123456", "\n", "a..b", "x" * 64]
+)
 def test_what_is_no_address_is_named(tmp_path: Path, wrong: str) -> None:
     with pytest.raises(EmbeddedError, match=re.escape(repr(wrong))):
         borrowing(EmbeddedOptions(), _file(tmp_path), tmp_path / "home", wrong)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 from typing import Final
@@ -18,6 +19,11 @@ _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 def main() -> None:
     """Runs the command of the process's arguments, and ends the process."""
+    if sys.stdout is None:  # closed by whoever started us
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # What the terminal's encoding lacks is written as on standard error.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
             _run()

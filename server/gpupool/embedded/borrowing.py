@@ -62,6 +62,10 @@ def _listen(named: str, home: Path, setting: str) -> str:
         if port is not None:
             return named
         return f"{host}:{_port(family, address, home)}"
+    except UnicodeError:
+        raise EmbeddedError(
+            f"{named[:200]!r} is no address of this machine; write HOST or HOST:PORT."
+        ) from None
     except OSError as error:
         raise EmbeddedError(f"This machine cannot listen at {host[:200]!r}: {error.strerror}.") from None
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 import socket
 import urllib.error
 import urllib.request
+from typing import Final
+
+#: A proxy of this machine's programs leads elsewhere.
+_DIRECT: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def free_port() -> int:
@@ -17,7 +21,7 @@ def free_port() -> int:
 def answers(url: str) -> bool:
     """Whether anything with status 200 is there within two seconds."""
     try:
-        with urllib.request.urlopen(url, timeout=2) as reply:  # noqa: S310 - our own loopback address
+        with _DIRECT.open(url, timeout=2) as reply:
             return bool(reply.status == 200)
     except (OSError, urllib.error.URLError):
         return False

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 import sys
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import typer
@@ -24,6 +26,9 @@ UNAVAILABLE: Final = 69
 TEMPORARY: Final = 75
 #: EX_NOPERM: refused by quota or permission.
 REFUSED: Final = 77
+#: As a shell says of a command that is there, and of one that is not.
+NOT_EXECUTABLE: Final = 126
+NOT_FOUND: Final = 127
 INTERRUPTED: Final = 130
 
 HELP: Final = (
@@ -110,6 +115,15 @@ def clear_errors() -> Iterator[None]:
         raise typer.Exit(USAGE) from None
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
+
+
+def check_command(name: str) -> None:
+    """Ends the program, as a shell would, where a command cannot be started."""
+    if shutil.which(name) is not None:
+        return
+    there = bool(Path(name).parent.name or name.startswith("/")) and Path(name).exists()
+    say(f"{name}: {'permission denied' if there else 'command not found'}")
+    raise typer.Exit(NOT_EXECUTABLE if there else NOT_FOUND)
 
 
 def run_async(work: Coroutine[Any, Any, Value]) -> Value:

@@ -276,7 +276,8 @@ def start(
     asked = software_gpus is not None or driver != "auto"
     software = SoftwareGpuSettings(software_gpus or 1, memory_mib) if asked else None
     log = RecentLog()
-    _check_advertised(pool, listen_host, advertise_host)
+    with exits.clear_errors():
+        _check_advertised(pool, listen_host, advertise_host)
     listen_host = listen_host or DEFAULT_HOST
     settings = AgentSettings(
         node=name or socket.gethostname().split(".")[0] or "node",

@@ -44,7 +44,9 @@ def backup(
     from gpupool.ledger.backup import BackupError
     from gpupool.ledger.backup import check as check_file
 
-    if not check and file.exists() and not force:
+    with exits.clear_errors():
+        taken = not check and not force and file.exists()
+    if taken:
         exits.say(f"{file} exists; name another file, or replace it with --force")
         raise typer.Exit(exits.FAILED)
     try:

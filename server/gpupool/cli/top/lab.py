@@ -14,10 +14,11 @@ import sys
 import time
 import urllib.parse
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
@@ -31,6 +32,9 @@ from gpupool.client.errors import GpupoolError
 if TYPE_CHECKING:
     from gpupool.embedded.join import Lifeline
     from gpupool.embedded.options import EmbeddedOptions
+
+#: Of the Jupyter server's extension, by name; None: it is left as it is.
+Settings: TypeAlias = dict[str, str | int | bool | None]
 
 _START_SECONDS: Final = 120.0
 _STOP_SECONDS: Final = 15.0
@@ -166,10 +170,12 @@ def lab(
         refuse_options(
             context, _OF_POOL, f"${ENDPOINT_VARIABLE} names a pool, {endpoint}, so none is started"
         )
-    folder = (root_dir or Path()).absolute()
-    if not folder.is_dir():
-        raise typer.BadParameter(f"{folder} is no folder", param_hint="--root-dir")
-    named = _notebook_below(folder, notebook) if notebook else notebook
+    with exits.clear_errors():
+        folder = (root_dir or Path()).absolute()
+        if not folder.is_dir():
+            raise typer.BadParameter(f"{folder} is no folder", param_hint="--root-dir")
+        named = _notebook_below(folder, notebook) if notebook else notebook
+    from gpupool.embedded import paths
     from gpupool.embedded.loopback import free_port
 
     directory = up.use_home(home)
@@ -177,7 +183,12 @@ def lab(
         driver, software_gpus, memory_mib, quota, notice_seconds, no_restart, providers, listen, port_range
     )
     token = token or secrets.token_hex(24)
-    settings = {"idle_seconds": idle_seconds, "warn_seconds": warn_seconds, "show_panel": panel}
+    # Settings of this machine's Jupyter servers may name another pool, and who one is there.
+    settings: Settings = {
+        "idle_seconds": idle_seconds, "warn_seconds": warn_seconds, "show_panel": panel,
+        "pool_endpoint": endpoint or f"unix:{paths.pool_socket(directory)}",
+        **({} if endpoint else {"hub_identity": False, "token_file": ""}),
+    }  # fmt: skip
     pool = _Pool(directory, options)
     started: Lab | None = None
     status = exits.OK
@@ -198,7 +209,8 @@ def lab(
             tell(f"ready {url}")
             tell("Ctrl-C ends JupyterLab and what was started with it.")
             if not no_browser:
-                _open_browser(url, directory)
+                with _needed_by_nobody():
+                    _open_browser(url, directory)
             status = _supervise(started, pool)
         except KeyboardInterrupt:
             tell("\nStopping …")
@@ -238,9 +250,7 @@ def _first_notebook(folder: Path) -> str:
     return QUICKSTART if copied else ""
 
 
-def _start(
-    folder: Path, directory: Path, port: int, token: str, settings: dict[str, int | bool | None]
-) -> Lab:
+def _start(folder: Path, directory: Path, port: int, token: str, settings: Settings) -> Lab:
     from gpupool.embedded import paths
     from gpupool.embedded.service import bound_to_us
 
@@ -248,6 +258,8 @@ def _start(
     command = [
         *(sys.executable, "-P", "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}"),
         *("--ServerApp.port_retries=50", f"--ServerApp.root_dir={folder}"),
+        # As the address is that is printed, whatever other servers of this machine have.
+        *("--ServerApp.base_url=/", "--ServerApp.certfile=", "--ServerApp.keyfile="),
         *(f"--GpuPoolExtension.{name}={value}" for name, value in settings.items() if value is not None),
     ]
     if os.geteuid() == 0:
@@ -330,8 +342,18 @@ def _record(directory: Path, started: Lab, lifeline: Lifeline | None) -> None:
     pids = dict(lifeline.ready.pids) if lifeline is not None else {}
     pids["JupyterLab"] = started.process.pid
     written = directory / f"lab.json.{os.getpid()}"
-    written.write_text(json.dumps({"port": started.port, "pids": pids}))
-    written.rename(directory / "lab.json")
+    with _needed_by_nobody():
+        written.write_text(json.dumps({"port": started.port, "pids": pids}))
+        written.rename(directory / "lab.json")
+
+
+@contextlib.contextmanager
+def _needed_by_nobody() -> Iterator[None]:
+    """What cannot be written on a full disk is said, and JupyterLab goes on with all its kernels."""
+    try:
+        yield
+    except OSError as error:
+        exits.say(f"{error.filename or 'a file'} was not written: {error.strerror}")
 
 
 def _open_browser(url: str, directory: Path) -> None:

@@ -7,7 +7,6 @@ import contextlib
 import itertools
 import os
 import re
-import shutil
 import signal
 import sys
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+from gpupool.cli.common import exits
 from gpupool.cli.common.exits import say
 from gpupool.cli.common.words import say_queued
 from gpupool.client.child_environment import CHOICE_OF_CARDS, environment
@@ -30,8 +30,6 @@ from gpupool.client.types import LeaseRequest
 from gpupool.request.gpu_request import GpuRequest
 from gpupool.text import printable
 
-NOT_EXECUTABLE: Final = 126
-NOT_FOUND: Final = 127
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 #: A pool that takes longer to say what is free leaves it unsaid, seconds.
 _POOL_SECONDS: Final = 2.0
@@ -56,9 +54,7 @@ class RunOptions:
 
 async def run_command(options: RunOptions) -> int:
     """Runs the command with its share; the exit code for the shell."""
-    if shutil.which(options.command[0]) is None:
-        say(f"{options.command[0]}: command not found")
-        return NOT_FOUND
+    exits.check_command(options.command[0])
     # The directory comes before the share, which would stay held if there is nowhere to write.
     with SignalRelay() as relay, run_directory(os.getpid()) as directory:
         async with PoolClient(options.endpoint, options.token_file) as pool:
@@ -138,7 +134,7 @@ async def _run_with(
         child = await asyncio.create_subprocess_exec(*command, env=others | variables, close_fds=False)
     except OSError as error:
         say(f"{command[0]}: {error.strerror}")
-        return NOT_EXECUTABLE
+        return exits.NOT_EXECUTABLE
     relay.forwards(child)
     status = await child.wait()
     relay.keeps()

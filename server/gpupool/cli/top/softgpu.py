@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 from decimal import Decimal
 from enum import Enum
@@ -15,9 +14,6 @@ import typer
 from gpupool.cli.common import exits, show
 from gpupool.cli.common.options import Json, whole
 from gpupool.client import software_gpu
-
-NOT_EXECUTABLE: Final = 126
-NOT_FOUND: Final = 127
 
 EPILOG: Final = (
     "Exit codes: 0 done, 1 the software GPU is not installed, 2 wrong arguments, 126 the command cannot be executed, "
@@ -165,9 +161,7 @@ def _print_version(json: bool) -> None:
 
 def _become(command: list[str], environment: dict[str, str]) -> NoReturn:
     """Replaces this process by the command, so that nothing stands between it and who started it."""
-    if shutil.which(command[0]) is None:
-        exits.say(f"{command[0]}: command not found")
-        raise typer.Exit(NOT_FOUND)
+    exits.check_command(command[0])
     # Python ignores these, and a program inherits that: it would not end with the pipe that it writes to.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
@@ -175,4 +169,4 @@ def _become(command: list[str], environment: dict[str, str]) -> NoReturn:
         os.execvpe(command[0], command, environment)  # noqa: S606
     except OSError as error:
         exits.say(f"{command[0]}: {error.strerror}")
-        raise typer.Exit(NOT_EXECUTABLE) from None
+        raise typer.Exit(exits.NOT_EXECUTABLE) from None

@@ -16,7 +16,7 @@ import typer
 from gpupool.cli.common import exits, interrupts
 from gpupool.cli.common.options import whole
 from gpupool.cli.node.port_range import port_range as read_port_range
-from gpupool.client.endpoint import HOME_VARIABLE, home
+from gpupool.client.endpoint import ENDPOINT_VARIABLE, HOME_VARIABLE, home
 from gpupool.client.errors import GpupoolError
 from gpupool.client.software_gpu import MOST_DEVICES, MOST_MEMORY_MIB
 from gpupool.text import printable
@@ -240,6 +240,10 @@ def _say_how_to_use(directory: Path, *, waits: bool) -> None:
     tell("")
     if os.environ.get(HOME_VARIABLE):
         tell(f"In another terminal, first:  export {HOME_VARIABLE}={shlex.quote(str(directory))}")
+    if os.environ.get(ENDPOINT_VARIABLE):
+        tell(
+            f"${ENDPOINT_VARIABLE} names another pool. In another terminal, first:  unset {ENDPOINT_VARIABLE}"
+        )
     for command, meaning in (
         (f"gpupool run -p 0.5 {wait}-- python program.py", "a program with half a GPU"),
         ("gpupool smi", "who has what"),
