@@ -70,8 +70,8 @@ def wait_ended(home: Path) -> None:
     wait_until(lambda: not of_home(home), 60, "the keeper, the pool and the node to end")
 
 
-def held(home: Path) -> Lifeline:
-    lifeline = join(home, OPTIONS)
+def held(home: Path, options: EmbeddedOptions = OPTIONS) -> Lifeline:
+    lifeline = join(home, options)
     assert lifeline is not None
     return lifeline
 
@@ -169,6 +169,16 @@ def test_a_dead_pool_is_started_again_and_its_holders_hear_of_it(home: Path) -> 
     assert "the pool ended with status -9" in told.text
     assert told.pids["the pool"] != before["the pool"]
     assert told.pids["the node"] == before["the node"]
+    line.leave()
+
+
+def test_a_dead_node_that_is_not_to_be_started_again_is_told(home: Path) -> None:
+    line = held(home, replace(OPTIONS, restarts=False))
+    os.kill(line.ready.pids["the node"], signal.SIGKILL)
+    told = line.told(60 * BUSY)
+    assert told is not None
+    assert told.state == "died"
+    assert "the node ended with status -9" in told.text
     line.leave()
 
 

@@ -179,13 +179,17 @@ class Keeper:
         """Starts it again as often as it dies, as a service manager would do it."""
         while True:
             status = await service.ended()
+            how = f"{service.name} ended with status {status} (log: {service.log})"
             if not self._options.restarts:
+                await self._tell(
+                    replace(self._told, state=messages.DIED, text=f"{how}; it is not started again.")
+                )
                 return
             # At once, for its workers wait for it; not in a tight loop where it cannot live.
             await asyncio.sleep(max(0.0, _PAUSE_SECONDS - service.age()))
             await service.start()
             self._told = replace(self._told, pids=self._pids())
-            text = f"{service.name} ended with status {status} (log: {service.log}); it was started again."
+            text = f"{how}; it was started again."
             await self._tell(replace(self._told, state=messages.RESTARTED, text=text))
 
     async def _answering(self, service: Service, answers: Callable[[], Awaitable[_Answer]]) -> _Answer:

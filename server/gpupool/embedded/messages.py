@@ -14,6 +14,7 @@ LEAVE: Final = b"leave\n"
 STARTING: Final = "starting"
 READY: Final = "ready"
 RESTARTED: Final = "restarted"
+DIED: Final = "died"
 FAILED: Final = "failed"
 STAYS: Final = "stays"
 ENDED: Final = "ended"
@@ -37,8 +38,8 @@ class Told:
     """One message.
 
     Attributes:
-        state: ``starting``, ``ready``, ``restarted`` (a service has died), ``failed``, ``stays`` (for others, after
-            :data:`LEAVE`) or ``ended``.
+        state: ``starting``, ``ready``, ``restarted`` (a service has died), ``died`` (it is not started again),
+            ``failed``, ``stays`` (for others, after :data:`LEAVE`) or ``ended``.
         text: what is started, which service died, or why it failed.
         endpoint: of the pool.
         gpus: what the pool lends.

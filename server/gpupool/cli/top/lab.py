@@ -170,6 +170,7 @@ def lab(
         refuse_options(
             context, _OF_POOL, f"${ENDPOINT_VARIABLE} names a pool, {endpoint}, so none is started"
         )
+    up.refuse_without_effect(context, driver, providers)
     with exits.clear_errors():
         folder = (root_dir or Path()).absolute()
         if not folder.is_dir():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from gpupool.cli.common import exits, interrupts
-from gpupool.cli.common.options import whole
+from gpupool.cli.common.options import refuse_options, whole
 from gpupool.cli.node.port_range import port_range as read_port_range
 from gpupool.client.endpoint import ENDPOINT_VARIABLE, HOME_VARIABLE, home
 from gpupool.client.errors import GpupoolError
@@ -192,7 +192,15 @@ def leave(lifeline: Lifeline) -> None:
         tell("Everything that was started has ended.")
 
 
+def refuse_without_effect(context: typer.Context, driver: str, providers: Path | None) -> None:
+    """Ends the command if options of software GPUs were given that it does not start."""
+    why = "--providers lends no GPU of this machine" if providers else "--driver nvidia lends no software GPU"
+    if providers or driver == "nvidia":
+        refuse_options(context, ("software_gpus", "memory_mib"), why)
+
+
 def up(
+    context: typer.Context,
     home: Home = None,
     driver: Driver = "auto",
     software_gpus: SoftwareGpus = 2,
@@ -216,6 +224,7 @@ def up(
       gpupool up --providers slurm.toml
       gpupool up --port-range 40000-40019
     """
+    refuse_without_effect(context, driver, providers)
     directory = use_home(home)
     options = options_of(
         driver, software_gpus, memory_mib, quota, notice_seconds, no_restart, providers, listen, port_range
@@ -273,7 +282,7 @@ def _report(lifeline: Lifeline) -> None:
 
     told = lifeline.told(_LOOK_SECONDS)
     while told is not None:
-        if told.state == messages.RESTARTED:
+        if told.state in (messages.RESTARTED, messages.DIED):
             tell(told.text)
         elif told.state in (messages.FAILED, messages.ENDED):
             raise EmbeddedError(told.text or "The embedded pool has ended.")
