@@ -238,3 +238,19 @@ export function someDefaults(
     ...part
   };
 }
+
+/** A share that went back because nothing used it. */
+export function aRelease(
+  part: Partial<GpuPool.IReleased> = {}
+): GpuPool.IReleased {
+  return {
+    reason: 'idle',
+    message: 'Released after 10 min without use.',
+    draining: false,
+    at: 0,
+    freed: { milli: 200, mib: 1587, count: 1, device: 'vm/0' },
+    memory: { bytes: 0, place: 'host' },
+    undo_seconds: 0,
+    ...part
+  };
+}

@@ -48,8 +48,9 @@ def borrowing(
 def _listen(named: str, home: Path, setting: str) -> str:
     """``host:port``. The port is chosen here, once: the pool may be started again, and its nodes come back to it."""
     match = _ADDRESS.fullmatch(named)
+    no_address = f"{named[:200]!r} is no address of this machine; write HOST or HOST:PORT."
     if named and match is None:
-        raise EmbeddedError(f"{named[:200]!r} is no address of this machine; write HOST or HOST:PORT.")
+        raise EmbeddedError(no_address)
     own = socket.gethostname()
     host, port = (own, None) if match is None else match.groups()
     try:
@@ -63,9 +64,7 @@ def _listen(named: str, home: Path, setting: str) -> str:
             return named
         return f"{host}:{_port(family, address, home)}"
     except UnicodeError:
-        raise EmbeddedError(
-            f"{named[:200]!r} is no address of this machine; write HOST or HOST:PORT."
-        ) from None
+        raise EmbeddedError(no_address) from None
     except OSError as error:
         raise EmbeddedError(f"This machine cannot listen at {host[:200]!r}: {error.strerror}.") from None
 

@@ -11,7 +11,7 @@ import { addCommands, CommandIDs } from '../../commands/commands';
 import { GpuPoolModel } from '../../model/model';
 import { GpuRunningManager } from '../../plugins/running';
 import { answerDialog, theDialog } from '../dialog';
-import { aKernel, anAttachedKernel, aWarnedKernel } from '../samples';
+import { aKernel, anAttachedKernel, aRelease, aWarnedKernel } from '../samples';
 import { Server, Services } from '../server';
 
 let server: Server;
@@ -294,15 +294,7 @@ describe('among the running sessions', () => {
 });
 
 describe('a release', () => {
-  const released: GpuPool.IReleased = {
-    reason: 'idle',
-    message: 'Released after 10 min without use.',
-    draining: false,
-    at: 0,
-    freed: { milli: 200, mib: 1587, count: 1, device: 'vm/0' },
-    memory: { bytes: 0, place: 'host' },
-    undo_seconds: 100
-  };
+  const released = aRelease({ undo_seconds: 100 });
 
   it('is undone while that is offered, by the share it was', async () => {
     await now(aKernel({ state: 'parked', released }));

@@ -6,6 +6,7 @@ import { readPreferences } from '../../model/preferences';
 import {
   aKernel,
   anAttachedKernel,
+  aRelease,
   aWarnedKernel,
   someDefaults,
   words
@@ -74,15 +75,7 @@ it('does not offer what the notebook was attached with twice', () => {
 });
 
 it('offers to undo first, as long as that is possible', () => {
-  const released: GpuPool.IReleased = {
-    reason: 'idle',
-    message: '',
-    draining: false,
-    at: 0,
-    freed: { milli: 200, mib: 1, count: 1, device: 'vm/0' },
-    memory: { bytes: 0, place: 'host' },
-    undo_seconds: 5
-  };
+  const released = aRelease({ undo_seconds: 5 });
   expect(names(entries(aKernel({ state: 'parked', released })))[0]).toBe(
     'undo'
   );

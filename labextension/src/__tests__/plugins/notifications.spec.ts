@@ -9,6 +9,7 @@ import {
   aKernel,
   anAttachedKernel,
   aQueuePlace,
+  aRelease,
   aWarnedKernel,
   words
 } from '../samples';
@@ -103,15 +104,10 @@ it('says why a GPU was given back, and offers the same share again', async () =>
 });
 
 describe('a release that can be undone', () => {
-  const released: GpuPool.IReleased = {
-    reason: 'idle',
+  const released = aRelease({
     message: 'Released after 10 min without use: 0.2 of vm/0 is free again.',
-    draining: false,
-    at: 0,
-    freed: { milli: 200, mib: 1587, count: 1, device: 'vm/0' },
-    memory: { bytes: 0, place: 'host' },
     undo_seconds: 100
-  };
+  });
   const parked = (part: Partial<GpuPool.IReleased> = {}) =>
     aKernel({
       state: 'parked',
@@ -280,15 +276,7 @@ it('says that a request which waited got nothing', async () => {
 });
 
 it('says so also of one that was released before', async () => {
-  const released: GpuPool.IReleased = {
-    reason: 'idle',
-    message: 'Released after 10 min without use.',
-    draining: false,
-    at: 0,
-    freed: { milli: 200, mib: 1587, count: 1, device: 'vm/0' },
-    memory: { bytes: 0, place: 'host' },
-    undo_seconds: 0
-  };
+  const released = aRelease();
   await now(waiting(false));
   await now({ ...refused, released });
   await now({ ...refused, released, last_status: 'idle' } as GpuPool.IKernel);

@@ -2,7 +2,7 @@ import { waitFor } from '@testing-library/dom';
 import type { GpuPool } from '../../api/types';
 import usage from '../../widget/usage';
 import type { IWidgetModel } from '../../widget/widgetModel';
-import { aKernel, anAttachedKernel, aSample } from '../samples';
+import { aKernel, anAttachedKernel, aRelease, aSample } from '../samples';
 import { everythingIsSeen } from '../seen';
 
 const SERVER = JSON.stringify({ baseUrl: '/base', token: 't' });
@@ -131,15 +131,7 @@ it('attaches, and says what was refused', async () => {
 
 it('attaches what was released, for the project that it was of', async () => {
   fromServer();
-  const released: GpuPool.IReleased = {
-    reason: 'idle',
-    message: 'Unused for an hour.',
-    draining: false,
-    at: 1,
-    freed: { milli: 200, mib: 1587, count: 1, device: 'n/0' },
-    memory: { bytes: 0, place: 'none' },
-    undo_seconds: 0
-  };
+  const released = aRelease();
   answers = [
     { status: 200, body: anAnswer({ released, project: 'vision' }) },
     { status: 200, body: anAnswer({ state: 'attached', held: true }) }

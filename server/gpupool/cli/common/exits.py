@@ -121,7 +121,7 @@ def check_command(name: str) -> None:
     """Ends the program, as a shell would, where a command cannot be started."""
     if shutil.which(name) is not None:
         return
-    there = bool(Path(name).parent.name or name.startswith("/")) and Path(name).exists()
+    there = "/" in name and Path(name).exists()
     say(f"{name}: {'permission denied' if there else 'command not found'}")
     raise typer.Exit(NOT_EXECUTABLE if there else NOT_FOUND)
 
