@@ -71,7 +71,7 @@ def step(json: Json = False) -> None:
 def fairness(json: Json = False) -> None:
     """Measure what sessions under full load get of one device beside their shares, alone and under hard caps.
 
-    On the software GPU, for about a minute and a half. Other load on the machine changes the times, not the shares.
+    On the software GPU, for about six minutes. Other load on the machine changes the times, not the shares.
 
     \b
     Examples:
