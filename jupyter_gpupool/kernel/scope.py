@@ -85,12 +85,16 @@ class Scopes:
         self.auto: AutoAttach | None = None
         self.failed = FailedSession()
         self.lacking = LackingMemory(connect)
+        #: Execution count of the last cell that ended.
+        self._last_number: int | None = None
 
     # --- events of IPython ----------------------------------------------------------------
 
     def pre_run_cell(self, info: object) -> None:
         self._cells().append(Cell(info))
         device.notice_changes()
+        if len(self._cells()) == 1:
+            self._look_back()
         if self.auto is not None and len(self._cells()) == 1 and self.failed.found() is None:
             self.auto.cell_starts()
 
@@ -109,6 +113,7 @@ class Scopes:
             cells.remove(cell)
         error = getattr(result, "error_in_exec", None)
         cell.number = getattr(result, "execution_count", None)
+        self._last_number = cell.number or self._last_number
         cell.interrupted = result is None or isinstance(error, KeyboardInterrupt)
         known = self.failed.found()
         # As it was when the call failed: what the end of the cell gives back is no reason for it.
@@ -329,6 +334,11 @@ class Scopes:
                 say(note)
         else:
             self.lacking.cell_ends(reading)
+
+    def _look_back(self) -> None:
+        """What a cell submitted may fail after its end: then it broke the session, and not the cell that begins now."""
+        if self.failed.found() is None and (reading := device.flush()) is not None:
+            self._note_failure(reading.failure, self._last_number)
 
     def _note_failure(self, error: int, cell: int | None = None) -> Failure | None:
         """The session's failure, if the cell that ends, or still runs, broke it."""

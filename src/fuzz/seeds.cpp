@@ -66,6 +66,7 @@ void decoded_replies() {
   const wire::ShareLimit limit{1, 2u << 20, 3};
   wire::StatsReply stats;
   stats.memory = {{4, 5}, {6, 7}};
+  stats.failure = 700;
   KernelInfo kernel;
   kernel.name = "saxpy";
   kernel.described = true;

@@ -28,6 +28,12 @@ def bad(a):
     a[1 << 40] = 1.0
 
 @cuda.jit
+def bad_later(a):
+    for _ in range(300):
+        cuda.nanosleep(1_000_000)
+    a[1 << 40] = 1.0
+
+@cuda.jit
 def add(a, b):
     i = cuda.grid(1)
     if i < a.size:
@@ -123,6 +129,30 @@ def test_a_broken_session_is_refused_until_it_is_reset(stack: Stack, kernel: Ker
     )
     assert "56.0" in kept.text, kept.text
     assert kernel.state()["session_id"] != session
+
+
+def test_under_a_hold_the_cell_that_broke_the_session_is_named(stack: Stack, kernel: Kernel) -> None:
+    assert kernel.run("%gpu attach 0.2").status == "ok"
+    broke = kernel.run("bad[1, 1](x); cuda.synchronize()")
+    assert f"failed in cell [{broke.number}] (illegal address)" in broke.text, broke.text[-900:]
+    assert f"failed in cell [{broke.number}]" in kernel.run("%gpu status").text
+    assert f"failed in cell [{broke.number}]" in refusal(kernel)
+
+
+def test_what_fails_after_its_cell_is_of_that_cell(stack: Stack, kernel: Kernel) -> None:
+    assert kernel.run("%gpu attach 0.2").status == "ok"
+    broke = kernel.run("bad_later[1, 1](x)")
+    assert (broke.status, "failed" in broke.text) == ("ok", False)
+    wait_until(lambda: bool((kernel.state()["usage"] or {}).get("failure")), 20, "the failure")
+    assert f"failed in cell [{broke.number}]" in refusal(kernel)
+
+
+def refusal(kernel: Kernel) -> str:
+    """What a cell that wants a share is told in place of running, and a reset."""
+    refused = kernel.run("%%gpu 0.1\nprint('r' + 'an')")
+    assert (refused.ename, "ran" in refused.text) == ("GpuError", False), refused.text
+    assert kernel.run("%gpu reset").status == "ok"
+    return str(refused.evalue)
 
 
 def test_two_interrupts_at_the_end_of_a_cell_end_the_session(stack: Stack, kernel: Kernel) -> None:

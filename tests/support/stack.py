@@ -43,6 +43,8 @@ class CellResult:
     text: str = ""
     outputs: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
+    #: Execution count, as the front end shows it beside the cell.
+    number: int = 0
 
 
 class Kernel:
@@ -125,6 +127,7 @@ class Kernel:
             if reply["parent_header"].get("msg_id") == message_id:
                 break
         result.status = reply["content"]["status"]
+        result.number = reply["content"]["execution_count"]
         result.ename = reply["content"].get("ename", "")
         result.evalue = reply["content"].get("evalue", "")
         result.text = re.sub(r"\x1b\[[0-9;]*m", "", result.text)

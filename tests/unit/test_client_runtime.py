@@ -202,11 +202,12 @@ def test_counters_are_read_as_the_runtime_writes_them() -> None:
         "calls": 7, "posts": 5, "asks": 2, "ask_seconds": 0.25, "bytes_to_device": 10, "bytes_from_device": 20,
         "asks_by_name": {"cuMemcpyDtoH_v2": [2, 0.25]}, "copies_to_host": [2, 0, 1, 0],
         "worker": {"device_seconds": 1.5, "kernels": 3, "memory_used": [1], "memory_peak": [2]},
-        "state": "attached", "software": True,
+        "state": "attached", "software": True, "failure": 700,
     }  # fmt: skip
     counters = runtime.parse_counters(json.dumps(text).encode())
     assert counters.asks_by_name == {"cuMemcpyDtoH_v2": (2, 0.25)}
     assert counters.copies_to_host == (2, 0, 1, 0)
+    assert counters.failure == 700
     assert counters.worker == runtime.WorkerCounters(1.5, 3, (1,), (2,))
     assert runtime.parse_counters(json.dumps({**text, "worker": None}).encode()).worker is None
     with pytest.raises((ValueError, KeyError)):

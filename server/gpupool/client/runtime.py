@@ -292,7 +292,7 @@ def parse_counters(raw: bytes) -> Counters:
         ),
         state=str(value["state"]),
         software=bool(value["software"]),
-        failure=int(value.get("failure", 0)),
+        failure=int(value["failure"]),
         refused_memory=RefusedMemory.parse(refused) if refused is not None else None,
     )
 

@@ -294,6 +294,7 @@ std::string Runtime::counters_json(bool reset_peak) {
       if (!wire::unpack(reply.fields, stats)) break;
       all.device_ns += stats.device_ns;
       all.kernels += stats.kernels;
+      if (all.failure == 0) all.failure = stats.failure;
       all.memory.insert(all.memory.end(), stats.memory.begin(), stats.memory.end());
     }
   }
@@ -307,7 +308,8 @@ std::string Runtime::counters_json(bool reset_peak) {
   if (const auto refused = refused_memory().last()) worker += ",\"out_of_memory\":" + refused->json();
   if (reset_peak) refused_memory().clear();
   const MutexLock lock(mutex_);
-  out += worker + ",\"state\":\"" + state_name() + "\",\"software\":" + (software_ ? "true" : "false") + "}";
+  out += worker + ",\"state\":\"" + state_name() + "\",\"software\":" + (software_ ? "true" : "false") +
+         ",\"failure\":" + std::to_string(all.failure) + "}";
   return out;
 }
 

@@ -176,6 +176,7 @@ void Conversation::tell_stats(wire::Writer& out, bool reset_peak) {
   const UsageSnapshot usage = state_.usage.snapshot();
   answer.device_ns = usage.device_ns;
   answer.kernels = usage.kernels;
+  answer.failure = state_.work.failure().error;
   for (auto& account : state_.memory) {
     const auto view = account.view();
     answer.memory.push_back({view.used, view.peak});

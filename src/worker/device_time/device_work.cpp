@@ -105,8 +105,14 @@ std::function<CUresult()> DeviceWork::wait_for(const std::vector<CUcontext>& con
 void DeviceWork::charge() {
   const Residence::Visit visit(&residence_);
   if (!timer_ || !visit) return;
-  timer_->resolve();
+  resolve();
   turns_->tidy();
+}
+
+void DeviceWork::resolve() {
+  timer_->resolve();
+  if (const DeviceFailure failure = timer_->failure(); failure.error != 0)
+    state_.work.failed({failure.error, short_kernel_name(failure.kernel)});
 }
 
 bool DeviceWork::is_complete() {
@@ -140,9 +146,7 @@ void DeviceWork::go_on() {
 void DeviceWork::look() {
   const Residence::Visit visit(&residence_);
   if (!timer_ || !visit) return;
-  timer_->resolve();
-  if (const DeviceFailure failure = timer_->failure(); failure.error != 0)
-    state_.work.failed({failure.error, short_kernel_name(failure.kernel)});
+  resolve();
   RunningBurst burst = timer_->running();
   // A burst may have several kernels: a driver that knows which one runs is right.
   if (const auto kernel = software_.running()) burst = {true, kernel->ns, kernel->name};

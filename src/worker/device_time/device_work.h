@@ -96,6 +96,8 @@ class DeviceWork {
   void look();
 
  private:
+  /// What has become known of bursts, and of the error that ended the session.
+  void resolve();
   /// Whether the devices have nothing to do until the client has run a function. Any thread.
   [[nodiscard]] bool waits_for_client();
   /// Waits for the session's turn, then calls `begin` with what the work is charged to.
