@@ -197,6 +197,7 @@ void Completions::forget_context(CUcontext context) {
   const std::lock_guard lock(items_mutex_);
   for (Item& item : items_) {
     if (item.context != context) continue;
+    item.context = nullptr;
     item.object = nullptr;  // it goes with the context
     if (!item.known) item.result = result;
     item.known = true;
@@ -242,7 +243,8 @@ void Completions::look_at(bool copies, const Residence::Visit& visit, std::vecto
     item.through = through;
     // Nobody has waited, so what kernels printed may still be the driver's: waiting for an event is
     // documented to bring it out, and this one is complete.
-    if (!copies && visit && item.result == CUDA_SUCCESS) bring_out_prints(item.context);
+    if (!copies && visit && item.result == CUDA_SUCCESS && item.context != nullptr)
+      bring_out_prints(item.context);
     if (copies && item.object != nullptr)
       free_events_[item.context].push_back(static_cast<CUevent>(item.object));
     done.push_back(item);

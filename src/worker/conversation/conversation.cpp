@@ -93,6 +93,7 @@ bool Conversation::converse(wire::Receiver& receiver, wire::Stream& stream) {
     }
     if (!receiver.receive(header, frame)) return receiver.ended();
     Frame end = execute_now();
+    if (end == Frame::later) work_.waits();  // nothing behind it is submitted meanwhile
     while (end == Frame::later) {
       if (stream.hung_up()) return true;  // it will be sent again
       std::this_thread::sleep_for(10 * look_again);
@@ -169,7 +170,8 @@ bool Conversation::greet(wire::Stream& stream, const wire::FrameHeader& header,
 /// Another process, or the same that knows of no earlier connection.
 void Conversation::begin(const wire::HelloBody& hello) {
   end();
-  const bool another = client_pid_ != 0 && client_pid_ != hello.pid;
+  // Of one number may be several programs: by execv, in containers, one after the other.
+  const bool another = client_pid_ != 0 && (used_ || client_pid_ != hello.pid);
   Residence::Visit visit(&equipment_.parking.residence);
   if ((another || !session_->is_open()) && !visit.wait([this] { return client_left(); }))
     throw std::runtime_error("the client left");
@@ -207,6 +209,7 @@ void Conversation::renew_session() {
   copy_out_.reset();
   completions.reset();
   session_.emplace(equipment_, work_);
+  used_ = executed_elsewhere_ = false;
   static_cast<void>(take_deferred());
 }
 
@@ -285,8 +288,6 @@ bool Conversation::may_go_on(Hold& lock) {
     std::this_thread::sleep_for(10 * look_again);
     lock.lock();
   }
-  // Calls that had been kept may have been executed on another thread, and have selected a context.
-  if (std::exchange(executed_elsewhere_, false)) static_cast<void>(session_->select(session_->current()));
   return true;
 }
 
@@ -318,9 +319,10 @@ MoveObstacle Conversation::look_for_obstacle() {
 }
 
 void Conversation::catch_up_elsewhere() {
-  executed_elsewhere_ = true;
   execute_kept();
+  executed_elsewhere_ = true;
   publish_executed();
+  work_.waits();
 }
 
 CopyOut& Conversation::copy_out() {

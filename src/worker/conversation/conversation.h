@@ -110,7 +110,10 @@ class Conversation {
   [[nodiscard]] bool go_on_from(const LinkState& state);
   /// The process that the session belongs to; 0: nobody has come yet.
   [[nodiscard]] std::uint64_t client() const { return client_pid_; }
-  void belongs_to(std::uint64_t client) { client_pid_ = client; }
+  void belongs_to(std::uint64_t client) {
+    client_pid_ = client;
+    used_ = true;
+  }
 
   // What handlers need, through their Call.
 
@@ -201,6 +204,7 @@ class Conversation {
   bool conversing_ = false;  // a conversation has begun and may be gone on with
   std::uint64_t client_pid_ = 0;
   std::uint64_t client_connection_ = 0;
+  bool used_ = false;           // the session has objects, perhaps: the next program begins a new one
   std::uint64_t received_ = 0;  // number of the last frame executed; 0: any number may be the first
   std::uint64_t unacknowledged_bytes_ = 0, unacknowledged_frames_ = 0;
   std::atomic<bool> given_up_{false};  // what the client was waited for is not any more

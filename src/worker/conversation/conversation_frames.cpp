@@ -43,6 +43,7 @@ Conversation::Frame Conversation::execute(const wire::FrameHeader& header, std::
 
 void Conversation::received(const wire::FrameHeader& header) {
   if (!repeating_) received_ = header.sequence;
+  used_ = true;
 }
 
 void Conversation::acknowledge(std::uint64_t bytes) {
@@ -97,6 +98,10 @@ Conversation::Frame Conversation::repeat(std::uint32_t lane, std::uint64_t seque
     return Frame::executed;
   }
   const CUcontext before = session_->current();
+  // While memory is away the driver does nothing, and without a lease the call is refused in any context.
+  Residence::Visit visit(&equipment_.parking.residence);
+  if (!visit && !attached()) home = before;
+  if (home != before && !visit.wait([this] { return client_left(); })) return Frame::cut;
   if (home != before) static_cast<void>(session_->select(home));
   repeating_ = true;
   payload_left_ = 0;

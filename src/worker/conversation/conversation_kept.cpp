@@ -78,6 +78,8 @@ bool Conversation::waits_for_lease() const {
 
 /// As far as the lease allows. Precondition: memory is here.
 void Conversation::execute_kept() {
+  // Another thread may have executed what had been kept, and have selected a context.
+  if (std::exchange(executed_elsewhere_, false)) static_cast<void>(session_->select(session_->current()));
   while (!kept_.empty() && (!row_of(kept_.first().message).needs_lease || attached()) &&
          execute(kept_.first())) {
     kept_.drop_first();
@@ -123,7 +125,10 @@ void Conversation::await_frame_or_lease(wire::Stream& stream) {
     Hold lock = hold();
     if (kept_.empty() || !may_go_on(lock)) return;
     const Residence::Visit visit(&equipment_.parking.residence);
-    if (visit && attached()) execute_kept();
+    if (visit && attached()) {
+      execute_kept();
+      work_.waits();
+    }
     publish_executed();
     if (!waits_for_lease()) return;
   } while (!stream.readable(look_for_lease_ms));

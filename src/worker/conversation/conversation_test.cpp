@@ -394,6 +394,29 @@ TEST_CASE("a worker that knows nothing of the session says so, and the client gi
   CHECK(client.connection->broken());
 }
 
+TEST_CASE("a program with the process id of an earlier one finds nothing of it") {
+  Worker worker;
+  for (int programs = 0; programs < 2; ++programs) {
+    CAPTURE(programs);
+    Client client(worker, 1, [](int) { return for_ever; });
+    REQUIRE(client.connection != nullptr);
+    messages::cuStreamCreate create;
+    create.phStream = stream;
+    client.post(create);
+    messages::MapMemory map;
+    map.address = arena;
+    map.size = 8u << 20;
+    client.post(map);
+    messages::SynchronizeContext synchronize;
+    synchronize.context = context;
+    CHECK(client.ask(synchronize) == CUDA_SUCCESS);
+    CHECK(client.deferred == 0);
+    CHECK(worker.state.memory[0].used() == map.size);
+    worker.cut();  // without a goodbye, as when it is killed
+    client.connection.reset();
+  }
+}
+
 TEST_CASE("what the worker tells a program that says nothing is taken in, also on the next connection") {
   Worker worker;
   Client client(worker, 1, [](int) { return for_ever; });
