@@ -148,3 +148,20 @@ def notes_of(ending: Ending) -> list[str]:
 
 def _named(work: Work) -> str:
     return f'kernel "{work.kernel}"' if work.kernel else "a copy or a fill"
+
+
+def distinct(notes: list[str]) -> list[str]:
+    """Without those that another one says too: the way on may follow the same words."""
+    return [
+        note
+        for n, note in enumerate(notes)
+        if note not in notes[:n] and not any(note in other for other in notes if other != note)
+    ]
+
+
+def joined(notes: list[str]) -> str:
+    """One line of them: whole sentences one after the other, what is no sentence behind a semicolon."""
+    return "".join(
+        note if n == 0 else (" " if notes[n - 1].endswith(".") else "; ") + note
+        for n, note in enumerate(notes)
+    )

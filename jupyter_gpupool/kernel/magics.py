@@ -28,7 +28,7 @@ from jupyter_gpupool.kernel.completion import COMMANDS
 from jupyter_gpupool.kernel.device import Reading, read
 from jupyter_gpupool.kernel.device import attach as attach_runtime
 from jupyter_gpupool.kernel.device import detach as detach_runtime
-from jupyter_gpupool.kernel.ending import notes_of, wait_for_work
+from jupyter_gpupool.kernel.ending import joined, notes_of, wait_for_work
 from jupyter_gpupool.kernel.errors import GpuError, GpuUsageError, GpuWorkInterrupted
 from jupyter_gpupool.kernel.progress import show
 from jupyter_gpupool.kernel.scope import Scopes
@@ -139,7 +139,7 @@ class GpuMagics(Magics):
             _say(str(state.get("message") or "The GPU is still in use by running code."))
         failure = self._scopes.note_failure(ending.error)
         if notes := [str(failure)] if failure is not None else notes_of(ending):
-            raise GpuError("; ".join(notes), "deferred")
+            raise GpuError(joined(notes), "deferred")
 
     def _reset(self, words: list[str]) -> None:
         _no_more(words, "reset")

@@ -29,7 +29,7 @@ from jupyter_gpupool.kernel import device
 from jupyter_gpupool.kernel.arguments import parse_cell
 from jupyter_gpupool.kernel.broker import Broker, connect
 from jupyter_gpupool.kernel.debts import Debts
-from jupyter_gpupool.kernel.ending import Ending, notes_of, wait_for_work
+from jupyter_gpupool.kernel.ending import Ending, distinct, joined, notes_of, wait_for_work
 from jupyter_gpupool.kernel.errors import GpuError, GpuWaitInterrupted, GpuWorkInterrupted
 from jupyter_gpupool.kernel.failed import FailedSession, Failure
 from jupyter_gpupool.kernel.failures import ends_session
@@ -311,12 +311,12 @@ class Scopes:
         notes.extend(
             self._ended() if ending.session_ended else self.give_back(scope.scope_id, hold=scope.hold)
         )
-        notes = list(dict.fromkeys(notes))
+        notes = distinct(notes)
         cell.notes += notes
         if figures is None and not notes:
             # The runtime never came to life: the cell's error has said why.
             return ending
-        note = " ".join(notes) if failure is not None else "; ".join(notes)
+        note = joined(notes)
         if trouble is not None and STILL_ATTACHED in notes:
             trouble = replace(trouble, way="resize")
         display(bundle(scope.description, figures, note, trouble), raw=True)  # type: ignore[no-untyped-call]

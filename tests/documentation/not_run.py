@@ -20,7 +20,7 @@ _STANDBY_NODE: Final = "gpupool node start --name gpu1 --pool 10.0.0.5:7460,10.0
 #: By page: how the block begins, and why it is not run.
 NOT_RUN: Final[dict[str, dict[str, str]]] = {
     "how-to/backups.md": {
-        "systemctl stop gpupool": "needs systemd; tests/integration/test_backup.py restores",
+        "sudo systemctl stop gpupool": "needs systemd; tests/integration/test_backup.py restores",
         "pip install": "needs a PostgreSQL server; tests/integration/test_crash_points.py uses one where it is installed",
     },
     "how-to/containers.md": {
@@ -42,7 +42,8 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
         "docker build": "needs a registry of images",
         "kubectl create namespace": _CLUSTER,
         "kubectl --namespace gpupool exec": _CLUSTER,
-        "kubectl --namespace gpupool exec gpupool-0 -- gpupool token create --user machine-1": _CLUSTER,
+        "kubectl --namespace gpupool exec gpupool-0 -- gpupool pool backup": _CLUSTER,
+        "(umask 077; kubectl --namespace gpupool exec": _CLUSTER,
         "gpupool pool serve": _CLUSTER,
         "helm uninstall": _CLUSTER,
     },
@@ -90,7 +91,7 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
     },
     "how-to/standby.md": {
         "gpupool pool serve": _STANDBY,
-        "gpupool token create": _STANDBY,
+        "(umask 077; gpupool token create": _STANDBY,
         _STANDBY_NODE: _STANDBY,
         "gpupool run": _STANDBY,
         "pkill": _STANDBY,

@@ -10,7 +10,7 @@ import pytest
 from gpupool.client.runtime import Work
 
 from jupyter_gpupool.kernel import ending
-from jupyter_gpupool.kernel.ending import wait_for_work
+from jupyter_gpupool.kernel.ending import distinct, joined, wait_for_work
 from tests.support.patience import BUSY
 
 
@@ -80,3 +80,14 @@ def test_interrupts_end_the_session_whenever_they_come(
     assert (ended.interrupted, ended.session_ended) == (True, True)
     assert device.over.is_set()
     assert capsys.readouterr().err.count("Interrupt again to end its GPU session") == 1
+
+
+def test_notes_say_each_thing_once_and_read_as_one_line() -> None:
+    way_on = "The session was reset. Press Attach."
+    assert distinct([way_on, "The session was reset.", way_on, "still attached"]) == [
+        way_on,
+        "still attached",
+    ]
+    assert joined([way_on, "still attached"]) == f"{way_on} still attached"
+    assert joined(["interrupted", "still attached"]) == "interrupted; still attached"
+    assert joined([]) == ""
