@@ -110,10 +110,7 @@ class Conversation {
   [[nodiscard]] bool go_on_from(const LinkState& state);
   /// The process that the session belongs to; 0: nobody has come yet.
   [[nodiscard]] std::uint64_t client() const { return client_pid_; }
-  void belongs_to(std::uint64_t client) {
-    client_pid_ = client;
-    used_ = true;
-  }
+  void belongs_to(std::uint64_t client) { client_pid_ = client; }
 
   // What handlers need, through their Call.
 

@@ -13,7 +13,7 @@ namespace {
 void launch(CUfunction handle, const LaunchShape& shape, CUstream stream_handle, void** parameters,
             void** extra) {
   const auto stream = resolve_stream(stream_handle);
-  const auto function = resolve_function(handle);
+  const auto function = resolve_function(handle, stream->context().shared_from_this());
   require(&function->module().context() == &stream->context(), CUDA_ERROR_INVALID_HANDLE);
   require(!(parameters && extra));
   issue(stream, make_launch(prepare_launch(function, shape, parameters, extra)));

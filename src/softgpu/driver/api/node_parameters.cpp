@@ -22,6 +22,13 @@ bool is_cooperative(const NodeParameters& parameters) {
   return launch != nullptr && (*launch)->cooperative;
 }
 
+// One of another process knows nothing of the launches of a graph.
+std::shared_ptr<Event> event_for_node(CUevent handle) {
+  auto event = registry<Event>().get(handle);
+  require(event->shared() == nullptr, CUDA_ERROR_NOT_SUPPORTED);
+  return event;
+}
+
 Operation kernel_operation(const CUDA_KERNEL_NODE_PARAMS_v3& given, bool cooperative) {
   const auto function = given.func
                             ? resolve_function(given.func)
@@ -103,6 +110,7 @@ bool free_graph_allocation(const std::shared_ptr<Stream>& stream, CUdeviceptr ad
     issue(stream, free_operation(address));
   } else {
     allocation->end_use();
+    stream->submit([allocation] {});  // work before it may still use the memory
   }
   return true;
 }
@@ -158,11 +166,10 @@ Operation make_operation(CUgraphNodeParams& parameters, const NodeParameters& be
     case CU_GRAPH_NODE_TYPE_EMPTY:
       return {CU_GRAPH_NODE_TYPE_EMPTY, std::monostate{}, nullptr};
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-      return {CU_GRAPH_NODE_TYPE_WAIT_EVENT, EventWait{registry<Event>().get(parameters.eventWait.event)},
-              nullptr};
+      return {CU_GRAPH_NODE_TYPE_WAIT_EVENT, EventWait{event_for_node(parameters.eventWait.event)}, nullptr};
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-      return {CU_GRAPH_NODE_TYPE_EVENT_RECORD,
-              EventRecord{registry<Event>().get(parameters.eventRecord.event)}, nullptr};
+      return {CU_GRAPH_NODE_TYPE_EVENT_RECORD, EventRecord{event_for_node(parameters.eventRecord.event)},
+              nullptr};
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
       return allocate_operation(parameters.alloc);
     case CU_GRAPH_NODE_TYPE_MEM_FREE:

@@ -40,7 +40,11 @@ CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned in
     require(count > 0 && (flags & ~static_cast<unsigned>(CU_GRAPH_USER_OBJECT_MOVE)) == 0);
     const auto into = graph_of(graph);
     const auto kept = object_of(object);
-    if (!(flags & CU_GRAPH_USER_OBJECT_MOVE)) kept->retain(count);
+    if (flags & CU_GRAPH_USER_OBJECT_MOVE) {
+      require(count <= kept->references());
+    } else {
+      kept->retain(count);
+    }
     into->user_objects.adopt(kept, count);
   });
 }

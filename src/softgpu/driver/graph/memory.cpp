@@ -56,7 +56,6 @@ GraphAllocation::~GraphAllocation() {
     memory().by_address.erase(address);
     Account& account = memory().accounts[&device];
     account.reserved.now -= size;
-    if (in_use_) account.used.now -= size;
   }
   AllocationTable::of_process().remove(address);
   device.free(address, size);
@@ -66,13 +65,16 @@ void GraphAllocation::take_into_use() {
   const gpupool::MutexLock lock(memory().mutex);
   require(!in_use_);
   in_use_ = true;
+  used_ = shared_from_this();
   memory().accounts[&device].used.add(size);
 }
 
 void GraphAllocation::end_use() {
+  std::shared_ptr<GraphAllocation> last;  // its end needs the lock
   const gpupool::MutexLock lock(memory().mutex);
   require(in_use_);
   in_use_ = false;
+  last.swap(used_);
   memory().accounts[&device].used.now -= size;
 }
 

@@ -2,7 +2,7 @@
 // allocates it until it is freed.
 //
 // The memory behind the address is held from the making of the node until graph and executable graph are
-// gone, so nothing has to be mapped in the middle of a launch.
+// gone, so nothing has to be mapped in the middle of a launch. What is in use then stays until it is freed.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace softgpu::driver {
 
 class Device;
 
-struct GraphAllocation {
+struct GraphAllocation : std::enable_shared_from_this<GraphAllocation> {
   GraphAllocation(Device& device, std::size_t size);  // throws Error(OUT_OF_MEMORY)
   ~GraphAllocation();
   GraphAllocation(const GraphAllocation&) = delete;
@@ -33,6 +33,7 @@ struct GraphAllocation {
 
  private:
   bool in_use_ = false;
+  std::shared_ptr<GraphAllocation> used_;  // itself, while it is in use
 };
 
 // The allocation that begins at the address, or null.

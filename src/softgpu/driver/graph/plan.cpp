@@ -48,6 +48,8 @@ bool same_shape(const GraphPlan& a, const GraphPlan& b, CUgraphExecUpdateResult&
 
 // A step keeps the node it is known by, and whether it is enabled.
 void take_over(GraphPlan& plan, const GraphPlan& from) {
+  plan.user_objects = from.user_objects;
+  plan.conditionals = from.conditionals;  // the nodes decide by the handles of the new graph now
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
     plan.steps[i].parameters = from.steps[i].parameters;
     plan.steps[i].run = from.steps[i].run;
@@ -111,6 +113,8 @@ GraphNode* find_node(const Graph& graph, std::uint64_t id) {
 
 std::shared_ptr<GraphPlan> GraphPlan::make(const Graph& graph) {
   auto plan = std::make_shared<GraphPlan>();
+  plan->user_objects = std::make_shared<const UserObjectReferences>(graph.user_objects);
+  plan->conditionals = graph.conditionals;
   std::map<const GraphNode*, std::uint32_t> place;
   for (const GraphNode* node : graph.ordered()) {
     const auto index = static_cast<std::uint32_t>(plan->steps.size());
@@ -150,6 +154,15 @@ GraphPlan::Step* GraphPlan::find(std::uint64_t source) {
   return nullptr;
 }
 
+void GraphPlan::assign_conditionals() const {
+  for (const auto& conditional : conditionals) {
+    if (conditional->assign_at_launch) conditional->value = conditional->at_launch;
+  }
+  for (const Step& step : steps) {
+    for (const auto& body : step.bodies) body->assign_conditionals();
+  }
+}
+
 void GraphPlan::each_step(const std::function<void(const Step&)>& use) const {
   for (const Step& step : steps) {
     use(step);
@@ -158,11 +171,7 @@ void GraphPlan::each_step(const std::function<void(const Step&)>& use) const {
 }
 
 GraphExec::GraphExec(const Graph& graph, unsigned long long flags)
-    : id_(new_graph_id()),
-      flags_(flags),
-      user_objects_(std::make_shared<const UserObjectReferences>(graph.user_objects)),
-      conditionals_(graph.conditionals),
-      plan_(GraphPlan::make(graph)) {
+    : id_(new_graph_id()), flags_(flags), plan_(GraphPlan::make(graph)) {
   const auto allocations = allocations_of(*plan_);
   for (const auto& allocation : allocations) require(!allocation->instantiated);
   for (const auto& allocation : allocations) allocation->instantiated = true;
@@ -209,7 +218,6 @@ CUgraphExecUpdateResult GraphExec::update(const Graph& graph, GraphNode*& culpri
   if (!allocations_of(*plan_).empty()) return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
   if (plan_.use_count() > 1) plan_ = plan_->copy();
   take_over(*plan_, *wanted);
-  conditionals_ = graph.conditionals;  // the nodes decide by the handles of the new graph now
   return result;
 }
 
@@ -222,7 +230,7 @@ void GraphExec::launch(const std::shared_ptr<Stream>& stream) {
 std::shared_ptr<const GraphLaunch> GraphExec::begin_launch(Context& context) const {
   const gpupool::MutexLock lock(mutex_);
   account_for_memory(*plan_, (flags_ & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0);
-  return std::make_shared<const GraphLaunch>(context, plan_, conditionals_, user_objects_);
+  return std::make_shared<const GraphLaunch>(context, plan_);
 }
 
 }  // namespace softgpu::driver

@@ -29,11 +29,15 @@ struct GraphPlan {
   };
   std::vector<Step> steps;
   bool is_chain = true;  // every step follows the one before it: needs one thread
+  std::shared_ptr<const UserObjectReferences> user_objects;     // what the steps use
+  std::vector<std::shared_ptr<ConditionalValue>> conditionals;  // handles that were made for this graph
 
   // Throws Error(INVALID_VALUE) for a cycle.
   static std::shared_ptr<GraphPlan> make(const Graph& graph);
   std::shared_ptr<GraphPlan> copy() const;
   Step* find(std::uint64_t source);
+  // Gives the handles that have one their value of a launch's beginning, those of bodies too.
+  void assign_conditionals() const;
   // Those of bodies too.
   void each_step(const std::function<void(const Step&)>& use) const;
 };
@@ -63,8 +67,6 @@ class GraphExec {
   mutable gpupool::Mutex mutex_;
   const unsigned id_;
   const unsigned long long flags_;
-  const std::shared_ptr<const UserObjectReferences> user_objects_;  // shared with launches under way
-  std::vector<std::shared_ptr<ConditionalValue>> conditionals_ GUARDED_BY(mutex_);
   std::shared_ptr<GraphPlan> plan_
       GUARDED_BY(mutex_);        // shared with launches under way: copied before it is changed
   gpupool::Mutex launch_mutex_;  // held while a launch waits for room in its stream: changes don't

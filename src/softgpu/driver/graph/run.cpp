@@ -97,12 +97,8 @@ class BranchingRun {
 
 }  // namespace
 
-GraphLaunch::GraphLaunch(Context& context, std::shared_ptr<const GraphPlan> plan, Conditionals conditionals,
-                         std::shared_ptr<const UserObjectReferences> user_objects)
-    : context_(context),
-      plan_(std::move(plan)),
-      conditionals_(std::move(conditionals)),
-      user_objects_(std::move(user_objects)) {
+GraphLaunch::GraphLaunch(Context& context, std::shared_ptr<const GraphPlan> plan)
+    : context_(context), plan_(std::move(plan)) {
   plan_->each_step([this](const GraphPlan::Step& step) {
     if (const auto* record = std::get_if<EventRecord>(&step.parameters)) {
       auto mark = std::make_shared<Completion>();
@@ -130,9 +126,7 @@ void GraphLaunch::record(Completion& mark) const {
 }
 
 void GraphLaunch::run() const {
-  for (const auto& conditional : conditionals_) {
-    if (conditional->assign_at_launch) conditional->value = conditional->at_launch;
-  }
+  plan_->assign_conditionals();
   run_plan(*plan_);
 }
 

@@ -16,11 +16,8 @@ namespace softgpu::driver {
 // Exists until the launch is over, even if its stream had no use for it any more.
 class GraphLaunch {
  public:
-  using Conditionals = std::vector<std::shared_ptr<ConditionalValue>>;
-
   // Into a stream of the context. From now on the events of its nodes stand for this launch.
-  GraphLaunch(Context& context, std::shared_ptr<const GraphPlan> plan, Conditionals conditionals,
-              std::shared_ptr<const UserObjectReferences> user_objects);
+  GraphLaunch(Context& context, std::shared_ptr<const GraphPlan> plan);
   // Nobody waits any longer for events that it did not come to record.
   ~GraphLaunch();
   GraphLaunch(const GraphLaunch&) = delete;
@@ -41,10 +38,8 @@ class GraphLaunch {
 
   Context& context_;
   const std::shared_ptr<const GraphPlan> plan_;
-  const Conditionals conditionals_;
-  const std::shared_ptr<const UserObjectReferences> user_objects_;  // what the steps use
-  std::map<const GraphPlan::Step*, CompletionRef> marks_;           // that its steps record, or wait for
-  mutable gpupool::Mutex record_mutex_;                             // a mark is finished once
+  std::map<const GraphPlan::Step*, CompletionRef> marks_;  // that its steps record, or wait for
+  mutable gpupool::Mutex record_mutex_;                    // a mark is finished once
 };
 
 }  // namespace softgpu::driver

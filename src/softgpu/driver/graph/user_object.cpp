@@ -1,5 +1,7 @@
 #include "softgpu/driver/graph/user_object.h"
 
+#include <algorithm>
+
 #include "softgpu/driver/base/error.h"
 #include "softgpu/driver/base/registry.h"
 
@@ -40,7 +42,10 @@ UserObjectReferences::UserObjectReferences(const UserObjectReferences& other) : 
 }
 
 UserObjectReferences::~UserObjectReferences() {
-  for (const auto& [object, count] : held_) object->release(count);
+  // The program may have released more than its own.
+  for (const auto& [object, count] : held_) {
+    if (const unsigned now = std::min(count, object->references()); now > 0) object->release(now);
+  }
 }
 
 void UserObjectReferences::release(const std::shared_ptr<UserObject>& object, unsigned count) {

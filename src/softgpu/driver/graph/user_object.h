@@ -32,6 +32,7 @@ class UserObject {
       : data_(data), destroy_(destroy), references_(references) {}
 
   void retain(unsigned count) { references_ += count; }
+  unsigned references() const { return references_; }
   // With the last reference goes the handle, and the program's function is called.
   // Throws Error(INVALID_VALUE) for more references than there are.
   void release(unsigned count);

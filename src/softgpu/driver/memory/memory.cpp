@@ -120,6 +120,12 @@ void free_memory_of(const Context& context) {
     if (allocation.kind == MemoryKind::mapped)
       continue;  // VMM objects belong to the device, not to a context
     table().remove(allocation.base);
+    if (allocation.pool && !context.primary()) {  // so does the memory of pools
+      Allocation kept = allocation;
+      kept.context = nullptr;
+      table().add(kept);
+      continue;
+    }
     if (is_device(allocation)) {
       if (allocation.pool) allocation.pool->forget(allocation);
       Driver::get().device(allocation.device).free(allocation.base, allocation.size);

@@ -95,10 +95,10 @@ void KernelLaunch::run() const {
   execute(*this);
 }
 
-std::shared_ptr<Function> resolve_function(CUfunction handle) {
+std::shared_ptr<Function> resolve_function(CUfunction handle, const std::shared_ptr<Context>& context) {
   if (auto function = registry<Function>().find(handle)) return function;
   const auto kernel = registry<Kernel>().get(handle);
-  return kernel->function_in(current_context());
+  return kernel->function_in(context != nullptr ? context : current_context());
 }
 
 std::shared_ptr<const KernelLaunch> prepare_launch(const std::shared_ptr<Function>& function,

@@ -31,8 +31,10 @@ struct KernelLaunch {
   void run() const;
 };
 
-// The function behind a handle, which may be a library kernel's too. Throws Error(INVALID_HANDLE).
-std::shared_ptr<Function> resolve_function(CUfunction handle);
+// The function behind a handle, which may be a library kernel's: then that of the context, or of the current
+// one. Throws Error(INVALID_HANDLE).
+std::shared_ptr<Function> resolve_function(CUfunction handle,
+                                           const std::shared_ptr<Context>& context = nullptr);
 
 struct LaunchShape {
   softgpu::Dim3 grid, block;

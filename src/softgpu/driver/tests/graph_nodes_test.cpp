@@ -219,6 +219,18 @@ TEST_CASE("an allocation node gives the same address for the life of its graph")
     f.run(exec);
     CHECK_EQ(f.word(3), 9);
   }
+  SUBCASE("not freed: it outlives graph and executable graph") {
+    const CUgraphExec exec = f.instantiate();
+    f.run(exec);
+    REQUIRE_CUDA(cuGraphExecDestroy(exec));
+    REQUIRE_CUDA(cuGraphDestroy(f.graph));
+    int value = 0;
+    CHECK_CUDA(cuMemcpyDtoH_v2(&value, wanted.dptr, 4));
+    CHECK_EQ(value, 9);
+    CHECK_CUDA(cuMemFreeAsync(wanted.dptr, nullptr));
+    CHECK_CUDA(cuCtxSynchronize());
+    CHECK_RESULT(cuMemcpyDtoH_v2(&value, wanted.dptr, 4), CUDA_ERROR_INVALID_VALUE);
+  }
   SUBCASE("freed by the program: only then may it be launched again") {
     const CUgraphExec exec = f.instantiate();
     f.run(exec);
@@ -322,6 +334,29 @@ TEST_CASE("conditional nodes: a loop that its own kernel ends, and a choice") {
   CHECK_EQ(f.word(2), 1);
   f.run(exec);  // the value is 1 again at each launch: the body runs once
   CHECK_EQ(f.word(0), 6);
+}
+
+TEST_CASE("a handle of a body has its value at each launch") {
+  Fixture f;
+  CUgraphConditionalHandle handles[2] = {};
+  CUgraph into = f.graph;
+  for (CUgraphConditionalHandle& handle : handles) {
+    REQUIRE_CUDA(
+        cuGraphConditionalHandleCreate(&handle, into, f.context.get(), 1, CU_GRAPH_COND_ASSIGN_DEFAULT));
+    CUgraphNodeParams if_set{};
+    if_set.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    if_set.conditional.handle = handle;
+    if_set.conditional.type = CU_GRAPH_COND_TYPE_IF;
+    if_set.conditional.size = 1;
+    CUgraphNode node = nullptr;
+    REQUIRE_CUDA(cuGraphAddNode_v2(&node, into, nullptr, nullptr, 0, &if_set));
+    into = if_set.conditional.phGraph_out[0];
+  }
+  f.kernel(into, f.words, 1, {});
+  const CUgraphExec exec = f.instantiate();
+  f.run(exec);
+  f.run(exec);
+  CHECK_EQ(f.word(0), 2);
 }
 
 TEST_CASE("an updated executable graph chooses by the new graph's value") {

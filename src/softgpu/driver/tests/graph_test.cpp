@@ -149,6 +149,31 @@ TEST_CASE("a user object lives until the last graph that holds it is gone") {
   CHECK_RESULT(cuUserObjectRelease(object, 1), CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST_CASE("an update takes over the user objects of the new graph") {
+  CurrentContext context;
+  int destroyed[2] = {};
+  const auto destroy = [](void* data) { ++*static_cast<int*>(data); };
+  CUgraph graphs[2] = {};
+  for (int n = 0; n < 2; ++n) {
+    CUuserObject object = nullptr;
+    REQUIRE_CUDA(cuUserObjectCreate(&object, &destroyed[n], destroy, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+    REQUIRE_CUDA(cuGraphCreate(&graphs[n], 0));
+    CHECK_RESULT(cuGraphRetainUserObject(graphs[n], object, 2, CU_GRAPH_USER_OBJECT_MOVE),
+                 CUDA_ERROR_INVALID_VALUE);  // more than there are
+    REQUIRE_CUDA(cuGraphRetainUserObject(graphs[n], object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+  }
+  CUgraphExec exec = nullptr;
+  REQUIRE_CUDA(cuGraphInstantiateWithFlags(&exec, graphs[0], 0));
+  CHECK_CUDA(cuGraphDestroy(graphs[0]));
+  CUgraphExecUpdateResultInfo info{};
+  REQUIRE_CUDA(cuGraphExecUpdate_v2(exec, graphs[1], &info));
+  CHECK_CUDA(cuGraphDestroy(graphs[1]));
+  CHECK_EQ(destroyed[0], 1);
+  CHECK_EQ(destroyed[1], 0);
+  CHECK_CUDA(cuGraphExecDestroy(exec));
+  CHECK_EQ(destroyed[1], 1);
+}
+
 TEST_CASE("a user object lives until the last launch that uses it is over") {
   CurrentContext context;
   std::atomic<bool> destroyed{false}, may_end{false};

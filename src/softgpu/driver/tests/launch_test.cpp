@@ -120,6 +120,16 @@ TEST_CASE("a library's kernel runs in whatever context is current") {
     REQUIRE_CUDA(launch(reinterpret_cast<CUfunction>(kernel), 8, 128, nullptr, saxpy.parameters()));
     saxpy.check();
   }
+  CurrentContext first(0);
+  Saxpy saxpy;
+  CUstream stream = nullptr;
+  REQUIRE_CUDA(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  {
+    const CurrentContext second(1);  // the stream says in which context the kernel runs
+    REQUIRE_CUDA(launch(reinterpret_cast<CUfunction>(kernel), 8, 128, stream, saxpy.parameters()));
+  }
+  REQUIRE_CUDA(cuStreamSynchronize(stream));
+  saxpy.check();
   CHECK_CUDA(cuLibraryUnload(library));
   CHECK_RESULT(cuLibraryGetKernel(&kernel, library, "saxpy"), CUDA_ERROR_INVALID_HANDLE);
 }

@@ -118,6 +118,21 @@ TEST_CASE("a pool may go before its memory, which stays until it is freed") {
   CHECK_EQ(free_memory(), before);
 }
 
+TEST_CASE("memory of a pool outlives the context that asked for it") {
+  CurrentContext context;
+  const std::size_t before = free_memory();
+  CUdeviceptr memory = 0;
+  {
+    CurrentContext inner;
+    REQUIRE_CUDA(cuMemAllocAsync(&memory, mib, nullptr));
+    REQUIRE_CUDA(cuCtxSynchronize());
+  }
+  CHECK_CUDA(cuMemsetD8_v2(memory, 7, mib));
+  CHECK_CUDA(cuMemFreeAsync(memory, nullptr));
+  CHECK_CUDA(cuStreamSynchronize(nullptr));
+  CHECK_EQ(free_memory(), before);
+}
+
 TEST_CASE("a pool doesn't count the memory of one that is gone") {
   CurrentContext context;
   const CUmemoryPool first = make_pool();
