@@ -45,6 +45,10 @@ _VALUES: Mapping[str, Mapping[str, Any]] = {
             },
         },
     },
+    "a token of one's own": {
+        "image": {"pullPolicy": "Never"},
+        "providers": {"kube": {"existing_secret": "mine", "environment": {"A": "b"}}},
+    },
     "agents": {
         "agents": {"enabled": True, "tokenSecret": "tokens", "nodeSelector": {"gpu": "yes"},
                    "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]},
@@ -89,10 +93,13 @@ def test_gpupool_understands_its_providers_and_may_do_what_they_need(
     (role,) = [one for one in objects if one["kind"] == "Role"]
     for one in settings.read(tmp_path / "providers.toml"):
         place = Place(tmp_path, "unix:/x", "pool")
-        assert one.needs_token(place)
-        provider = one.open(place, tmp_path / "node.token")
+        written = "existing_secret" not in values.get("providers", {}).get(one.name, {})
+        assert one.needs_token(place) == written
+        provider = one.open(place, tmp_path / "node.token" if written else None)
         assert isinstance(provider, KubernetesProvider)
         own = provider._settings
+        assert own.image_pull_policy == values.get("image", {}).get("pullPolicy", "IfNotPresent")
+        assert written or (own.environment or {})["GPUPOOL_CA_FILE"].endswith("/ca.pem")
         patches = [
             rule for rule in role["rules"] if "secrets" in rule["resources"] and "patch" in rule["verbs"]
         ]

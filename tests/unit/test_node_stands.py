@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from gpupool.pool.growing.node_stands import NodesStand
@@ -18,3 +19,14 @@ def test_a_lease_of_several_devices_is_to_go_on_in_one_node(tmp_path: Path) -> N
     stands = NodesStand(world.machine.state).of("node1")
     assert stands is not None
     assert set(stands.leases) == {Ask(lease, 400, None, 2), Ask(other, 300, None, 1)}
+
+
+def test_a_sick_device_has_no_room(tmp_path: Path) -> None:
+    world = PoolWorld(tmp_path / "pool.sqlite", nodes={"node1": 2})
+    world.connect()
+    world.attach("k1", 400)
+    state = world.machine.state
+    state.devices["node1/1"] = replace(state.devices["node1/1"], healthy=False, health_reason="Xid 79")
+    stands = NodesStand(state).of("node1")
+    assert stands is not None
+    assert (stands.devices, stands.free) == (2, (600,))

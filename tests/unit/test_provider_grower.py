@@ -347,6 +347,17 @@ class TestEnginesThatFail:
         await world.look(after=61.0, times=3)
         assert world.provider.cancels == [second]
 
+    async def test_a_job_that_cannot_be_ended_keeps_nobody_from_a_new_one(self) -> None:
+        world = World()
+        job = await world.one_job(connect=False)
+        world.provider.unending = {job}
+        world.pool.waiting = []
+        await world.look(after=61.0, times=2)
+        assert world.book.rows[job]["phase"] == "cancelling"
+        world.pool.waiting = [ASK]
+        await world.look(after=10.0, times=3)
+        assert world.provider.submits == 2
+
     async def test_a_stranger_that_cannot_be_ended_stops_no_look(self) -> None:
         world = World()
         job = await world.one_job(busy=True)
@@ -647,6 +658,17 @@ class TestLostNodes:
         await world.look()
         await world.look(after=61.0, times=3)
         assert world.provider.cancels == [job]
+
+    async def test_the_minimum_is_of_nodes_that_serve(self) -> None:
+        world = World(scale=Scale(minimum=1, maximum=2, idle=60.0, drain_before=100.0, start=50.0))
+        await world.look()
+        (job,) = world.provider.living()
+        world.pool.connect(world.provider.node_of(job))
+        await world.look(times=2)
+        world.pool.change(world.provider.node_of(job), connected=False, lost=True)
+        await world.look(after=61.0, times=4)
+        (other,) = world.provider.living()
+        assert other != job
 
 
 async def test_providers_are_closed_at_the_end_and_jobs_go_on() -> None:

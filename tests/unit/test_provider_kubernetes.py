@@ -44,6 +44,7 @@ _SETTINGS = st.builds(
     runtime_class=st.sampled_from(["", "nvidia"]),
     service_account=st.sampled_from(["", "nodes"]),
     image_pull_secrets=st.lists(st.sampled_from(["one", "two"]), unique=True),
+    image_pull_policy=st.sampled_from(["", "Always", "IfNotPresent", "Never"]),
     environment=st.dictionaries(st.sampled_from(["A", "B_1"]), st.text(max_size=5)),
     time_limit=st.none() | st.floats(1, 1e6),
     grace=st.floats(1, 1e4),
@@ -100,6 +101,7 @@ def test_another_claim_has_another_name() -> None:
         ({"grace": 0.0}, "grace"),
         ({"owner": "pod/x"}, "pod/x"),
         ({"image_pull_secrets": ["A"]}, "'A'"),
+        ({"image_pull_policy": "Sometimes"}, "'Sometimes'"),
     ],
 )
 def test_settings_that_kubernetes_would_refuse(more: Mapping[str, Any], said: str) -> None:

@@ -88,6 +88,7 @@ class Standing:
         settling: that has just begun: what waits for it may not have been granted yet.
         found: devices that its agent has; None: not known.
         busy: leases, or sessions whose memory is there.
+        lost: its agent has been silent for so long that nothing is expected of it any more.
         unneeded_since: since when nobody has needed it; None: somebody does.
         seconds_left: until its time limit; None: none is known.
         lifetime: the same when it began to run; None: not known.
@@ -107,6 +108,7 @@ class Standing:
     settling: bool = False
     found: int | None = None
     busy: bool = False
+    lost: bool = False
     unneeded_since: float | None = None
     seconds_left: float | None = None
     lifetime: float | None = None
@@ -212,7 +214,7 @@ def plan(
     )
     room = max(0, scale.maximum - len(alive))
     # Nodes that are on their way out count against the maximum, but serve nobody.
-    staying = sum(job.phase in ("intended", "submitted") for job in alive)
+    staying = sum(job.phase in ("intended", "submitted") and not job.lost for job in alive)
     wanted = max(packed.more, scale.minimum - staying)
     submit = 0 if stuck is not None or now < trouble.not_before else max(0, min(wanted, room))
     said = {}
@@ -309,7 +311,9 @@ def _endings(
 ) -> tuple[tuple[Ending, ...], tuple[Ending, ...]]:
     drain: list[Ending] = []
     cancel: list[Ending] = []
-    staying = sum(job.phase in ("intended", "submitted") and job.engine != "ended" for job in jobs)
+    staying = sum(
+        job.phase in ("intended", "submitted") and job.engine != "ended" and not job.lost for job in jobs
+    )
     # Of most jobs nothing is to be said; those are not put in order.
     concerned = [job for job in jobs if _may_end(scale, job, needed, now)]
     for job in sorted(concerned, key=lambda job: (job.connected, job.id)):
@@ -325,12 +329,12 @@ def _endings(
             cancel.append(Ending(job.id, wrong, failed=True))
         elif _time_is_up(scale, job):
             drain.append(Ending(job.id, _why_now(job), evict=True))
-        elif staying > scale.minimum and _is_idle(scale, job, needed, now):
+        elif (job.lost or staying > scale.minimum) and _is_idle(scale, job, needed, now):
             ending = Ending(job.id, f"nobody needed it for {scale.idle:g} s")
             (drain if job.connected else cancel).append(ending)
         else:
             continue
-        staying -= job.phase != "draining"
+        staying -= job.phase != "draining" and not job.lost
     return tuple(drain), tuple(cancel)
 
 

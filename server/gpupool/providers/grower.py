@@ -425,7 +425,13 @@ class Grower:
             cancelling = [job for job in self._jobs.of(provided.name) if job.phase == "cancelling"]
             # Those first that were asked the longest ago: one that the engine will not end keeps no other from its end.
             for job in sorted(cancelling, key=lambda job: self._jobs.seen(job).told_to_end or 0.0):
-                await self._end(provided, job, now)
+                try:
+                    await self._end(provided, job, now)
+                except (
+                    ProviderDownError,
+                    ProviderRefusedError,
+                ) as error:  # others may be asked for all the same
+                    logger.warning("the engine will not end a job", job=job.id, problem=str(error))
             for _ in range(decided.submit if room else 0):
                 await self._submit(provided, now)
         except (ProviderDownError, ProviderRefusedError) as error:

@@ -186,7 +186,8 @@ KINDS: Final[Mapping[str, Kind]] = {
         keys={
             "namespace": str, "kubeconfig": str, "context": str, "image": str, "resource": str, "device_class": str,
             "device_selector": str, "cpu": str, "memory": str, "node_selector": dict, "tolerations": list,
-            "priority_class": str, "service_account": str, "runtime_class": str, "image_pull_secrets": list,
+            "priority_class": str, "service_account": str, "runtime_class": str,
+            "image_pull_secrets": list, "image_pull_policy": str,
             "environment": dict, "time_limit": str, "grace": str, "keep_ended": str, "secret": str,
             "existing_secret": str, "ca_file": str, "owner": str,
         },

@@ -138,6 +138,7 @@ def _standing(
         settling=settling,
         found=node.devices if node is not None and node.connected else None,
         busy=node is not None and node.busy and not node.lost,
+        lost=node is not None and node.lost,
         unneeded_since=seen.unneeded_since,
         seconds_left=seen.seconds_left,
         lifetime=seen.lifetime,

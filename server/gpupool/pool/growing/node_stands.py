@@ -72,7 +72,7 @@ class NodesStand:
             drained=node.drained,
             lost=node.lost,
             leases=tuple([self._ask_of(lease) for lease in leases if lease.live and lease.shares]),
-            free=_free(node, [device.id for device in present], leases),
+            free=_free(node, [device.id for device in present if device.healthy], leases),
             pool=node.pool,
             sharing=node.sharing,
             types=frozenset(device.name for device in present),

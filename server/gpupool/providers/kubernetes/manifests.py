@@ -127,6 +127,7 @@ def _container(settings: KubernetesSettings, order: JobOrder) -> Manifest:
     return {
         "name": CONTAINER,
         "image": settings.image,
+        **({"imagePullPolicy": settings.image_pull_policy} if settings.image_pull_policy else {}),
         "command": command,
         "env": environment,
         "resources": resources,

@@ -15,6 +15,7 @@ _LABEL_KEY: Final = re.compile(
 _OBJECT: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
+_PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 _QUANTITY: Final = re.compile(r"\d{1,12}(\.\d{1,9})?(m|k|Ki|M|Mi|G|Gi|T|Ti)?", re.ASCII)
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 #: Objects that may own the pods, with the path of their API.
@@ -48,6 +49,7 @@ class KubernetesSettings:
         service_account: of the pods, which get no token of it.
         runtime_class: of the pods.
         image_pull_secrets: names of Secrets.
+        image_pull_policy: ``Always``, ``IfNotPresent`` or ``Never``; empty: Kubernetes' own choice.
         environment: of the container.
         time_limit: seconds after which Kubernetes ends a pod; None: never.
         grace: seconds between SIGTERM and SIGKILL; sessions move to other nodes meanwhile.
@@ -76,6 +78,7 @@ class KubernetesSettings:
     service_account: str = ""
     runtime_class: str = ""
     image_pull_secrets: Sequence[str] = ()
+    image_pull_policy: str = ""
     environment: Mapping[str, str] | None = None
     time_limit: float | None = None
     grace: float = 120.0
@@ -95,6 +98,10 @@ class KubernetesSettings:
             value = getattr(self, key)
             if value and not pattern.fullmatch(value):
                 raise KubernetesSettingsError(f"{key} is {value[:80]!r}, which Kubernetes would refuse")
+        if self.image_pull_policy not in ("", *_PULL_POLICIES):
+            raise KubernetesSettingsError(
+                f"image_pull_policy is {self.image_pull_policy[:80]!r}, not one of {', '.join(_PULL_POLICIES)}"
+            )
         for name in self.image_pull_secrets:
             if not _OBJECT.fullmatch(name):
                 raise KubernetesSettingsError(f"image_pull_secrets has {name[:80]!r}, which names no Secret")
