@@ -10,6 +10,7 @@ from gpupool.providers import grower
 from gpupool.providers.contract import JobReport
 from gpupool.providers.elasticity import PENDING_PATIENCE, Ask, Scale
 from gpupool.providers.grower import Grower
+from gpupool.providers.kinds import SettingsError
 
 from tests.support.scripted_provider import MemoryBook, ScriptedPool, ScriptedProvider
 
@@ -644,8 +645,12 @@ class TestRestarts:
 
     async def test_what_was_set_by_hand_is_stored(self) -> None:
         world = World()
-        world.grower.set_scale("lab", Scale(minimum=1, maximum=2))
-        assert world.book.limits()["lab"] == {"minimum": 1, "maximum": 2, "idle": 600.0}
+        world.grower.set_scale("lab", minimum=1)
+        world.grower.set_scale("lab", maximum=2)
+        assert world.book.limits()["lab"] == {"minimum": 1, "maximum": 2}  # the rest is the file's
+        assert world.grower.provider("lab")[1] == replace(world.scale, minimum=1, maximum=2)
+        with pytest.raises(SettingsError):
+            world.grower.set_scale("lab", maximum=0)
         await world.look()
         assert len(world.provider.living()) == 1
 

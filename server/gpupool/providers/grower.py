@@ -26,6 +26,7 @@ from gpupool.providers.elasticity import Ending, Plan, Scale, Standing, Trouble,
 from gpupool.providers.jobs import Job, JobBook, node_name
 from gpupool.providers.known_jobs import KnownJobs
 from gpupool.providers.pool import PoolSide
+from gpupool.providers.settings import changed
 from gpupool.sentences import Sentence
 
 logger = structlog.get_logger(__name__)
@@ -228,10 +229,16 @@ class Grower:
             job.provider == provider and job.node == node and job.phase != "over" for job in self._jobs.all()
         )
 
-    def set_scale(self, name: str, scale: Scale) -> None:
-        """From now on, and after a restart. Raises KeyError: there is no such provider."""
+    def set_scale(self, name: str, **named: float) -> None:
+        """From now on, and after a restart: `minimum`, `maximum`, `idle`. What is not named stays as it is, in the file too.
+
+        Raises:
+            KeyError: there is no such provider.
+            SettingsError: the figures make no sense together.
+        """
         provided = self._of(name)
-        self._book.set_limits(name, {"minimum": scale.minimum, "maximum": scale.maximum, "idle": scale.idle})
+        scale = changed(f"provider {name}", provided.scale, named)
+        self._book.set_limits(name, {**self._book.limits().get(name, {}), **named})
         provided.scale = scale
         self._promise()
         self._look_soon.set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any, Final
 
 import grpc
@@ -21,7 +20,6 @@ from gpupool.providers.contract import Description, ProviderDownError
 from gpupool.providers.grower import Grower
 from gpupool.providers.jobs import node_pattern
 from gpupool.providers.kinds import SettingsError
-from gpupool.providers.settings import check_scale
 from gpupool.text import printable
 
 logger = structlog.get_logger(__name__)
@@ -48,16 +46,15 @@ class GrowthService(pool_pb2_grpc.GrowthServicer):
             text = f"the pool has no provider {printable(name[:64])!r}; it has {known or 'none'}"
             await refuse(context, grpc.StatusCode.NOT_FOUND, "unknown-provider", text)
             raise AssertionError("unreachable")
-        _, scale, _ = self._grower.provider(name)
+        named: dict[str, float] = {}
         if request.HasField("minimum"):
-            scale = replace(scale, minimum=request.minimum)
+            named["minimum"] = request.minimum
         if request.HasField("maximum"):
-            scale = replace(scale, maximum=request.maximum)
+            named["maximum"] = request.maximum
         if request.HasField("idle_seconds"):
-            scale = replace(scale, idle=request.idle_seconds)
+            named["idle"] = request.idle_seconds
         try:
-            check_scale(f"provider {name}", scale)
-            self._grower.set_scale(name, scale)
+            self._grower.set_scale(name, **named)
         except SettingsError as error:
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", str(error))
         except SQLAlchemyError as error:
