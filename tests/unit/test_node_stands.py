@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
 from gpupool.pool.growing.node_stands import NodesStand
+from gpupool.pool.growing.pool_side import PoolSide
 from gpupool.providers.elasticity import Ask
 
 from tests.support.pool_world import PoolWorld
@@ -30,3 +34,20 @@ def test_a_sick_device_has_no_room(tmp_path: Path) -> None:
     stands = NodesStand(state).of("node1")
     assert stands is not None
     assert (stands.devices, stands.free) == (2, (600,))
+
+
+@pytest.mark.parametrize("held", [{}, {"move_obstacle": "graphs"}, {"place": "image"}])
+def test_a_session_that_can_go_on_in_no_other_node_asks_for_none(
+    tmp_path: Path, held: dict[str, Any]
+) -> None:
+    world = PoolWorld(tmp_path / "pool.sqlite", nodes={"node1": 1})
+    world.connect()
+    world.release(world.attach("k1", 500))
+    world.settle()
+    world.attach("k2", 800, user="bob")
+    state = world.machine.state
+    session = next(one for one in state.sessions.values() if one.state == "parked")
+    world.request("k3", 500, session_id=session.id, wait=None)
+    state.sessions[session.id] = replace(state.sessions[session.id], **held)
+    pool: Any = SimpleNamespace(state=state)
+    assert len(PoolSide(pool).asks()) == (0 if held else 1)

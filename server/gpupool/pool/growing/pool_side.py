@@ -58,11 +58,19 @@ class PoolSide:
             if request.decision is not None
             and request.decision.reason in _ROOM
             and not request.decision.evict
+            and not self._stays(request)
         ]
         return [
             self._ask(request)
             for request in sorted(waiting, key=lambda request: (request.place, request.number))
         ]
+
+    def _stays(self, request: RequestRecord) -> bool:
+        """Whether it is of a session that can go on in no other node: a new one is of no use."""
+        session = self._pool.state.sessions.get(request.session_id)
+        return session is not None and bool(
+            session.move_obstacle or session.left is not None or session.place == "image"
+        )
 
     def promise(self, scales: Mapping[str, Scale]) -> None:
         self._promised = tuple(_promise(name, scale) for name, scale in scales.items())
