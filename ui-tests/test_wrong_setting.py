@@ -15,6 +15,9 @@ MISSING = "/nowhere/token"
 @pytest.fixture
 def misconfigured() -> Iterator[LabStack]:
     lab = LabStack()
+    # A pool of elsewhere: of its own `gpupool lab` needs no token.
+    lab.stack.pool_options = ()
+    lab.stack.environment["GPUPOOL_ENDPOINT"] = "127.0.0.1:1"
     folder = lab.stack.home / "jc"
     folder.mkdir(mode=0o700)
     (folder / "jupyter_server_config.py").write_text(f"c.GpuPoolExtension.token_file = {MISSING!r}\n")

@@ -164,6 +164,8 @@ class Stack:
         self.token = secrets.token_hex(16)
         self.url = ""
         self._arguments = arguments
+        #: Before it is started; none for a pool that it does not start.
+        self.pool_options: tuple[str, ...] = ("--driver", "software")
         self._notebook = ("--notebook", "" if root_dir else "examples/quickstart.ipynb")
         self._root_dir = root_dir or ROOT
         self._kernels: list[Kernel] = []
@@ -189,8 +191,8 @@ class Stack:
         (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}')
         command = [
             sys.executable, "-m", "gpupool.cli.main", "lab", "--no-browser", "--no-panel", "--home", str(self.home),
-            "--driver", "software", "--token", self.token, "--port", "0", "--root-dir", str(self._root_dir),
-            *self._notebook, *self._arguments,
+            "--token", self.token, "--port", "0", "--root-dir", str(self._root_dir),
+            *self.pool_options, *self._notebook, *self._arguments,
         ]  # fmt: skip
         self.output = self.home / "lab.log"
         with self.output.open("w") as log:
