@@ -49,5 +49,5 @@ def test_a_session_that_can_go_on_in_no_other_node_asks_for_none(
     session = next(one for one in state.sessions.values() if one.state == "parked")
     world.request("k3", 500, session_id=session.id, wait=None)
     state.sessions[session.id] = replace(state.sessions[session.id], **held)
-    pool: Any = SimpleNamespace(state=state)
+    pool: Any = SimpleNamespace(state=state, now=lambda: world.now)
     assert len(PoolSide(pool).asks()) == (0 if held else 1)

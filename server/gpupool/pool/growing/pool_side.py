@@ -10,7 +10,7 @@ from gpupool.ledger.ledger import LedgerError
 from gpupool.model import events
 from gpupool.model.state import RequestRecord, State
 from gpupool.pool.growing.node_stands import NodesStand
-from gpupool.pool.model.view import wish_for_new_session
+from gpupool.pool.model.view import parked_session, wish_for_new_session
 from gpupool.providers.elasticity import Ask, Scale
 from gpupool.providers.pool import NodeStands
 from gpupool.scheduler.model import Promise
@@ -68,9 +68,10 @@ class PoolSide:
     def _stays(self, request: RequestRecord) -> bool:
         """Whether it is of a session that can go on in no other node: a new one is of no use."""
         session = self._pool.state.sessions.get(request.session_id)
-        return session is not None and bool(
-            session.move_obstacle or session.left is not None or session.place == "image"
-        )
+        if session is None:
+            return False
+        parked = parked_session(self._pool.state, session, self.now())
+        return bool(parked.bound) or parked.place == "image"
 
     def promise(self, scales: Mapping[str, Scale]) -> None:
         self._promised = tuple(_promise(name, scale) for name, scale in scales.items())

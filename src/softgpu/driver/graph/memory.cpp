@@ -63,8 +63,7 @@ GraphAllocation::~GraphAllocation() {
 
 void GraphAllocation::take_into_use() {
   const gpupool::MutexLock lock(memory().mutex);
-  require(!in_use_);
-  in_use_ = true;
+  require(!in_use());
   used_ = shared_from_this();
   memory().accounts[&device].used.add(size);
 }
@@ -72,8 +71,7 @@ void GraphAllocation::take_into_use() {
 void GraphAllocation::end_use() {
   std::shared_ptr<GraphAllocation> last;  // its end needs the lock
   const gpupool::MutexLock lock(memory().mutex);
-  require(in_use_);
-  in_use_ = false;
+  require(in_use());
   last.swap(used_);
   memory().accounts[&device].used.now -= size;
 }

@@ -24,7 +24,7 @@ struct GraphAllocation : std::enable_shared_from_this<GraphAllocation> {
   // A launch that allocates or frees. Throws Error(INVALID_VALUE) when it is in that state already.
   void take_into_use();
   void end_use();
-  bool in_use() const { return in_use_; }
+  bool in_use() const { return used_ != nullptr; }
 
   Device& device;
   const std::size_t size;
@@ -32,7 +32,6 @@ struct GraphAllocation : std::enable_shared_from_this<GraphAllocation> {
   bool instantiated = false;  // of such a graph there is one executable at a time
 
  private:
-  bool in_use_ = false;
   std::shared_ptr<GraphAllocation> used_;  // itself, while it is in use
 };
 
