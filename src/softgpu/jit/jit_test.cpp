@@ -326,6 +326,14 @@ TEST_CASE("a kernel whose lanes may wait in very many places stays interpreted")
              {{4, 1, 1}, {96, 1, 1}}, Tier::interpreted);
 }
 
+TEST_CASE("what the interpreter puts into a register that began as a constant is kept") {
+  check_same(R"(
+    mov.u32 %r1, 0; setp.lt.u32 %p2, %tid, 40; setp.gt.u32 %p1, %n, 2000;
+    @%p1 bra S;
+    bar.red.popc.u32 %r1, 0, %p2;
+  S: st.global.u32 [%slot], %r1;)");
+}
+
 TEST_CASE("the cache gives back only what it was given, to its owner") {
   const std::string folder = std::string(P_tmpdir) + "/softgpu-jit-test-" + std::to_string(getpid());
   std::string problem;

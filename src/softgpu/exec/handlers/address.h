@@ -128,6 +128,7 @@ struct AddressShape {
   // the size) for which all lanes may access; none if span is below 0.
   uint64_t host[2];
   int64_t least, span;
+  uint32_t lanes;  // that have come by the access that filled it
 };
 static_assert(sizeof(AddressShape) <= memory_operand::shape_bytes);
 
@@ -181,13 +182,19 @@ SOFTGPU_INLINE const AddressShape& shape_of(const Warp& warp, const Instruction&
                                             uint32_t address_register, uint32_t size, AddressShape& own) {
   const uint32_t slot = warp.keeps_shapes ? in.op[memory_operand::shape_slot] : 0;
   AddressShape& shape = slot == 0 ? own : *reinterpret_cast<AddressShape*>(warp.registers + slot);
-  if (slot != 0 && !in.op[memory_operand::shape_first] && shape.size == size) return shape;
+  // Slots are used again for other registers, where other lanes may have filled it since these came by the
+  // first.
+  if (slot != 0 && !in.op[memory_operand::shape_first] && shape.size == size && !(warp.mask & ~shape.lanes))
+    return shape;
   if (in.aux & memory_operand::address32) {
     find_shape(reg<uint32_t>(warp, address_register), size, shape);
   } else {
     find_shape(reg<uint64_t>(warp, address_register), size, shape);
   }
-  if (slot != 0) find_range(warp, in, size, shape);
+  if (slot != 0) {
+    find_range(warp, in, size, shape);
+    shape.lanes = warp.mask;
+  }
   return shape;
 }
 
@@ -273,6 +280,10 @@ SOFTGPU_INLINE uint64_t lane_address(const AddressShape& shape, const Rows& rows
   return rows.at[row] + (shape.row[row] == Shape::contiguous ? (i % row_lanes) * size : 0);
 }
 
+// A lane's vector as hardware moves it, at once: programs hand data over with their flag in one vector. 16
+// bytes are one access on every processor with AVX.
+using Vector16 [[gnu::vector_size(16)]] = int64_t;
+
 template <class T>
 SOFTGPU_INLINE T read_from(uint64_t address) {
   T value;
@@ -282,6 +293,15 @@ SOFTGPU_INLINE T read_from(uint64_t address) {
 template <class T>
 SOFTGPU_INLINE void write_to(uint64_t address, T value) {
   std::memcpy(reinterpret_cast<void*>(address), &value, sizeof(T));
+}
+SOFTGPU_INLINE void copy_vector(uint64_t to, uint64_t from, uint32_t bytes) {
+  if (bytes == 16) {
+    write_to(to, read_from<Vector16>(from));
+  } else if (bytes == 8) {
+    write_to(to, read_from<uint64_t>(from));
+  } else {
+    std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+  }
 }
 
 }  // namespace

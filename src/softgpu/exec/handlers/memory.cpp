@@ -5,9 +5,7 @@
 namespace softgpu::SOFTGPU_ISA {
 namespace {
 
-struct Quad {
-  uint64_t low, high;
-};
+using Quad = Vector16;
 
 template <class M, class R>
 [[gnu::noinline]] void load_looking(Warp& warp, const Instruction& in) {
@@ -111,13 +109,14 @@ void load_vector(Warp& warp, const Instruction& in) {
     }
     return;
   }
+  const uint32_t bytes = in.aux >> memory_operand::address_bits;
   Addresses a;
-  resolve(warp, in, in.op[0], in.aux, in.immediate, in.aux >> memory_operand::address_bits, a);
-  for (uint32_t k = 0; k < in.list_size; ++k) {
-    M values[warp_lanes];
-    for (uint32_t i = 0; i < warp_lanes; ++i) values[i] = read_from<M>(a.at[i] + k * sizeof(M));
-    write<R>(warp, in.list[k], [&](uint32_t i) { return static_cast<R>(values[i]); });
-  }
+  resolve(warp, in, in.op[0], in.aux, in.immediate, bytes, a);
+  alignas(64) M values[warp_lanes * 8];
+  for (uint32_t i = 0; i < warp_lanes; ++i)
+    copy_vector(reinterpret_cast<uint64_t>(values + i * count), a.at[i], bytes);
+  for (uint32_t k = 0; k < count; ++k)
+    write<R>(warp, in.list[k], [&](uint32_t i) { return static_cast<R>(values[i * count + k]); });
 }
 void load_vector_quad(Warp& warp, const Instruction& in) {
   Addresses a;
@@ -201,17 +200,23 @@ void store_vector(Warp& warp, const Instruction& in) {
       return;
     }
   }
+  const uint32_t bytes = in.aux >> memory_operand::address_bits;
   Addresses a;
-  resolve(warp, in, in.op[0], in.aux, in.immediate, in.aux >> memory_operand::address_bits, a);
-  for (uint32_t k = 0; k < in.list_size; ++k) {
-    const R* const source = reg<R>(warp, in.list[k]);
+  resolve(warp, in, in.op[0], in.aux, in.immediate, bytes, a);
+  if constexpr (sizeof(M) < 16) {
+    alignas(64) M values[warp_lanes * 8];
+    for (uint32_t k = 0; k < in.list_size; ++k) {
+      const R* const source = reg<R>(warp, in.list[k]);
+      for (uint32_t i = 0; i < warp_lanes; ++i) values[i * in.list_size + k] = static_cast<M>(source[i]);
+    }
     each_active(warp, [&](uint32_t i) {
-      if constexpr (sizeof(M) == 16) {
-        write_to(a.at[i] + k * sizeof(M), source[i]);
-      } else {
-        write_to(a.at[i] + k * sizeof(M), static_cast<M>(source[i]));
-      }
+      copy_vector(a.at[i], reinterpret_cast<uint64_t>(values + i * in.list_size), bytes);
     });
+  } else {
+    for (uint32_t k = 0; k < in.list_size; ++k) {
+      const R* const source = reg<R>(warp, in.list[k]);
+      each_active(warp, [&](uint32_t i) { write_to(a.at[i] + k * sizeof(M), source[i]); });
+    }
   }
 }
 

@@ -267,6 +267,7 @@ BlockStatus Block::run(uint64_t slice_instructions) {
     for (uint32_t w = 0; w < warp_count; ++w) {
       Warp& warp = warps[w];
       if (warp.live == 0) continue;
+      if (launch.cancelled()) return BlockStatus::running;
       guard.warp = &warp;
       const uint64_t before = warp.clock;
       if (run_warp(warp)) {

@@ -54,6 +54,8 @@ inline constexpr uint32_t warp_lanes = 32;
 inline constexpr uint32_t full_mask = 0xffffffffu;
 inline constexpr int32_t full_branch_budget =
     16384;  // backward branches and calls before another warp has its turn
+inline constexpr uint64_t full_turn =
+    1u << 18;  // instructions of a warp in a turn: a longer one ends at a backward branch
 inline constexpr uint32_t most_choices = 1u << 20;  // of a group, before the same
 inline constexpr uint32_t no_index = 0xffffffffu;
 
@@ -121,6 +123,7 @@ struct Warp {
   uint32_t choices = 0;    // of a group, in this turn
   int32_t budget_limit = 0;
   uint64_t clock = 0;         // instructions executed
+  uint64_t turn_end = 0;      // on that clock; a loop with a long body goes round less often in a turn
   std::vector<Group> groups;  // all but the running one
   std::vector<Frame*> free_frames;
 };

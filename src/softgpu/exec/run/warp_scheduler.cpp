@@ -196,6 +196,7 @@ bool begin_turn(Warp& warp) {
   warp.sleeps_ns = 0;
   if (rotate) warp.budget_limit = std::max(least_budget, warp.budget_limit / 2);
   warp.branch_budget = warp.budget_limit;
+  warp.turn_end = warp.clock + full_turn;
   warp.choices = 0;
   return rotate;
 }
@@ -210,7 +211,10 @@ bool run_warp(Warp& warp) {
 void branch(Warp& warp, uint32_t target, uint32_t taken) {
   if (taken == 0) return;
   const uint32_t rest = warp.group_mask & ~taken;
-  if (target < warp.pc && --warp.branch_budget < 0) warp.meet_pc = 0;
+  if (target < warp.pc && (--warp.branch_budget < 0 || warp.clock >= warp.turn_end)) {
+    warp.branch_budget = -1;
+    warp.meet_pc = 0;
+  }
   if (rest == 0) {
     warp.pc = target;
     return;

@@ -364,3 +364,47 @@ TEST_CASE("ldmatrix and mma multiply matrices of halves") {
     }
   }
 }
+
+TEST_CASE("an access finds its address though other threads of the warp went on meanwhile") {
+  const auto out = run(kernel(R"(
+    add.u64 %x2, %slot, 512; add.u64 %x3, %slot, 1024;
+    add.u32 %r1, %tid, 1000; st.global.u32 [%x2], %r1;
+    add.u32 %r1, %tid, 2000; st.global.u32 [%x2+128], %r1;
+    setp.ge.u32 %p1, %tid, 16; @%p1 bra END;
+    ld.global.u32 %r1, [%x2];
+    shfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;
+    ld.global.u32 %r3, [%x2+128];
+    st.global.u32 [%slot], %r3;
+  END:
+    st.global.u32 [%x3], %tid; st.global.u32 [%x3+128], %tid;)"),
+                       1, 32, 512);
+  for (uint32_t t = 0; t < 16; ++t) CHECK(out[t] == 2000 + t);
+  for (uint32_t t = 0; t < 32; ++t) CHECK(out[256 + t] == t);
+}
+
+TEST_CASE("a vector of 16 bytes is handed to another block as a whole") {
+  // As thrust hands over sums with the word that says they are there, to threads whose addresses descend.
+  Machine machine(kernel(R"(
+    sub.u32 %r1, 31, %tid; mul.wide.u32 %x1, %r1, 16; add.u64 %x1, %x1, %out;
+    mov.u32 %r2, %ctaid.x; setp.ne.u32 %p1, %r2, 0;
+    mov.u64 %x2, 0; mov.u32 %r3, 0;
+    @%p1 bra READ;
+  WRITE:
+    add.u64 %x2, %x2, 1;
+    st.relaxed.gpu.global.v2.u64 [%x1+4096], {%x2, %x2};
+    setp.lt.u64 %p2, %x2, 20000; @%p2 bra WRITE;
+    bra END;
+  READ:
+    ld.relaxed.gpu.global.v2.u64 {%x3, %x4}, [%x1+4096];
+    setp.ne.u64 %p3, %x3, %x4; @%p3 add.u32 %r3, %r3, 1;
+    add.u64 %x2, %x2, 1;
+    setp.lt.u64 %p2, %x2, 20000; @%p2 bra READ;
+  END:
+    st.global.u32 [%slot], %r3;)"),
+                  2);
+  INFO(machine.compiled.log);
+  REQUIRE(machine.image != nullptr);
+  const LaunchResult result = machine.run({2, 1, 1}, {32, 1, 1}, Parameters().add(machine.address(0)));
+  REQUIRE(result.fault == Fault::none);
+  for (int t = 0; t < 64; ++t) CHECK(machine.at<uint32_t>(0)[t] == 0);
+}

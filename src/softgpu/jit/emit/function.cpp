@@ -230,7 +230,13 @@ void Emitter::emit_terminator(uint32_t b) {
   mask_ = block_mask_;
   const Treatment how = treatment(last);
   if (how == Treatment::barrier) return emit_barrier(b, i);
-  if (how == Treatment::interpret) return line("br label %" + leaving());
+  if (how == Treatment::interpret) {
+    // What the interpreter puts into a register is known to nobody here.
+    const Value any{};
+    for (uint32_t k = 0; k < last.defs; ++k) learn(Ref::from_bits(last.in.op[k]).index(), any);
+    for (uint32_t k = 0; k < last.list_defs; ++k) learn(Ref::from_bits(last.list[k]).index(), any);
+    return line("br label %" + leaving());
+  }
   auto arrive = [&](uint32_t target, const std::string& lanes) {
     const std::string place = "ptr %mask." + number(target);
     line("store i32 " + set("or i32 " + set("load i32, " + place) + ", " + lanes) + ", " + place);
