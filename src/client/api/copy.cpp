@@ -54,8 +54,12 @@ CUresult copy_blocks(const Block& to, bool to_device, const Block& from, bool fr
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (to.pitch < extent.width || from.pitch < extent.width) return CUDA_ERROR_INVALID_VALUE;
-  if (to_device && from_device) return copy_rows_on_device(to, from, extent, stream);
-  if (to_device) return copy_rows_from_host(to, from, extent, stream);
+  if (to_device && from_device) {
+    const CUresult copied = copy_rows_on_device(to, from, extent, stream);
+    const bool seen = coherent_memory().find(to.address) || coherent_memory().find(from.address);
+    return copied == CUDA_SUCCESS && seen && !asynchronous ? cuStreamSynchronize(nullptr) : copied;
+  }
+  if (to_device) return copy_rows_from_host(to, from, extent, stream, asynchronous);
   if (from_device) return copy_rows_to_host(to, from, extent, stream, asynchronous);
   if (const CUresult bad = wait_for_device(stream, asynchronous); bad != CUDA_SUCCESS) return bad;
   for (std::uint64_t z = 0; z < extent.depth; ++z) {

@@ -25,12 +25,13 @@ CUresult record(CUevent event, CUstream stream, M& m) {
   if (&worker_of_context(found->context) != &worker_of_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   m.hEvent = raw(event);
   m.hStream = raw(stream);
+  const bool before = captures_are_open();
   if (const CUresult bad = post(m, context, {}, &place); bad != CUDA_SUCCESS) return bad;
   const Stream* const made = tables().streams.find(m.hStream);
   // The driver refuses an event of another context; then waiting for it says nothing about the stream.
   const bool at_home = (made == nullptr ? context : made->context) == found->context;
   found->recorded(at_home ? m.hStream : Event::nowhere, place);
-  if (captures_are_open()) found->elsewhere.raise(1);  // it may belong to a graph now
+  found->captured.exchange(before || captures_are_open() ? 1 : 0);
   return CUDA_SUCCESS;
 }
 

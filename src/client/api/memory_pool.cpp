@@ -187,7 +187,7 @@ CUresult allocate(CUdeviceptr* dptr, std::size_t size, std::uint64_t handle, CUs
                  : memory.allocate_coherent(pool->device, size,
                                             pool->kind == Kind::managed ? CoherentMemory::Kind::managed
                                                                         : CoherentMemory::Kind::host,
-                                            CU_MEM_ATTACH_GLOBAL, handle, *dptr, stream_in_order(stream));
+                                            CU_MEM_ATTACH_GLOBAL, handle, *dptr);
   }
   if (result == CUDA_SUCCESS) counted.keep();
   return result;

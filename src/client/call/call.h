@@ -153,8 +153,8 @@ CUresult post_to(const Route& route, const M& message, PayloadOut payload, std::
   WorkerLink& worker = route.worker;
   if constexpr (M::gives_work && !M::holds_up) limit_work_behind_host_functions(worker);
   runtime().counters.post(static_cast<std::uint16_t>(M::id));
-  const Body<M> body(message);
   return behind_host_functions<M>(worker, [&](const auto& check) {
+    const Body<M> body(message);  // not before: a function of the program may write what it reads
     return place_post(route, message, payload, place, [&](wire::Writer& writer) {
       check();
       body.write(writer);
@@ -238,8 +238,8 @@ CUresult place_ask(const Route& route, const M& message, typename M::Reply& repl
 template <class M>
 CUresult ask_at(const Route& route, const M& message, typename M::Reply& reply, std::vector<std::byte>& bytes,
                 PayloadOut payload, PayloadSink* sink, CUresult* own, std::uint64_t* place) {
-  const Body<M> body(message);
   return behind_host_functions<M>(route.worker, [&](const auto& check) {
+    const Body<M> body(message);
     return place_ask(route, message, reply, bytes, payload, sink, own, place, [&](wire::Writer& writer) {
       check();
       body.write(writer);

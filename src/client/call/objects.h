@@ -47,6 +47,10 @@ struct Event {
   FrameMark stream{nowhere};  ///< handle of the stream it was last recorded in
   Progress progress;
   FrameMark elsewhere;  ///< not 0: a launch or a graph may record it: what is known here does not count
+  FrameMark captured;   ///< not 0: it was last recorded while there was a capture, and may belong to it
+
+  /// Whether what is known here of its last record is all there is.
+  [[nodiscard]] bool is_known_here() const { return elsewhere.get() == 0 && captured.get() == 0; }
 
   /// Frame `place` recorded it in stream `in` (nowhere: it cannot be said which). Who reads the stream,
   /// progress.given and the same stream again has a pair that belongs together.

@@ -175,9 +175,10 @@ void Connection::lose() {
   std::function<void()> tell;
   {
     const MutexLock lock(linking_);
+    // Once: who looks for the worker in vain may come here when the next session has begun.
+    if (survival_ && state_ != State::lost) tell = survival_->lost;
     state_ = State::lost;
     if (stream_ != nullptr) stream_->shut_down();
-    if (survival_) tell = survival_->lost;
   }
   linked_.notify_all();
   if (tell) tell();

@@ -190,6 +190,8 @@ bool Connection::reconnect() {
     }
     linked_.notify_all();
     const auto repeat = replies_.unanswered(received);
+    // Before anybody is woken who waits for that: nobody says it a second time.
+    outbox_.acknowledge(received);
     replies_.go_on(number);
     outbox_.go_on(*stream_, number, received, repeat);
     if (told) log_line("The connection to the GPU worker is back.");

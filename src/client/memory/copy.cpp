@@ -85,6 +85,14 @@ CUresult leave_stream_for_rows(std::uint64_t address, CUstream& stream) {
   return runtime().several() ? leave_stream_of_other_node(address, stream, asynchronous) : CUDA_SUCCESS;
 }
 
+/// With coherent memory at one end the worker copies on the device, which waits for nobody. Where the program
+/// takes the copy for done, it is waited for.
+CUresult copy_coherent(CUdeviceptr to, CUdeviceptr from, std::size_t size, CUstream stream,
+                       bool asynchronous) {
+  const CUresult copied = copy_on_device(to, from, size, stream, asynchronous);
+  return copied == CUDA_SUCCESS && !asynchronous ? cuStreamSynchronize(nullptr) : copied;
+}
+
 }  // namespace
 
 CUresult copy_from_host(CUdeviceptr to, const void* from, std::size_t size, CUstream stream,
@@ -94,7 +102,7 @@ CUresult copy_from_host(CUdeviceptr to, const void* from, std::size_t size, CUst
   // Coherent memory is the device's too; to another node's it is host memory.
   if (const auto address = reinterpret_cast<CUdeviceptr>(from);
       coherent_memory().find(address) && !(runtime().several() && are_on_two_nodes(to, address))) {
-    return copy_on_device(to, address, size, stream, asynchronous);
+    return copy_coherent(to, address, size, stream, asynchronous);
   }
   if (!known(wire::Kind::stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
   std::uint64_t context = 0;
@@ -125,7 +133,7 @@ CUresult copy_to_host(void* to, CUdeviceptr from, std::size_t size, CUstream str
   if (size == 0) return CUDA_SUCCESS;
   if (to == nullptr || from == 0) return CUDA_ERROR_INVALID_VALUE;
   if (const auto address = reinterpret_cast<CUdeviceptr>(to); coherent_memory().find(address))
-    return copy_on_device(address, from, size, stream, asynchronous);
+    return copy_coherent(address, from, size, stream, asynchronous);
   if (!known(wire::Kind::stream, stream)) return CUDA_ERROR_INVALID_HANDLE;
   std::uint64_t context = 0;
   if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
@@ -181,10 +189,12 @@ CUresult copy_on_device(CUdeviceptr to, CUdeviceptr from, std::size_t size, CUst
   return post(m);
 }
 
-CUresult copy_rows_from_host(const Block& to, const Block& from, const Extent& extent, CUstream stream) {
+CUresult copy_rows_from_host(const Block& to, const Block& from, const Extent& extent, CUstream stream,
+                             bool asynchronous) {
   const std::uint64_t size = extent.width * extent.height * extent.depth;
   if (packed(to, extent) && packed(from, extent)) {
-    return copy_from_host(to.address, reinterpret_cast<const void*>(from.address), size, stream, true);
+    return copy_from_host(to.address, reinterpret_cast<const void*>(from.address), size, stream,
+                          asynchronous);
   }
   std::uint64_t context = 0;
   if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
@@ -274,7 +284,12 @@ void remember_global(const Global& global) {
   const unsigned worker = worker_of_device(global.device).index;
   Globals& all = globals();
   const MutexLock lock(all.mutex);
-  all.ranges[worker][global.address] = global;
+  auto& mine = all.ranges[worker];
+  // What lay there before has gone with its module or graph, and would hide this one.
+  auto old = mine.lower_bound(global.address);
+  if (old != mine.begin() && global.address - std::prev(old)->first < std::prev(old)->second.size) --old;
+  while (old != mine.end() && old->first < global.address + global.size) old = mine.erase(old);
+  mine[global.address] = global;
 }
 
 }  // namespace gpupool::client

@@ -25,7 +25,8 @@ CUresult copy_to_host(void* to, CUdeviceptr from, std::size_t size, CUstream str
 CUresult copy_on_device(CUdeviceptr to, CUdeviceptr from, std::size_t size, CUstream stream,
                         bool asynchronous);
 
-CUresult copy_rows_from_host(const Block& to, const Block& from, const Extent& extent, CUstream stream);
+CUresult copy_rows_from_host(const Block& to, const Block& from, const Extent& extent, CUstream stream,
+                             bool asynchronous);
 CUresult copy_rows_to_host(const Block& to, const Block& from, const Extent& extent, CUstream stream,
                            bool asynchronous);
 CUresult copy_rows_on_device(const Block& to, const Block& from, const Extent& extent, CUstream stream);

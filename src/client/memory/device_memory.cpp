@@ -119,7 +119,7 @@ ToldShare* DeviceMemory::told(const WorkerLink& worker, std::uint32_t device) {
   return place == nullptr ? nullptr : &place->told;
 }
 
-void DeviceMemory::grant_wishes(const WorkerLink& worker) {
+void DeviceMemory::grant_wishes(const WorkerLink& worker, Connection& connection) {
   for (int n = 0; n < worker.devices; ++n) {
     const int device = worker.first_device + n;
     Arena* const at = arena(device);
@@ -137,9 +137,8 @@ void DeviceMemory::grant_wishes(const WorkerLink& worker) {
     }
     // Behind what was allocated until now, and nothing beyond the new size comes any more.
     const Outgoing out{static_cast<std::uint16_t>(wire::Control::limit_answered), 0};
-    Connection* const connection = worker.connection.load(std::memory_order_acquire);
     static_cast<void>(
-        connection->post(out, [&](wire::Writer& writer) { wire::LimitAnswered{answer}.encode(writer); }));
+        connection.post(out, [&](wire::Writer& writer) { wire::LimitAnswered{answer}.encode(writer); }));
   }
 }
 
@@ -150,12 +149,12 @@ CUresult DeviceMemory::allocate(int device, std::uint64_t size, std::uint64_t st
 }
 
 CUresult DeviceMemory::allocate_coherent(int device, std::uint64_t size, CoherentMemory::Kind kind,
-                                         unsigned flags, std::uint64_t owner, CUdeviceptr& out,
-                                         std::uint64_t stream) {
+                                         unsigned flags, std::uint64_t owner, CUdeviceptr& out) {
   static const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   CUdeviceptr address = 0;
   bool fresh = false;
-  if (const CUresult bad = place(device, size, stream, owner, page, address, fresh); bad != CUDA_SUCCESS)
+  // Of no stream: its pages are cleared beside all streams, so nothing may still use them.
+  if (const CUresult bad = place(device, size, 0, owner, page, address, fresh); bad != CUDA_SUCCESS)
     return bad;
   const CUresult result = coherent_memory().add({address, size, device, kind, flags}, fresh);
   if (result == CUDA_SUCCESS) {
@@ -416,8 +415,8 @@ void hear_refusals() {
   device_memory().hear_refusals();
 }
 
-void grant_wishes(const WorkerLink& worker) {
-  device_memory().grant_wishes(worker);
+void grant_wishes(const WorkerLink& worker, Connection& connection) {
+  device_memory().grant_wishes(worker, connection);
 }
 
 }  // namespace gpupool::client

@@ -47,6 +47,7 @@
 
 namespace gpupool::client {
 
+class Connection;
 struct WorkerLink;
 
 class DeviceMemory {
@@ -59,14 +60,14 @@ class DeviceMemory {
   /// What a worker tells of the share of one of its devices, as it counts them; null: no such device.
   [[nodiscard]] ToldShare* told(const WorkerLink& worker, std::uint32_t device);
   /// Makes do with the shares that the worker wishes for, where what is used allows it, and answers.
-  void grant_wishes(const WorkerLink& worker);
+  void grant_wishes(const WorkerLink& worker, Connection& connection);
 
   /// `owner` is the context that the memory goes with, or its pool.
   CUresult allocate(int device, std::uint64_t size, std::uint64_t stream, std::uint64_t owner,
                     CUdeviceptr& out);
   /// Memory that the host uses at the same addresses.
   CUresult allocate_coherent(int device, std::uint64_t size, CoherentMemory::Kind kind, unsigned flags,
-                             std::uint64_t owner, CUdeviceptr& out, std::uint64_t stream = 0);
+                             std::uint64_t owner, CUdeviceptr& out);
   CUresult free(CUdeviceptr address, std::uint64_t stream);
 
   struct Found {

@@ -50,6 +50,8 @@ CUresult HostMirrors::map(const HostMemory::Region& region, CUdeviceptr& out) tr
   if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
   const Context* const object = tables().contexts.find(context);
   if (object == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  // Before the mutex is taken: who attaches anew needs it, and this may wait for that.
+  if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
   // A copy that nobody waited for is in place before what is in place is compared.
   arriving_copies().settle(reinterpret_cast<const void*>(region.address), region.size);
   const MutexLock lock(mutex_);
@@ -64,7 +66,6 @@ CUresult HostMirrors::map(const HostMemory::Region& region, CUdeviceptr& out) tr
   mirror.region = region;
   mirror.device = object->device;
   mirror.twin.resize(region.size);
-  if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
   // The mirror ends with the region and not with the context.
   if (const CUresult bad = device_memory().allocate(object->device, region.size, 0, 0, mirror.address);
       bad != CUDA_SUCCESS) {

@@ -228,7 +228,7 @@ bool known_done(std::uint64_t stream, std::uint64_t context) {
 }
 
 bool known_done(const Event& event) {
-  if (event.elsewhere.get() != 0 || captures_are_open()) return false;
+  if (!event.is_known_here() || captures_are_open()) return false;
   if (done(event.progress, event.context)) return true;
   std::uint64_t recorded = 0;
   const Progress* const stream = recorded_in(event, recorded);
@@ -269,7 +269,7 @@ CUresult query_event(CUevent event) {
   if (found == nullptr) return bad_handle(wire::Kind::event);
   if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
   if (complete_without_share(*found)) return CUDA_SUCCESS;
-  if (found->elsewhere.get() != 0 || too_many(found->context) || captures_are_open()) {
+  if (!found->is_known_here() || too_many(found->context) || captures_are_open()) {
     messages::cuEventQuery m;
     m.hEvent = raw(event);
     replies::cuEventQuery reply;

@@ -101,6 +101,8 @@ CUresult Runtime::unavailable(const SessionState::Step& step) {
 
 CUresult Runtime::attach(bool may_begin) {
   if (forked() || !initialised()) return CUDA_ERROR_NOT_INITIALIZED;
+  // Who begins the next session waits for mutexes that this call may hold.
+  if (!may_begin && over_.load()) return lost();
   const MutexLock attaching(attaching_);
   std::optional<SessionFile> file;
   SessionState::Step step{SessionState::Step::Kind::ready, {}, false};
@@ -125,8 +127,9 @@ CUresult Runtime::attach(bool may_begin) {
     step = session_.needs_worker(file, error);
     detaches = detaches_;
     if (session_.state() == SessionState::State::lost) over_.store(true);
-    if (step.kind == SessionState::Step::Kind::connect && session_generation() != 0 && !may_begin) {
-      over_.store(true);
+    const bool begins = step.kind == SessionState::Step::Kind::connect && session_generation() != 0;
+    if (begins) over_.store(true);
+    if (begins && !may_begin) {
       step = {
           SessionState::Step::Kind::refuse,
           "The GPU session that this call belongs to is over. Another one is attached; it begins with the "
@@ -182,11 +185,11 @@ CUresult Runtime::enter_without_lease() {
 }
 
 CUresult Runtime::lost() {
-  ready_.store(false);
   if (forked()) return CUDA_ERROR_NOT_INITIALIZED;
   const MutexLock lock(mutex_);
-  // Who finds nothing broken was in a call of an earlier session.
+  // Who finds nothing broken was in a call of an earlier session: this one goes on.
   if (any_broken()) {
+    ready_.store(false);
     session_.lost();
     over_.store(true);
   } else if (session_.state() != SessionState::State::lost) {

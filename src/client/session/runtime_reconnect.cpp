@@ -87,9 +87,10 @@ void Runtime::survive(WorkerLink& link, Connection& connection, const wire::Hell
     link.door.address = policy->address();
     return true;
   };
-  how.errand = [this, &link] {
+  // The first may come before the link knows its connection.
+  how.errand = [&link, &connection] {
     never_wait_for_lease();
-    grant_wishes(link);
+    grant_wishes(link, connection);
   };
   // With one worker the session is lost as a whole: calls to the others must not go on.
   if (several()) how.lost = [this] { ready_.store(false); };

@@ -26,6 +26,6 @@ void hear_refusals();
 bool in_host_function();
 
 /// Makes do with the shares that a worker wishes for, and answers (device_memory.cpp).
-void grant_wishes(const WorkerLink& worker);
+void grant_wishes(const WorkerLink& worker, Connection& connection);
 
 }  // namespace gpupool::client

@@ -100,7 +100,9 @@ CUresult run_CopyFromHost(Call& x, const messages::CopyFromHost& m, replies::Cop
   // charged for it.
   x.waits();
   x.copies(stream);
-  return copy_from_host_staged(x, m.address, stream);
+  const CUresult result = copy_from_host_staged(x, m.address, stream);
+  // The program takes it for done: a stream that waits for no other may use it with the next frame.
+  return result == CUDA_SUCCESS && m.asynchronous == 0 ? x.api.cuStreamSynchronize_(stream) : result;
 }
 
 CUresult run_cuMemcpyDtoD_v2(Call& x, const messages::cuMemcpyDtoD_v2& m, replies::cuMemcpyDtoD_v2&) {
