@@ -16,7 +16,8 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from fnmatch import translate
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 #: Keys that a filter may name, besides ``label.<name>``.
@@ -31,6 +32,8 @@ _SIZE = re.compile(r"([0-9]{1,7}(?:\.[0-9]{1,3})?)\s*(MiB|GiB|TiB)", re.IGNORECA
 _UNITS: Final = {"mib": 1, "gib": 1024, "tib": 1024 * 1024}
 _VERSION = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,3}", re.ASCII)
 _NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,6})?", re.ASCII)
+#: Patterns that one filter may join: a look compares each of them with each kind of device.
+_MOST_PATTERNS: Final = 16
 _YES_OR_NO: Final = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 _COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "=": operator.eq, "!=": operator.ne,
@@ -114,6 +117,8 @@ def parse(text: str) -> Filter:
 def _problem(wish: Filter) -> str:
     if wish.key in ("name", "node", "software") and wish.operator not in ("=", "!="):
         return f"{wish.key} is compared with = or !="
+    if wish.value.count("|") >= _MOST_PATTERNS:
+        return f"it joins {wish.value.count('|') + 1} patterns, more than {_MOST_PATTERNS}"
     if wish.key == "memory" and _SIZE.fullmatch(wish.value) is None:
         return "memory is compared with a size such as 40GiB or 16384MiB"
     if wish.key == "driver" and _VERSION.fullmatch(wish.value) is None:
@@ -132,9 +137,13 @@ def _size(text: str) -> float:
 
 
 def _matches_text(wish: Filter, text: str) -> bool:
-    lowered = text.lower()
-    like = any(fnmatchcase(lowered, part.strip().lower()) for part in wish.value.split("|"))
-    return like == (wish.operator == "=")
+    return (_patterns(wish.value).match(text.lower()) is not None) == (wish.operator == "=")
+
+
+@lru_cache(maxsize=4096)
+def _patterns(value: str) -> re.Pattern[str]:
+    """One expression for all of them: a look at the queue asks for it many times."""
+    return re.compile("|".join(translate(part.strip().lower()) for part in value.split("|")))
 
 
 def _matches_label(wish: Filter, value: str | None) -> bool:

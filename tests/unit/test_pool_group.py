@@ -314,27 +314,31 @@ def test_but_not_if_it_has_come_again(pool: Pool) -> None:
     assert [request.key for request in pool.shell.state.requests.values()] == ["k2", "k3"]
 
 
-def test_callers_of_before_are_let_go_though_the_first_of_them_cannot_be_stored_at_once(
+def test_callers_of_before_are_let_go_together_though_that_cannot_be_stored_at_once(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pool.together(*(pool.ask(f"k{number}") for number in range(4)))
+    pool.together(*(pool.ask(f"k{number}") for number in range(12)))
+    waiting = {f"k{number}" for number in range(2, 12)}
     shell = PoolShell(pool.ledger, StillClock.start(), Timers())
-    asyncio.run(ticks(shell, 1))
-    assert len(shell.state.requests) == 2, "they may come again yet"
-    monkeypatch.setattr(StillClock, "now", lambda _: 1000.0 + Timers().reuse)
-    let_go, apply = [], shell.apply
 
-    def once_in_vain(event: events.Event) -> None:
-        if isinstance(event, events.Cancelled):
-            let_go.append(event.key)
-            if len(let_go) == 1:
-                raise LedgerError("the disk is full")
-        apply(event)
+    async def look() -> set[str]:
+        await ticks(shell, 1)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        return {request.key for request in shell.state.requests.values()}
 
-    monkeypatch.setattr(shell, "apply", once_in_vain)
-    asyncio.run(ticks(shell, 2))
-    assert not shell.state.requests
-    assert let_go == ["k2", "k2", "k3"]
+    async def run() -> None:
+        assert await look() == waiting, "they may come again yet"
+        monkeypatch.setattr(StillClock, "now", lambda _: 1000.0 + Timers().reuse)
+        shell.apply(events.Tick(shell.clock.now()))  # the node is lost: the next tick has nothing to store
+        pool.broken = 3  # together, and two alone; then it is known
+        assert await look() == waiting
+        assert pool.broken == 0
+        before = pool.transactions
+        assert await look() == set()
+        assert pool.transactions <= before + 2, "the tick, and all of them"
+
+    asyncio.run(run())
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

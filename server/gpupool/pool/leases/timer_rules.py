@@ -196,6 +196,7 @@ def _forget_node(step: Step, node: NodeRecord) -> None:
     state = step.state
     if not node.lost or state.index.sessions_of_node.count(node.name):
         return
+    step.queue.changed()
     del state.nodes[node.name]
     for device in state.index.devices_of_node.of(node.name):
         del state.devices[device.id]

@@ -48,7 +48,8 @@ class Kept:
     """Devices that are kept free for a request that waits.
 
     Attributes:
-        free_at: when it will have them, as far as is known: those who are over by then may use them.
+        free_at: when it will have them, as far as is known: those who are over by then may use them. None: not known, or
+            nobody who waits says how long it runs.
         counted: what it will have of them is counted in the pool as it is going to be, see `taking_rules`.
         owed: room on them is being made for it; else they are a wish.
     """
@@ -98,6 +99,8 @@ class QueuePass:
         #: Those for whom room is being made, by their lanes, in order.
         self._promised = waiting.entries({*self.owed, *self.taking_back.noticed_for()})
         self.kept: list[Kept] = []
+        #: Whether anybody may pass: only then it is worked out when room comes, which takes many decisions.
+        self._some_may_pass = len(step.state.index.bounded) > 0
         #: Projects and users of which a request is held up by a limit, with who that is.
         self._held_up: dict[tuple[str, str], RequestRecord] = {}
         #: Those of them for whom leases of their project end.
@@ -348,6 +351,8 @@ class QueuePass:
         return self._eta(step, request) if decision.reason == "full" else None
 
     def _free_at(self, step: Step, request: RequestRecord, decision: Decision) -> float | None:
+        if not self._some_may_pass:
+            return None
         seconds = self.eta_of(step, request, decision)
         return None if seconds is None else step.now + seconds
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from gpupool.model.state import SessionRecord, State, node_of_device
 from gpupool.model.state_index import goes_to_disk
-from gpupool.pool.model.view import session_mib
+from gpupool.pool.model.view import disk_rooms, session_mib
 from gpupool.scheduler import decide, explain
 from gpupool.scheduler.model import Decision, Outcome, PoolView, Request
 
@@ -22,10 +22,10 @@ def make_host_room(state: State, view: PoolView, wish: Request, refused: Decisio
         return refused
     if not len(state.index.unattached):
         return refused  # only memory of parked sessions leaves its place for others
-    on_disk = _disk_rooms(state)
+    on_disk = disk_rooms(state)
     if all(room <= 0 for room in on_disk.values()) and not _goes_anywhere(state):
         return refused
-    could = {name: room + max(0, on_disk[name]) for name, room in view.host_room.items()}
+    could = {name: room + max(0, on_disk.get(name, 0)) for name, room in view.host_room.items()}
     planned = decide(view.with_host_room(could), wish, helps=False, words=False)
     if not planned.evict or len({node_of_device(name) for name in planned.wants}) > 1:
         return refused  # for a gang nobody is sent to disk: room would have to come about on several nodes at once
@@ -46,15 +46,6 @@ def make_host_room(state: State, view: PoolView, wish: Request, refused: Decisio
     names = tuple(session.id for session in chosen)
     text = explain.to_disk(sum(session_mib(session) for session in chosen), len(chosen), node.name)
     return Decision(Outcome.QUEUE, "full", text, wants=planned.wants, evict=names, to_disk=frozenset(names))
-
-
-def _disk_rooms(state: State) -> dict[str, int]:
-    """MiB that session images may still take on each node."""
-    rooms = {node.name: node.park_disk_mib for node in state.nodes.values()}
-    for node in state.index.on_disk.names():
-        if node in rooms:
-            rooms[node] -= sum(map(session_mib, state.index.on_disk.of(node)))
-    return rooms
 
 
 def _goes_anywhere(state: State) -> bool:

@@ -77,7 +77,7 @@ class UseMeter:
     # ---- one session
 
     def _memory(self, session: SessionRecord, since: int, now: int) -> None:
-        if since >= now or session.place != "device" or session.worker_gone:
+        if since >= now or session.place != "device" or session.worker_gone or session.state == "lost":
             return
         for device, used in zip(session.device_ids, session.usage.memory_used, strict=False):
             mib = -(-used // _MIB)
