@@ -31,6 +31,7 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
         "sudo chown 1000:1000 ann.token": _CONTAINERS,
         "docker exec gpupool gpupool pool backup": _CONTAINERS,
     },
+    "how-to/drain.md": {"gpupool node start": _SERVICE},
     "how-to/firewall.md": {f"{_NODE} --port-range": _MACHINES},
     "how-to/install.md": {"pip install": _RELEASE, "make wheel": _RELEASE},
     "how-to/jupyterhub.md": {"gpupool pool serve": "needs a JupyterHub; `make hub-check` starts one"},

@@ -25,7 +25,7 @@ def standings(
     found = _standings(state, tree, usage, asked)
     nodes = {name: node for name, node in state.nodes.items() if not node.lost}
     here = [x for x in state.devices.values() if x.present and x.node in nodes]
-    serving = {x.id for x in here if x.healthy and not nodes[x.node].drained}
+    serving = {x.id for x in here if x.healthy and not nodes[x.node].closed}
     shares = [share for lease in state.leases.values() if lease.live for share in lease.taken()]
     others = {x.id for x in here} - serving
     capacity = WHOLE_DEVICE_MILLI * len(serving)

@@ -22,6 +22,7 @@ COMMANDS = st.one_of(
     st.tuples(st.just("gone"), st.integers(0, NODES - 1), st.just(0)),
     st.tuples(st.just("ask"), st.integers(1, 2), st.sampled_from([200, 500, 1000])),
     st.tuples(st.just("release"), st.integers(0, 20), st.just(0)),
+    st.tuples(st.just("leave"), st.integers(0, NODES - 1), st.just(0)),
     st.tuples(st.just("drain"), st.integers(0, NODES - 1), st.integers(0, 1)),
     st.tuples(st.just("look"), st.integers(0, 1), st.just(0)),
 )
@@ -57,6 +58,10 @@ class World:
         elif command == "release" and state.leases:
             lease_id = list(state.leases)[first % len(state.leases)]
             self.handle(events.Released(self.now, lease_id, "exit", close_session=True))
+        elif command == "leave" and node in state.nodes and state.nodes[node].connection is not None:
+            connection = state.nodes[node].connection
+            assert connection is not None
+            self.handle(events.NodeLeaving(self.now, node, connection, 60.0))
         elif command == "drain":
             self.handle(events.NodeDrained(self.now, node, bool(second), "", "admin", evict=False))
         elif command == "look":

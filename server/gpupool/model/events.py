@@ -230,6 +230,13 @@ class NodeHeartbeat(FromNode):
 
 
 @dataclass(frozen=True, slots=True)
+class NodeLeaving(FromNode):
+    """Its agent has been told to end, and waits so long for sessions to leave."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class NodeDisconnected(FromNode):
     """The stream broke; the workers may well go on."""
 

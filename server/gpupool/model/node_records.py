@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from gpupool.scheduler.model import DEFAULT_NODE_POOL
+
+LEAVING: Final = "its agent is ending"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,7 @@ class NodeRecord:
         labels: what its administrator says of it.
         sharing: what may be placed on its devices, see `scheduler.model.SHARING`.
         drained: takes no new leases, because an administrator said so; `drain_reason` why.
+        leaves_at: when its agent ends, boot-time clock; None: it stays. Not stored: the agent says it again.
     """
 
     name: str
@@ -37,6 +41,17 @@ class NodeRecord:
     sharing: str = "isolated"
     drained: bool = False
     drain_reason: str = ""
+    leaves_at: float | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no new leases though it serves those that it has."""
+        return self.drained or self.leaves_at is not None
+
+    @property
+    def closed_because(self) -> str:
+        """Why, as people read it; empty: nobody gave a reason."""
+        return self.drain_reason if self.drained or self.leaves_at is None else LEAVING
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ class AgentSettings:
 
     Attributes:
         stop_grace_seconds: between asking a worker to stop and terminating it.
-        drain_wait: seconds that sessions have at the end to move to other nodes; the pool must know that this one goes.
+        drain_wait: seconds that sessions have at the end to move to other nodes, or to this node's disk.
         leave_after: the agent ends if the pool has not answered for so many seconds; None: it tries for ever.
         park_memory_mib: host memory that parked sessions may take.
         park_disk_mib: disk that their images may take; 0: none are written.
@@ -134,6 +134,8 @@ class Agent:
         self._served = False
         self._stopping = asyncio.Event()
         self._at_once = asyncio.Event()
+        #: When it ends, on the loop's clock, once it waits for sessions to leave.
+        self._leaves_at: float | None = None
         #: Set when the pool answers a heartbeat.
         self._heard = asyncio.Event()
         #: Set when a worker has ended.
@@ -197,6 +199,9 @@ class Agent:
         """Goes on as before until no session is here, but not for ever."""
         logger.info("ending; sessions may move away first", sessions=len(self._instructions.links),
                     seconds=self._settings.drain_wait)  # fmt: skip
+        self._leaves_at = asyncio.get_running_loop().time() + self._settings.drain_wait
+        if self._connection is not None:
+            self._connection.outgoing.put_nowait(self._leaving())
         empty = asyncio.create_task(self._emptied(), name="sessions move away")
         hurry = asyncio.create_task(self._at_once.wait(), name="end at once")
         try:
@@ -333,6 +338,8 @@ class Agent:
             connection.base_ns = boottime_ns()
             call = stub(channel).Connect(self._outgoing(connection), metadata=metadata(token))
             connection.outgoing.put_nowait(self._hello())
+            if self._leaves_at is not None:
+                connection.outgoing.put_nowait(self._leaving())
             for told in self._instructions.ends.values():
                 connection.outgoing.put_nowait(told)
             self._connection = connection
@@ -389,6 +396,12 @@ class Agent:
                 labels=self._settings.labels,
             )
         )
+
+    def _leaving(self) -> Any:
+        """The pool places nothing here any more, and tells holders; it must be said before the sessions can leave."""
+        assert self._leaves_at is not None
+        left = max(0.0, self._leaves_at - asyncio.get_running_loop().time())
+        return pool_pb2.FromNode(leaving=pool_pb2.NodeLeaving(seconds=left))
 
     async def _outgoing(self, connection: Connection) -> AsyncIterator[Any]:
         while True:

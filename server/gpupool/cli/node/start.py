@@ -152,8 +152,8 @@ def start(
         typer.Option(
             parser=duration,
             metavar="TIME",
-            help="When told to end (SIGTERM), go on for so long until all sessions have moved to other nodes, for engines "
-            "that take nodes back with notice. A second signal ends it at once.",
+            help="When told to end (SIGTERM), tell the pool, and give sessions so long to continue in other nodes, or to go "
+            "to disk (--park-disk-mib). A second signal ends it at once.",
         ),
     ] = "0s",  # type: ignore[assignment]
     leave_after: Annotated[

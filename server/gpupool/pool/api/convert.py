@@ -165,7 +165,7 @@ def device_list(state: State, timers: Timers, now: float, viewer: str | None) ->
                 sharing=node.sharing,
                 driver=device.driver,
                 labels=dict(node.labels),
-                drained=node.drained,
+                drained=node.closed,
                 busy=busy[device.id],
             )
         )
@@ -187,8 +187,8 @@ def node_list(state: State, now: float, only: str = "") -> pb.NodeList:
                 connected=connected,
                 silent_seconds=max(0.0, now - record.last_answered),
                 lost=record.lost,
-                drained=record.drained,
-                drain_reason=record.drain_reason,
+                drained=record.closed,
+                drain_reason=record.closed_because,
                 node_pool=record.pool,
                 sharing=record.sharing,
                 labels=dict(record.labels),

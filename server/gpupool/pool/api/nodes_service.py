@@ -32,6 +32,8 @@ logger = structlog.get_logger(__name__)
 HELLO_SECONDS = 10.0
 _MAX_DEVICES = 64
 _MAX_WORKERS = 10_000
+#: No agent waits longer for its sessions to leave: a week.
+_MAX_LEAVING_SECONDS = 7 * 86400.0
 
 
 #: Whether a provider has a job whose agent calls itself so: a token for the provider is good for the nodes of its jobs.
@@ -168,6 +170,11 @@ def _event(message: pb.FromNode, node: str, connection: int, now: float) -> even
             beat = message.heartbeat
             workers = tuple(reported.reported_worker(node, worker) for worker in beat.workers[:_MAX_WORKERS])
             return events.NodeHeartbeat(now, node, connection, beat.number, workers)
+        case "leaving":
+            seconds = message.leaving.seconds
+            # Not a number is no time at all.
+            seconds = min(seconds, _MAX_LEAVING_SECONDS) if seconds > 0 else 0.0
+            return events.NodeLeaving(now, node, connection, seconds)
         case "started":
             started = message.started
             return events.WorkerStarted(

@@ -88,7 +88,7 @@ class NodesStand:
 
 
 def _free(node: NodeRecord, devices: Iterable[str], leases: Iterable[LeaseRecord]) -> tuple[int, ...]:
-    if node.drained or node.lost or node.connection is None:
+    if node.closed or node.lost or node.connection is None:
         return ()
     free = dict.fromkeys(devices, WHOLE_DEVICE_MILLI)
     for lease in leases:

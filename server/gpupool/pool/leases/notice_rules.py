@@ -180,27 +180,35 @@ def node_drained(step: Step, event: events.NodeDrained) -> None:
     )  # fmt: skip
     if event.drained and not event.evict:
         return
-    served = [lease for lease in state.leases_of_node(node.name) if lease.live]
-    # Parts of the same gangs lie elsewhere, too.
-    parts = {part.id: part for lease in served for part in state.lease_parts(lease) if part.live}
-    in_order = sorted(parts.values(), key=lambda part: state.leases.place(part.id))
-    here = list(standing_view.wholes(in_order).values())
     if not event.drained:
         withdraw(
             step,
-            [whole for whole in here if _is_of_drain(whole[0])],
+            [whole for whole in _served(step, node.name) if _is_of_drain(whole[0])],
             say("node.takes-again", node=param.node(node.name)),
         )
     else:
-        until = step.now + step.timers.notice
-        said = clauses(say(f"notice.drain{because}", **who), say("notice.drain-parks"))
-        for whole in here:
-            former = whole[0].notice
-            # Said once more, it ends nothing later: whoever drains a node again means what it got meanwhile.
-            if former is None:
-                _note(step, whole, Notice("drain", until, said))
-            elif former.reason != "drain":
-                _note(step, whole, Notice("drain", min(former.until, until), said))
+        give_all(step, node.name, step.now + step.timers.notice, say(f"notice.drain{because}", **who))
+
+
+def give_all(step: Step, node: str, until: float, why: Sentence) -> None:
+    """Tells all holders of leases on a node that is emptied; who has been told before gets no more time by it."""
+    said = clauses(why, say("notice.drain-parks"))
+    for whole in _served(step, node):
+        former = whole[0].notice
+        # Said once more, it ends nothing later: whoever drains a node again means what it got meanwhile.
+        if former is None:
+            _note(step, whole, Notice("drain", until, said))
+        elif former.reason != "drain" or until < former.until:
+            _note(step, whole, Notice("drain", min(former.until, until), said))
+
+
+def _served(step: Step, node: str) -> list[list[LeaseRecord]]:
+    """The leases that a node serves, with the parts of the same gangs on others."""
+    state = step.state
+    served = [lease for lease in state.leases_of_node(node) if lease.live]
+    parts = {part.id: part for lease in served for part in state.lease_parts(lease) if part.live}
+    in_order = sorted(parts.values(), key=lambda part: state.leases.place(part.id))
+    return list(standing_view.wholes(in_order).values())
 
 
 def _note(step: Step, parts: Iterable[LeaseRecord], notice: Notice) -> None:

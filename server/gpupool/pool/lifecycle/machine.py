@@ -27,6 +27,7 @@ from gpupool.pool.leases import (
     budget_rules,
     gang_rules,
     lease_rules,
+    leaving_rules,
     notice_rules,
     parking_rules,
     resize_rules,
@@ -113,6 +114,8 @@ class Machine:
                 node_rules.hello(step, event)
             case events.NodeHeartbeat():
                 node_rules.heartbeat(step, event)
+            case events.NodeLeaving():
+                leaving_rules.told(step, event)
             case events.NodeDisconnected():
                 node_rules.disconnected(step, event)
             case events.WorkerStarted():
@@ -199,6 +202,7 @@ class Machine:
             self._made_up += still
         timer_rules.tick(step)
         budget_rules.tick(step)
+        leaving_rules.tick(step)
         step.reschedule = step.reschedule or queue_rules.looks_again(step)
 
     def _renewed(self, step: Step, event: events.Renewed) -> None:

@@ -19,8 +19,8 @@ def health(state: State, device: DeviceRecord, timers: Timers, now: float) -> tu
     if problem:
         return False, problem
     node = state.nodes[device.node]
-    if node.drained:
-        why = f" ({node.drain_reason})" if node.drain_reason else ""
+    if node.closed:
+        why = f" ({node.closed_because})" if node.closed_because else ""
         return False, f"node {device.node} is drained{why}"
     return True, ""
 

@@ -87,6 +87,15 @@ def host_rooms(state: State) -> dict[str, int]:
     return room
 
 
+def disk_rooms(state: State) -> dict[str, int]:
+    """MiB that session images may still take on each node."""
+    rooms = {node.name: node.park_disk_mib for node in state.nodes.values()}
+    for node in state.index.on_disk.names():
+        if node in rooms:
+            rooms[node] -= sum(map(session_mib, state.index.on_disk.of(node)))
+    return rooms
+
+
 def used_bytes(state: State) -> dict[str, int]:
     """What memory of sessions takes on each device, as last reported: none of what lies in host memory or on disk."""
     used: dict[str, int] = dict.fromkeys(state.devices, 0)

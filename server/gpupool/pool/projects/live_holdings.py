@@ -164,8 +164,8 @@ class LiveHoldings:
             node = self._state.nodes.get(name)
             here = self._state.index.devices_of_node.of(name) if node is not None and not node.lost else ()
             present = [device for device in here if device.present]
-            drained = node is not None and node.drained
-            withdrawn = frozenset(device.id for device in present if drained or not device.healthy)
+            closed = node is not None and node.closed
+            withdrawn = frozenset(device.id for device in present if closed or not device.healthy)
             number = len(present) - len(withdrawn)
             self._serving += number - self._present.pop(name, 0)
             if number:
