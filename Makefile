@@ -44,7 +44,13 @@ $(STAMPS)/venv: requirements.lock
 	@mkdir -p $(STAMPS)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version) if sys.version_info < (3, 11) else None'
-	$(BIN)/python -m pip install --quiet --progress-bar on -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-compile --progress-bar on -r requirements.lock
+	@touch $@
+
+# pip compiles with one processor, while nothing else can run. This goes beside the native build.
+$(STAMPS)/bytecode: $(STAMPS)/venv
+	$(call say,Compiling Python packages)
+	$(BIN)/python -m compileall -q -j $(JOBS) $(VENV)/lib || true
 	@touch $@
 
 $(STAMPS)/proto: $(STAMPS)/venv server/gpupool/proto/gpupool/v1/pool.proto server/gpupool/proto/generate.py
@@ -92,7 +98,7 @@ $(STAMPS)/install: pyproject.toml hatch_build.py $(STAMPS)/venv $(STAMPS)/fronte
 	@touch $@
 
 .PHONY: build
-build: $(STAMPS)/system $(STAMPS)/venv $(STAMPS)/proto $(STAMPS)/native $(STAMPS)/frontend $(STAMPS)/install ## set up and build what runs
+build: $(STAMPS)/system $(STAMPS)/venv $(STAMPS)/proto $(STAMPS)/native $(STAMPS)/frontend $(STAMPS)/install $(STAMPS)/bytecode ## set up and build what runs
 
 .PHONY: build-tests
 build-tests: $(STAMPS)/system-tests build $(STAMPS)/native-tests ## the same, and what tests and measures
@@ -156,7 +162,7 @@ tidy-native: $(STAMPS)/native ## C++ by clang-tidy: names and slips (.clang-tidy
 .PHONY: test-native
 test-native: build-tests ## C++ tests, plain
 	$(call say,Native tests)
-	ctest --test-dir build/native --output-on-failure -j $(JOBS) -LE measures
+	ctest --test-dir build/native --output-on-failure -j $$((2 * $(JOBS))) -LE measures
 	$(call say,Native tests: measurements)
 	ctest --test-dir build/native --output-on-failure -L measures --repeat until-pass:3
 

@@ -26,7 +26,6 @@ def machine_of(variables: dict[str, str]) -> Iterator[Machine]:
         env={**os.environ, **variables},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        text=True,
     )
     try:
         yield Machine(process)

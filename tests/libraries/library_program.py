@@ -1,21 +1,24 @@
-"""A program that uses math libraries as it is told to: one JSON line in, one out. It runs alone or on a share.
+"""A program that uses math libraries as it is told to: one pickled tuple in, one out. It runs alone or on a share.
 
 Requests name what to do:
 
-- ``["put", HEX]`` → the address of a copy in device memory; ``["get", ADDRESS, BYTES]`` → hex; ``["free", ADDRESS]``
-- ``["call", LIBRARY, FUNCTION, ARGUMENTS]`` → ``[STATUS, OUTPUTS]``; ``["driver", FUNCTION, ARGUMENTS]`` likewise
+- ``("put", [BYTES, …])`` → addresses of copies in device memory; ``("free", [ADDRESS, …])``
+- ``("get", ADDRESS, SIZE)`` → bytes
+- ``("call", LIBRARY, FUNCTION, ARGUMENTS)`` → ``(STATUS, OUTPUTS)``; ``("driver", FUNCTION, ARGUMENTS)`` likewise
 
-An argument is a list of its kind and value:
+An argument is a tuple of its kind and value:
 
-- ``["i", n]`` int, ``["l", n]`` 64-bit, ``["f", x]`` float, ``["d", x]`` double, ``["p", address]`` a pointer or handle
-- ``["bytes", hex]`` a pointer to those bytes in host memory
-- ``["out", n]`` a pointer to n bytes, whose content comes back in OUTPUTS; ``["both", hex]`` to those bytes, likewise
+- ``("i", n)`` int, ``("l", n)`` 64-bit, ``("f", x)`` float, ``("d", x)`` double, ``("p", address)`` a pointer or handle
+- ``("bytes", b)`` a pointer to those bytes in host memory
+- ``("out", n)`` a pointer to n bytes, whose content comes back in OUTPUTS; ``("both", b)`` to those bytes, likewise
+
+The answer is ``(VALUE, "")``, or ``(None, WHY_NOT)``.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
+import pickle
 import sys
 from pathlib import Path
 from typing import Any
@@ -43,8 +46,10 @@ class Program:
         if result != 0:
             raise RuntimeError(f"{name} returned {result}")
 
-    def put(self, content: str) -> int:
-        data = bytes.fromhex(content)
+    def put(self, contents: list[bytes]) -> list[int]:
+        return [self._put(data) for data in contents]
+
+    def _put(self, data: bytes) -> int:
         address = ctypes.c_uint64()
         self.check(
             "cuMemAlloc", self.driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(max(len(data), 1)))
@@ -52,35 +57,36 @@ class Program:
         self.check("cuMemcpyHtoD", self.driver.cuMemcpyHtoD_v2(address, data, ctypes.c_size_t(len(data))))
         return address.value
 
-    def get(self, address: int, size: int) -> str:
+    def get(self, address: int, size: int) -> bytes:
         data = ctypes.create_string_buffer(max(size, 1))
         self.check(
             "cuMemcpyDtoH", self.driver.cuMemcpyDtoH_v2(data, ctypes.c_uint64(address), ctypes.c_size_t(size))
         )
-        return data.raw[:size].hex()
+        return data.raw[:size]
 
-    def free(self, address: int) -> int:
-        return int(self.driver.cuMemFree_v2(ctypes.c_uint64(address)))
+    def free(self, addresses: list[int]) -> None:
+        for address in addresses:
+            self.driver.cuMemFree_v2(ctypes.c_uint64(address))
 
-    def call(self, library: str, function: str, arguments: list[list[Any]]) -> tuple[int, list[str]]:
+    def call(self, library: str, function: str, arguments: list[tuple[str, Any]]) -> tuple[int, list[bytes]]:
         if library not in self.libraries:
             self.libraries[library] = ctypes.CDLL(str(self.folder / library))
         return self._call(self.libraries[library], function, arguments)
 
-    def on_driver(self, function: str, arguments: list[list[Any]]) -> tuple[int, list[str]]:
+    def on_driver(self, function: str, arguments: list[tuple[str, Any]]) -> tuple[int, list[bytes]]:
         return self._call(self.driver, function, arguments)
 
     @staticmethod
-    def _call(library: ctypes.CDLL, function: str, arguments: list[list[Any]]) -> tuple[int, list[str]]:
+    def _call(library: ctypes.CDLL, function: str, arguments: list[tuple[str, Any]]) -> tuple[int, list[bytes]]:
         passed: list[Any] = []
         outputs: list[Any] = []
         for kind, value in arguments:
             if kind == "p":
                 passed.append(ctypes.c_void_p(value))
             elif kind == "bytes":
-                passed.append(ctypes.create_string_buffer(bytes.fromhex(value), len(value) // 2 or 1))
+                passed.append(ctypes.create_string_buffer(value, len(value) or 1))
             elif kind == "both":
-                outputs.append(ctypes.create_string_buffer(bytes.fromhex(value), len(value) // 2 or 1))
+                outputs.append(ctypes.create_string_buffer(value, len(value) or 1))
                 passed.append(outputs[-1])
             elif kind == "out":
                 outputs.append(ctypes.create_string_buffer(value))
@@ -88,7 +94,7 @@ class Program:
             else:
                 passed.append(NUMBERS[kind](value))
         status = getattr(library, function)(*passed)
-        return status, [output.raw.hex() for output in outputs]
+        return status, [output.raw for output in outputs]
 
 
 def main() -> None:
@@ -100,13 +106,18 @@ def main() -> None:
         "call": program.call,
         "driver": program.on_driver,
     }
-    for line in sys.stdin:
-        what, *arguments = json.loads(line)
+    requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    while True:
         try:
-            answer: dict[str, Any] = {"value": actions[what](*arguments)}
+            what, *arguments = pickle.load(requests)
+        except EOFError:
+            return
+        try:
+            answer: tuple[Any, str] = actions[what](*arguments), ""
         except Exception as error:
-            answer = {"error": repr(error)}
-        print(json.dumps(answer), flush=True)
+            answer = None, repr(error)
+        pickle.dump(answer, answers)
+        answers.flush()
 
 
 if __name__ == "__main__":

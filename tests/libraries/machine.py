@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import pickle
 import struct
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -51,7 +51,7 @@ def pointer(address: int) -> Argument:
 
 def host(value: Array | bytes) -> Argument:
     """A pointer to these bytes in the program's own memory."""
-    return ("bytes", value.hex() if isinstance(value, bytes) else np.ascontiguousarray(value).tobytes().hex())
+    return ("bytes", value if isinstance(value, bytes) else np.ascontiguousarray(value).tobytes())
 
 
 def out(size: int) -> Argument:
@@ -61,7 +61,7 @@ def out(size: int) -> Argument:
 
 def both(value: Array) -> Argument:
     """A pointer to these bytes, whose content comes back as the function left it."""
-    return ("both", np.ascontiguousarray(value).tobytes().hex())
+    return ("both", np.ascontiguousarray(value).tobytes())
 
 
 class Answer(NamedTuple):
@@ -79,27 +79,28 @@ class Answer(NamedTuple):
 class Machine:
     """The process. Raises AssertionError when it has died or an action of the driver failed."""
 
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[bytes]
 
     def _ask(self, *request: Any) -> Any:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(request) + "\n")
+        pickle.dump(request, self.process.stdin)
         self.process.stdin.flush()
-        line = self.process.stdout.readline()
-        assert line, f"the program has ended with {self.process.wait()}"
-        answer = json.loads(line)
-        assert "error" not in answer, answer["error"]
-        return answer["value"]
+        try:
+            value, problem = pickle.load(self.process.stdout)
+        except EOFError:
+            raise AssertionError(f"the program has ended with {self.process.wait()}") from None
+        assert not problem, problem
+        return value
 
     def call(self, library: str, function: str, *arguments: Argument) -> Answer:
         calls[library, function] += 1
         status, outputs = self._ask("call", library, function, arguments)
-        return Answer(status, [bytes.fromhex(output) for output in outputs])
+        return Answer(status, outputs)
 
     def driver(self, function: str, *arguments: Argument) -> Answer:
         status, outputs = self._ask("driver", function, arguments)
-        return Answer(status, [bytes.fromhex(output) for output in outputs])
+        return Answer(status, outputs)
 
     def synchronize(self) -> int:
         """The CUresult of what was submitted."""
@@ -107,24 +108,25 @@ class Machine:
 
     def put(self, array: Array) -> int:
         """The address of a copy in device memory, in the order of the array's memory."""
-        return int(self._ask("put", array.tobytes(order="A").hex()))
+        return self._put([array])[0]
+
+    def _put(self, arrays: Sequence[Array]) -> list[int]:
+        return list(self._ask("put", [array.tobytes(order="A") for array in arrays]))
 
     def get(self, address: int, like: Array) -> Array:
         """What lies at an address, in the shape, type and order of ``like``."""
-        data = bytes.fromhex(self._ask("get", address, like.nbytes))
+        data = self._ask("get", address, like.nbytes)
         order = "F" if like.flags.f_contiguous and not like.flags.c_contiguous else "C"
         return np.frombuffer(data, like.dtype).reshape(like.shape, order=order).copy(order=order)
 
     @contextmanager
     def arrays(self, *arrays: Array) -> Iterator[list[int]]:
         """Addresses of copies in device memory, which is freed afterwards."""
-        addresses: list[int] = []
+        addresses = self._put(arrays)
         try:
-            addresses += [self.put(array) for array in arrays]
             yield addresses
         finally:
-            for address in addresses:
-                self._ask("free", address)
+            self._ask("free", addresses)
 
 
 def words(*values: int) -> bytes:

@@ -60,17 +60,23 @@ def sigmoid(x: Array) -> Array:
     return np.asarray(1 / (1 + np.exp(-x)))
 
 
+def parts(rows: Array, number: int) -> list[Array]:
+    """What each of a cell's gates is given, one after the other in each row."""
+    size = rows.shape[-1] // number
+    return [rows[..., k * size : (k + 1) * size] for k in range(number)]
+
+
 def step(cell: int, by_input: Array, by_state: Array, h: Array, c: Array) -> tuple[Array, Array]:
-    """The next h and c."""
+    """The next h and c of some sequences."""
     if cell == RELU:
         return np.maximum(by_input + by_state, 0), c
     if cell == TANH:
         return np.tanh(by_input + by_state), c
     if cell == LSTM:
-        in_, forget, fresh, out = np.split(by_input + by_state, 4)
+        in_, forget, fresh, out = parts(by_input + by_state, 4)
         c = sigmoid(forget) * c + sigmoid(in_) * np.tanh(fresh)
         return sigmoid(out) * np.tanh(c), c
-    p, q = np.split(by_input, 3), np.split(by_state, 3)
+    p, q = parts(by_input, 3), parts(by_state, 3)
     reset, update = sigmoid(p[0] + q[0]), sigmoid(p[1] + q[1])
     return (1 - update) * np.tanh(p[2] + reset * q[2]) + update * h, c
 
@@ -80,18 +86,17 @@ def forward(
 ) -> tuple[Array, Array, Array]:
     """y, hy and cy; x and y are [step, sequence, number]. ``masks``: factors of what is given to each next layer."""
     hy, cy = hx.copy(), cx.copy()
+    lengths = np.array(net.lengths)
     for layer in range(net.layers):
         y = np.zeros((net.steps, net.batch, net.width))
         for direction in range(net.directions):
             at = layer * net.directions + direction
             (of_input, of_state), (input_bias, state_bias) = weights.matrices[at], weights.biases[at]
-            for sequence, length in enumerate(net.lengths):
-                h, c = hx[at, sequence], cx[at, sequence]
-                for t in range(length) if direction == 0 else range(length - 1, -1, -1):
-                    h, c = step(
-                        net.cell, of_input @ x[t, sequence] + input_bias, of_state @ h + state_bias, h, c
-                    )
-                    y[t, sequence, direction * net.hidden : (direction + 1) * net.hidden] = h
-                hy[at, sequence], cy[at, sequence] = h, c
+            h, c = hy[at], cy[at]
+            for t in range(net.steps) if direction == 0 else range(net.steps - 1, -1, -1):
+                on = lengths > t  # the others have not begun, or are over
+                by_input, by_state = x[t, on] @ of_input.T + input_bias, h[on] @ of_state.T + state_bias
+                h[on], c[on] = step(net.cell, by_input, by_state, h[on], c[on])
+                y[t, on, direction * net.hidden : (direction + 1) * net.hidden] = h[on]
         x = y if masks is None or layer == net.layers - 1 else y * masks[layer]
     return y, hy, cy

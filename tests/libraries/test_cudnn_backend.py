@@ -200,7 +200,7 @@ def test_a_result_goes_into_a_descriptor_of_its_kind(machine: Machine) -> None:
             graphs.HEURISTIC, (201, graphs.DESCRIPTOR, [graph]), (200, graphs.HEURISTIC_MODE, [0])
         )
         other = made.create(graphs.ENGINE)
-        content = other.to_bytes(8, "little").hex()
+        content = other.to_bytes(8, "little")
         answer = call(
             machine, "cudnnBackendGetAttribute", pointer(heuristic), integer(202), integer(graphs.DESCRIPTOR),
             ("l", 1), out(8), ("bytes", content),

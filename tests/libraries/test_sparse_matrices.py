@@ -72,7 +72,7 @@ def test_a_product_of_sparse_matrices(
         size = needed.number()
         assert size > 0
         buffer = library.put(np.zeros(size, np.uint8))
-        room = ("bytes", np.array([size], np.uint64).tobytes().hex())
+        room = ("bytes", np.array([size], np.uint64).tobytes())
         assert library("cusparseSpGEMM_compute", *arguments, room, pointer(buffer)).status == SUCCESS
         count = entries(library, into.descriptor)
         assert count == wanted.nnz

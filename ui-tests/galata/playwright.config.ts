@@ -9,6 +9,11 @@ export default defineConfig({
   snapshotPathTemplate: '{testDir}/../snapshots/{arg}{ext}',
   // A file has a stack (pool, node, workers, JupyterLab) and one browser to itself.
   fullyParallel: false,
+  // The file that waits the longest begins first, or all would wait for it in the end.
+  projects: [
+    { name: 'idle', testMatch: 'idle.spec.ts' },
+    { name: 'page', testIgnore: 'idle.spec.ts' }
+  ],
   workers: Number(process.env.BROWSER_JOBS ?? 2),
   // These tests wait for real timers on whatever machine this is, as the Python ones do.
   retries: 1,
