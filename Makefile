@@ -117,9 +117,9 @@ REAL_TIME := --reruns 2 --reruns-delay 3 -p tests.support.rerun_reasons
 
 # Each file in one process, those first that take the longest.
 SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder -p tests.support.longest_first
-# Tests of real processes wait more than they compute: six at a time keep two processors busy. TEST_JOBS=1 is one
+# Tests of real processes wait more than they compute: eight at a time keep two processors busy. TEST_JOBS=1 is one
 # after the other. Tests marked `serial` measure, and have the machine for themselves.
-TEST_JOBS ?= 6
+TEST_JOBS ?= 8
 # Each with a browser and a JupyterLab of its own; they wait more than they compute, too.
 BROWSER_JOBS ?= 3
 
