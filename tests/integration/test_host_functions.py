@@ -57,6 +57,52 @@ def test_a_host_function_runs_between_what_is_before_and_what_is_after_it(share:
     )
 
 
+@pytest.mark.parametrize("managed", [False, True])
+def test_a_small_copy_behind_it_takes_what_it_has_written(share: Share, managed: bool) -> None:
+    """Also where the program has managed memory, whose pages are opened before a message is sent."""
+    share.run(
+        f"""
+        if {managed}:
+            check(cu.cuMemAllocManaged(1 << 20, 1))
+        stream = check(cu.cuStreamCreate(1))
+        plain = np.zeros(4, np.uint32)
+        def write(data):
+            time.sleep(0.1)
+            plain[:] = 7
+        check(cu.cuLaunchHostFunc(stream, host(write), 0))
+        check(cu.cuMemcpyHtoDAsync(word, plain.ctypes.data, 4, stream))
+        check(cu.cuStreamSynchronize(stream))
+        assert read() == 7
+        print("ok")
+        """,
+        HOST,
+    )
+
+
+def test_memory_of_a_managed_pool_is_not_cleared_while_its_stream_still_uses_it(share: Share) -> None:
+    share.run(
+        """
+        properties = cu.CUmemPoolProps()
+        properties.allocType = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_MANAGED
+        properties.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        pool = check(cu.cuMemPoolCreate(properties))
+        stream, size = check(cu.cuStreamCreate(1)), 1 << 16
+        first = int(check(cu.cuMemAllocFromPoolAsync(size, pool, stream)))
+        check(cu.cuMemsetD32Async(first, 5, size // 4, stream))
+        check(cu.cuLaunchHostFunc(stream, host(lambda data: time.sleep(0.2)), 0))
+        check(cu.cuMemcpyDtoDAsync(word, first, 4, stream))
+        check(cu.cuMemFreeAsync(first, stream))
+        second = int(check(cu.cuMemAllocFromPoolAsync(size, pool, stream)))
+        assert second == first
+        check(cu.cuStreamSynchronize(stream))
+        assert read() == 5
+        assert not np.ctypeslib.as_array((ctypes.c_uint32 * (size // 4)).from_address(second)).any()
+        print("ok")
+        """,
+        HOST,
+    )
+
+
 def test_a_host_function_uses_memory_that_the_device_uses_too(share: Share) -> None:
     share.run(
         """

@@ -77,7 +77,9 @@ class Program:
         return self._call(self.driver, function, arguments)
 
     @staticmethod
-    def _call(library: ctypes.CDLL, function: str, arguments: list[tuple[str, Any]]) -> tuple[int, list[bytes]]:
+    def _call(
+        library: ctypes.CDLL, function: str, arguments: list[tuple[str, Any]]
+    ) -> tuple[int, list[bytes]]:
         passed: list[Any] = []
         outputs: list[Any] = []
         for kind, value in arguments:

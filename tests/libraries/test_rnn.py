@@ -170,7 +170,9 @@ class Definition:
         return forward(case.net, case.weights, case.x, case.hx, case.cx, self._between)
 
     def _loss(self) -> float:
-        return float(sum((w * result).sum() for w, result in zip(self.out_gradients, self._results(), strict=True)))
+        return float(
+            sum((w * result).sum() for w, result in zip(self.out_gradients, self._results(), strict=True))
+        )
 
     def differences(self, array: Array) -> list[tuple[tuple[int, ...], float]]:
         """Places in ``array``, which is part of the case, and the gradient there; any place would tell."""
@@ -194,9 +196,7 @@ class Definition:
 definition_of = lru_cache(maxsize=32)(Definition)
 
 
-def check_gradients(
-    machine: Machine, net: Network, layout: int, dropping: tuple[float, int] | None
-) -> None:
+def check_gradients(machine: Machine, net: Network, layout: int, dropping: tuple[float, int] | None) -> None:
     wanted = definition_of(net, dropping)
     case = wanted.case
     found = Gradients(machine, case, layout, wanted.out_gradients, before=3, dropping=dropping)

@@ -350,7 +350,11 @@ class PoolStory(RuleBasedStateMachine):
             self.world.handle(events.NodeDisconnected(self.world.now, name, connection))
         self.world.connect(name)
 
-    @rule(name=st.sampled_from(NODES), seconds=st.sampled_from((0.0, 30.0, 110.0)), part=st.sampled_from((0.2, 1.0)))
+    @rule(
+        name=st.sampled_from(NODES),
+        seconds=st.sampled_from((0.0, 30.0, 110.0)),
+        part=st.sampled_from((0.2, 1.0)),
+    )
     def agent_is_told_to_end(self, name, seconds, part):
         """It says so, waits, and is followed by the next one, which adopts what is still there."""
         connection = self.world.nodes[name].connection

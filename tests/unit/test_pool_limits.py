@@ -13,6 +13,7 @@ from gpupool.pool.api import convert
 from gpupool.pool.leases import timer_rules
 from gpupool.pool.model.waiting import HINT_HORIZON
 from gpupool.pool.projects import accounts, project_view
+from gpupool.pool.queue import queue_rules
 from gpupool.pool.queue.said import Said
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.scheduler.model import Decision, Outcome, Quota
@@ -523,3 +524,17 @@ def test_who_holds_a_lease_for_long_keeps_the_window():
     state, later = world.machine.state, world.now + 3 * 86_400
     accounts.forget_unused(replace(world.step(), now=later))
     assert "user/ann" in state.accounts
+
+
+def test_a_user_may_not_open_sessions_without_end(world, monkeypatch):
+    monkeypatch.setattr(queue_rules, "MOST_SESSIONS", 3)
+    for number in range(3):
+        world.release(world.attach(f"k{number}", 100))
+        world.settle()
+    world.request("k3", 100)
+    assert refusal(world, "k3").reason == "too-many-sessions"
+    world.attach("k4", 100, session_id="s1")  # it has that one
+    world.attach("k5", 100, user="bob")
+    world.handle(events.SessionClosed(world.now, "s2", "release"))
+    world.settle()
+    world.attach("k6", 100)

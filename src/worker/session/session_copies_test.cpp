@@ -30,7 +30,35 @@ bool was_between_devices() {
   return peers[0] != nullptr && peers[1] != nullptr && peers[0] != peers[1];
 }
 
+/// What the driver copies stays under way until its stream is waited for.
+struct LateCopies {
+  LateCopies() { of_test_driver<bool>("test_driver_uses_pinned") = true; }
+  ~LateCopies() { of_test_driver<bool>("test_driver_uses_pinned") = false; }
+};
+
+std::size_t bytes_at(std::uint64_t address) {
+  std::byte none{};
+  return of_test_driver<std::size_t(CUdeviceptr, std::byte*, std::size_t)>("test_driver_read")(address, &none,
+                                                                                               1);
+}
+
 }  // namespace
+
+TEST_CASE("a copy from the host that the program takes for done is done when the next frame is read") {
+  const LateCopies late;
+  SessionTestClient client;
+  const std::uint64_t memory = map(client, 0);
+  const std::vector<std::byte> bytes(32768, std::byte{7});
+  for (const bool asynchronous : {true, false}) {
+    CAPTURE(asynchronous);
+    messages::CopyFromHost copy;
+    copy.address = memory + (asynchronous ? 0 : 65536);
+    copy.asynchronous = asynchronous;
+    client.post(copy, bytes);
+    CHECK(client.deferred() == CUDA_SUCCESS);  // asked for behind it
+    CHECK(bytes_at(copy.address) == (asynchronous ? 0 : bytes.size()));
+  }
+}
 
 TEST_CASE("pages are kept the same while a stream is captured that the legacy stream waits for") {
   SessionTestClient client;

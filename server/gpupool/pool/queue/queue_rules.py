@@ -29,6 +29,8 @@ from gpupool.sentences import NOTHING, Sentence, clauses, param, say
 ALL_TOLD = 50
 #: So often the queue is looked at again at once because room that was being made for somebody is not needed any more.
 _LOOKS = 3
+#: Sessions that one user may have open, parked or not.
+MOST_SESSIONS = 500
 
 
 def requested(step: Step, event: events.Requested) -> None:
@@ -405,7 +407,11 @@ def _join_lease(step: Step, event: events.Requested, lease: LeaseRecord) -> None
 def _problem_with_session(step: Step, event: events.Requested) -> tuple[tuple[str, Sentence] | None, int]:
     """((reason, sentence), 0) when the session cannot be resumed, else (None, count of devices)."""
     if not event.session_id:
-        return None, event.count or 1
+        problem = None
+        if _has_all_sessions(step, event.user):
+            said = say("too-many-sessions", user=param.user(event.user), count=param.count(MOST_SESSIONS))
+            problem = "too-many-sessions", said
+        return problem, event.count or 1
     session = step.state.sessions.get(event.session_id)
     if session is None or session.user != event.user:
         said = say("no-session", session=param.text(event.session_id), user=param.user(event.user))
@@ -415,3 +421,11 @@ def _problem_with_session(step: Step, event: events.Requested) -> tuple[tuple[st
         return ("unknown-session", said), 0
     devices = sum(len(part.device_ids) for part in step.state.session_parts(session))
     return None, event.count or devices
+
+
+def _has_all_sessions(step: Step, user: str) -> bool:
+    """Whether the user has as many sessions as may be open: each of them keeps a process on its node."""
+    sessions = step.state.index.sessions_of_user
+    if sessions.count(user) < MOST_SESSIONS:
+        return False
+    return sum(session.state != "closed" for session in sessions.of(user)) >= MOST_SESSIONS
