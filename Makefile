@@ -44,10 +44,11 @@ $(STAMPS)/venv: requirements.lock
 	@mkdir -p $(STAMPS)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version) if sys.version_info < (3, 11) else None'
-	$(BIN)/python -m pip install --quiet --no-compile --progress-bar on -r requirements.lock
+	$(BIN)/python .ci/install_packages.py requirements.lock
+	$(BIN)/python -m pip check
 	@touch $@
 
-# pip compiles with one processor, while nothing else can run. This goes beside the native build.
+# pip would compile with one processor, while nothing else can run. This goes beside the native build.
 $(STAMPS)/bytecode: $(STAMPS)/venv
 	$(call say,Compiling Python packages)
 	$(BIN)/python -m compileall -q -j $(JOBS) $(VENV)/lib || true
@@ -230,7 +231,7 @@ test-frontend: build-tests $(STAMPS)/galata ## TypeScript unit tests and lint
 .PHONY: test-python
 test-python: build-tests ## unit, property, integration tests
 	$(call say,Python tests: unit and property and architecture)
-	$(BIN)/python -m pytest tests/property tests/unit tests/architecture --ignore tests/property/test_session_machine.py -n 2 $(SIDE_BY_SIDE) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/property tests/unit tests/architecture --ignore tests/property/test_session_machine.py -n 3 $(SIDE_BY_SIDE) $(PYTEST_ARGS)
 	$(call say,Python tests: real processes and sockets)
 	$(BIN)/python -m pytest tests/property/test_session_machine.py tests/softgpu_values tests/libraries tests/integration tests/documentation -m "not serial" -n $(TEST_JOBS) $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
 	$(call say,Python tests: measurements)

@@ -34,7 +34,12 @@ GreenContexts& green_contexts() {
 
 CUresult context_of_green(CUgreenCtx green, std::uint64_t& handle) {
   if (!known(wire::Kind::green_context, green)) return bad_handle(wire::Kind::green_context);
-  // Before the mutex is taken: who attaches anew needs it, and this may wait for that.
+  {
+    const MutexLock lock(green_contexts().mutex);
+    handle = green_contexts().of[raw(green)].context;
+  }
+  if (handle != 0) return CUDA_SUCCESS;
+  // Without the mutex: who attaches anew needs it, and this may wait for that.
   if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
   const MutexLock lock(green_contexts().mutex);  // two threads must not make two
   GreenContext& object = green_contexts().of[raw(green)];

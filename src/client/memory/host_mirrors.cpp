@@ -50,18 +50,16 @@ CUresult HostMirrors::map(const HostMemory::Region& region, CUdeviceptr& out) tr
   if (const CUresult bad = in_current_context(context); bad != CUDA_SUCCESS) return bad;
   const Context* const object = tables().contexts.find(context);
   if (object == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  // Before the mutex is taken: who attaches anew needs it, and this may wait for that.
-  if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
   // A copy that nobody waited for is in place before what is in place is compared.
   arriving_copies().settle(reinterpret_cast<const void*>(region.address), region.size);
-  const MutexLock lock(mutex_);
-  if (const auto known = mirrors_.find(region.address); known != mirrors_.end()) {
-    if (&worker_of_device(known->second.device) != &worker_of_context(context)) {
-      return refuse_mixed("cuMemHostGetDevicePointer", "a device of another node uses this host memory");
-    }
-    out = known->second.address;
-    return CUDA_SUCCESS;
+  {
+    const MutexLock lock(mutex_);
+    if (const auto known = find(region, context, out)) return *known;
   }
+  // Without the mutex: who attaches anew needs it, and this may wait for that.
+  if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
+  const MutexLock lock(mutex_);
+  if (const auto known = find(region, context, out)) return *known;
   Mirror mirror;
   mirror.region = region;
   mirror.device = object->device;
@@ -85,6 +83,16 @@ CUresult HostMirrors::map(const HostMemory::Region& region, CUdeviceptr& out) tr
   return CUDA_SUCCESS;
 } catch (const std::bad_alloc&) {
   return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+std::optional<CUresult> HostMirrors::find(const HostMemory::Region& region, std::uint64_t context,
+                                          CUdeviceptr& out) {
+  const auto known = mirrors_.find(region.address);
+  if (known == mirrors_.end()) return std::nullopt;
+  if (&worker_of_device(known->second.device) != &worker_of_context(context))
+    return refuse_mixed("cuMemHostGetDevicePointer", "a device of another node uses this host memory");
+  out = known->second.address;
+  return CUDA_SUCCESS;
 }
 
 void HostMirrors::unmap(std::uintptr_t host) {

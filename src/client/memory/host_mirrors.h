@@ -57,6 +57,9 @@ class HostMirrors {
     std::vector<std::byte> twin;
     bool device_may_differ = false;
   };
+  /// What map() answers for a region that has one already.
+  std::optional<CUresult> find(const HostMemory::Region& region, std::uint64_t context, CUdeviceptr& out)
+      REQUIRES(mutex_);
   void send(Mirror& mirror);  // precondition of both: mutex_ held
   void take(Mirror& mirror);
 

@@ -91,7 +91,9 @@ CUresult copy_part(Call& x, const ArrayBlock& b, bool to_array, std::byte* host,
     copy.dstPitch = width;
     copy.dstHeight = rows;
   }
-  return x.api.cuMemcpy3D_v2_(&copy);
+  // In the stream itself: the legacy stream would wait for others, and end their captures.
+  const CUresult given = x.api.cuMemcpy3DAsync_v2_(&copy, b.stream);
+  return given == CUDA_SUCCESS ? x.api.cuStreamSynchronize_(b.stream) : given;
 }
 
 /// Calls `part(x, y, z, width, rows)` for pieces that fit a staging chunk, in the order of packed bytes.

@@ -41,27 +41,20 @@ CUresult each_part(const Rows& rows, F part) {
   return CUDA_SUCCESS;
 }
 
-CUresult copy_part(Call& x, bool to_device, std::byte* host, CUdeviceptr device, std::uint64_t pitch,
-                   std::uint64_t width, std::uint64_t rows) {
+/// In the stream itself: the legacy stream would wait for others, and end their captures.
+CUresult copy_part(Call& x, const std::byte* host, CUdeviceptr device, std::uint64_t pitch,
+                   std::uint64_t width, std::uint64_t rows, CUstream stream) {
   CUDA_MEMCPY2D copy{};
   copy.WidthInBytes = width;
   copy.Height = rows;
-  if (to_device) {
-    copy.srcMemoryType = CU_MEMORYTYPE_HOST;
-    copy.srcHost = host;
-    copy.srcPitch = width;
-    copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-    copy.dstDevice = device;
-    copy.dstPitch = pitch;
-  } else {
-    copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-    copy.srcDevice = device;
-    copy.srcPitch = pitch;
-    copy.dstMemoryType = CU_MEMORYTYPE_HOST;
-    copy.dstHost = host;
-    copy.dstPitch = width;
-  }
-  return x.api.cuMemcpy2D_v2_(&copy);
+  copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+  copy.srcHost = host;
+  copy.srcPitch = width;
+  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.dstDevice = device;
+  copy.dstPitch = pitch;
+  const CUresult given = x.api.cuMemcpy2DAsync_v2_(&copy, stream);
+  return given == CUDA_SUCCESS ? x.api.cuStreamSynchronize_(stream) : given;
 }
 
 /// Rows from device memory to device memory, which may be another device's.
@@ -96,7 +89,7 @@ CUresult run_CopyRowsFromHost(Call& x, const messages::CopyRowsFromHost& m, repl
     std::byte* chunk = nullptr;
     if (const CUresult bad = x.session.staging().chunk(0, chunk); bad != CUDA_SUCCESS) return bad;
     if (!x.take_payload(chunk, width * count)) return CUDA_ERROR_INVALID_VALUE;
-    return copy_part(x, true, chunk, at, m.pitch, width, count);
+    return copy_part(x, chunk, at, m.pitch, width, count, stream);
   });
 }
 
