@@ -106,18 +106,19 @@ SOFTGPU_INLINE uint32_t collect(F f) {
 // the running lanes, which all name `mask`; `lanes` are those of them that are here. It is called once for
 // each mask that the lanes name, so it must not read from a register what the instruction writes.
 template <class Act>
-SOFTGPU_INLINE void together(Warp& warp, const Instruction& in, uint32_t masks_at, Act act) {
+SOFTGPU_INLINE void together(Warp& warp, const Instruction& in, uint32_t masks_at, Act act,
+                             bool exchanges = true) {
   const uint32_t* const masks = reg<uint32_t>(warp, masks_at);
   const uint32_t mask = masks[std::countr_zero(warp.mask)];
   const uint32_t same = collect([&](uint32_t i) { return masks[i] == mask; });
   if ((warp.mask & ~same) == 0) [[likely]] {
-    if (converge(warp, in, mask)) act(mask, warp.mask & mask);
+    if (converge(warp, in, mask, exchanges)) act(mask, warp.mask & mask);
     return;
   }
   uint32_t named[warp_lanes];
   std::memcpy(named, masks, sizeof(named));
   const uint32_t here = warp.mask;
-  for (uint32_t rest = converge_apart(warp, in, named); rest != 0;) {
+  for (uint32_t rest = converge_apart(warp, in, named, exchanges); rest != 0;) {
     const uint32_t one = named[std::countr_zero(rest)];
     const uint32_t lanes = rest & collect([&](uint32_t i) { return named[i] == one; });
     set_mask(warp, lanes);

@@ -170,11 +170,12 @@ bool address_is_constant(const Warp& warp, uint64_t address);  // inside a .cons
 void block_on_barrier(Warp& warp, const Instruction& in, uint32_t barrier, uint32_t expected_threads,
                       bool wait, uint32_t reduction, uint32_t result_register, uint32_t predicate);
 // True if all live lanes of `members` are here; else the running lanes wait and the handler must return.
-bool converge(Warp& warp, const Instruction& in, uint32_t members);
+// `exchanges`: lanes read each other's registers then, which lanes of another call of the function cannot.
+bool converge(Warp& warp, const Instruction& in, uint32_t members, bool exchanges = true);
 // The same where lanes name different members, lane by lane: whoever stands at the instruction is here for
 // all of them. Returns the lanes that go on; the others of the running ones wait. CUDA says nothing of masks
 // that differ; this is what lanes with program counters of their own would see, and it always ends.
-uint32_t converge_apart(Warp& warp, const Instruction& in, const uint32_t* members);
+uint32_t converge_apart(Warp& warp, const Instruction& in, const uint32_t* members, bool exchanges = true);
 // Null for a handle that the driver does not know. Holds until the launch ends.
 const TextureView* find_texture(Warp& warp, uint64_t handle, bool surface);
 void exit_lanes(Warp& warp);

@@ -289,9 +289,24 @@ static void note_convergence(Warp& warp, const Instruction& in, uint32_t members
   checks->warp_synchronised(warp, members & warp.mask);
 }
 
-bool converge(Warp& warp, const Instruction& in, uint32_t members) {
+// Lanes that wait at this very instruction in another call of its function have their registers elsewhere:
+// what would be exchanged with them is not theirs.
+static void refuse_calls_apart(Warp& warp, const Instruction& in, uint32_t missing) {
+  for (const Group& other : warp.groups) {
+    const bool waits = other.state == GroupState::converging && (other.mask & missing) != 0;
+    if (waits && other.frame != warp.frame && other.frame->function == warp.frame->function &&
+        other.pc == warp.pc - 1) {
+      raise_fault(warp, in, Fault::illegal_instruction,
+                  "lanes of a warp meet in a function that they called at different places", 0,
+                  static_cast<uint32_t>(std::countr_zero(other.mask)));
+    }
+  }
+}
+
+bool converge(Warp& warp, const Instruction& in, uint32_t members, bool exchanges) {
   const uint32_t missing = members & warp.live & ~warp.mask;
   if (missing == 0 || warp.must_converge_now) {
+    if (missing != 0 && exchanges) refuse_calls_apart(warp, in, missing);
     warp.must_converge_now = false;
     note_convergence(warp, in, members);
     return true;
@@ -301,7 +316,7 @@ bool converge(Warp& warp, const Instruction& in, uint32_t members) {
   return false;
 }
 
-uint32_t converge_apart(Warp& warp, const Instruction& in, const uint32_t* members) {
+uint32_t converge_apart(Warp& warp, const Instruction& in, const uint32_t* members, bool exchanges) {
   const uint32_t here = warp.mask;
   uint32_t waiting = 0;
   if (!warp.must_converge_now) {
@@ -319,6 +334,11 @@ uint32_t converge_apart(Warp& warp, const Instruction& in, const uint32_t* membe
       before = waiting;
       waiting |= named_by(waiting) & here;
     }
+  }
+  if (warp.must_converge_now && exchanges) {
+    uint32_t named = 0;
+    for (uint32_t rest = here; rest != 0; rest &= rest - 1) named |= members[std::countr_zero(rest)];
+    refuse_calls_apart(warp, in, named & warp.live & ~here);
   }
   warp.must_converge_now = false;
   const uint32_t going = here & ~waiting;

@@ -4,6 +4,7 @@
 #include "softgpu/exec/test/test_kernel.h"
 
 using namespace softgpu;
+using softgpu::testing::fault_of;
 using softgpu::testing::kernel;
 using softgpu::testing::Machine;
 using softgpu::testing::Parameters;
@@ -407,4 +408,27 @@ TEST_CASE("a vector of 16 bytes is handed to another block as a whole") {
   const LaunchResult result = machine.run({2, 1, 1}, {32, 1, 1}, Parameters().add(machine.address(0)));
   REQUIRE(result.fault == Fault::none);
   for (int t = 0; t < 64; ++t) CHECK(machine.at<uint32_t>(0)[t] == 0);
+}
+
+TEST_CASE("lanes that meet in a function which they called at different places are refused") {
+  const char* const function = R"(
+    .func (.param .b32 result) exchanged(.param .b32 value) {
+      .reg .b32 %a, %b;
+      ld.param.b32 %a, [value];
+      shfl.sync.bfly.b32 %b, %a, 16, 31, -1;
+      st.param.b32 [result], %b;
+      ret;
+    }
+  )";
+  auto called = [](const char* register_name) {
+    return std::string("{ .param .b32 v; .param .b32 r; st.param.b32 [v], ") + register_name +
+           "; call (r), exchanged, (v); ld.param.b32 %r2, [r]; }";
+  };
+  const std::string both = "setp.lt.u32 %p1, %tid, 16; @%p1 bra ELSE; " + called("%tid") +
+                           " bra J; ELSE: " + called("%tid") + " J: st.global.u32 [%slot], %r2;";
+  const LaunchResult result = fault_of(kernel(both, function));
+  CHECK(result.fault == Fault::illegal_instruction);
+  CHECK(result.detail.find("called at different places") != std::string::npos);
+  const auto out = run(kernel(called("%tid") + " st.global.u32 [%slot], %r2;", function), 1, 32, 32);
+  for (uint32_t t = 0; t < 32; ++t) CHECK(out[t] == (t ^ 16));
 }
