@@ -6,6 +6,7 @@
 #include "client/call/call.h"
 #include "client/call/objects.h"
 #include "client/memory/array_copy.h"
+#include "client/memory/coherent_memory.h"
 #include "client/memory/copy.h"
 #include "generated/client_api.h"
 
