@@ -49,6 +49,7 @@ $(STAMPS)/venv: requirements.lock
 	@touch $@
 
 # pip would compile with one processor, while nothing else can run. This goes beside the native build.
+# A package may bring files that are no Python of this version: what is imported is compiled then in any case.
 $(STAMPS)/bytecode: $(STAMPS)/venv
 	$(call say,Compiling Python packages)
 	$(BIN)/python -m compileall -q -j $(JOBS) $(VENV)/lib || true

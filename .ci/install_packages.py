@@ -18,7 +18,8 @@ def main() -> int:
     ]
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--no-deps"]
     running = [subprocess.Popen([*pip, *half]) for half in halves if half]
-    return max(process.wait() for process in running)
+    ends = [process.wait() for process in running]  # both, whatever becomes of the first
+    return int(any(ends))
 
 
 if __name__ == "__main__":

@@ -116,8 +116,9 @@ inline constexpr uint32_t row_lanes = warp_lanes / 2;  // blocks 16 wide give ev
 
 // What the lanes of an address register look like, all of them, active or not. Lowering gives the accesses
 // that follow each other without a change of the register one slot for it (Instruction::op[shape_slot]); the
-// first of them fills it. Whatever groups do meanwhile: the slot tells the truth about every lane that has
-// come by the first access, because no lane changes its register before the last one.
+// first of them fills it. The slot tells the truth about the lanes that came by the first access (`lanes`),
+// because none of them changes its register before the last one. Other lanes may use the slot for another
+// register meanwhile, and fill it there.
 struct AddressShape {
   uint64_t first[2];  // the register's value in the first lane of each row
   Shape row[2];
@@ -182,8 +183,6 @@ SOFTGPU_INLINE const AddressShape& shape_of(const Warp& warp, const Instruction&
                                             uint32_t address_register, uint32_t size, AddressShape& own) {
   const uint32_t slot = warp.keeps_shapes ? in.op[memory_operand::shape_slot] : 0;
   AddressShape& shape = slot == 0 ? own : *reinterpret_cast<AddressShape*>(warp.registers + slot);
-  // Slots are used again for other registers, where other lanes may have filled it since these came by the
-  // first.
   if (slot != 0 && !in.op[memory_operand::shape_first] && shape.size == size && !(warp.mask & ~shape.lanes))
     return shape;
   if (in.aux & memory_operand::address32) {

@@ -159,7 +159,7 @@ void reduce(Warp& warp, const Instruction& in) {
 }
 
 void warp_barrier(Warp& warp, const Instruction& in) {
-  together(warp, in, in.op[0], [](uint32_t, uint32_t) {}, false);
+  together(warp, in, in.op[0], [](uint32_t, uint32_t) {}, /*exchanges=*/false);
 }
 
 }  // namespace
