@@ -29,6 +29,16 @@ class NoMoreDescriptors {
   rlimit before_{};
 };
 
+template <class Body>
+Result failure_of(Body&& body) {
+  try {
+    body();
+    return success;
+  } catch (const Failure& failure) {
+    return failure.result;
+  }
+}
+
 }  // namespace
 
 TEST_CASE("a connection that finds no descriptor is a failure of the system, not one that has gone again") {
@@ -41,14 +51,12 @@ TEST_CASE("a connection that finds no descriptor is a failure of the system, not
     const Socket one = connected_to(address, patience);
     next = one.descriptor();
   }
-  Result why = success;
+  // UBSan reads an object's type through a pipe when it first meets the type; later there is no descriptor for one.
+  Result why = failure_of([] { require(false, "first of its type"); });
+  CHECK(why == invalid_argument);
   {
     const NoMoreDescriptors bound(next);
-    try {
-      static_cast<void>(accepted(listener, {Clock::now() + std::chrono::seconds(1)}));
-    } catch (const Failure& failure) {
-      why = failure.result;
-    }
+    why = failure_of([&] { static_cast<void>(accepted(listener, {Clock::now() + std::chrono::seconds(1)})); });
   }
   CHECK(why == system_error);
   // With descriptors it comes in.
