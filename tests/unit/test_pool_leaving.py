@@ -39,6 +39,14 @@ def test_it_takes_no_new_leases_and_says_why(world: PoolWorld) -> None:
     assert (node.drained, node.drain_reason) == (True, "its agent is ending")
 
 
+def test_no_administrator_is_asked_to_take_it_in_again(world: PoolWorld) -> None:
+    leave(world)
+    world.request("k1", 400, wait=60.0)
+    decision = next(iter(world.machine.state.requests.values())).decision
+    assert decision is not None and decision.reason == "no-node"
+    assert "ask-admin" not in [help.action for help in decision.helps]
+
+
 def test_its_next_agent_takes_leases_again(world: PoolWorld) -> None:
     leave(world)
     world.disconnect()

@@ -242,7 +242,7 @@ def _administrator(pool: PoolView, request: Request, decision: Decision) -> Iter
         return
     if not pool.devices:
         yield Help("ask-admin", say("help.add-gpu"))
-    drained = sorted({device.node for device in pool.devices if device.drained})
+    drained = sorted({device.node for device in pool.devices if device.closed == "drained"})
     if drained:
         yield Help("ask-admin", say("help.undrain", nodes=[param.node(name) for name in drained[:4]]))
 

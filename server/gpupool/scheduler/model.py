@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from gpupool.filters import Filter
 from gpupool.records import replace
@@ -57,6 +57,9 @@ class Held:
         return bool(self.session_id) and not self.stays and not self.leaving
 
 
+Closed = Literal["", "drained", "leaving"]
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceView:
     """A device as the scheduler sees it.
@@ -74,7 +77,8 @@ class DeviceView:
         driver: version of its driver, ``580.65.06``; empty: not known.
         software: whether it is a software GPU.
         sharing: what may be placed on it, one of `SHARING`.
-        drained: takes no new shares because an administrator said so; sessions can leave it.
+        closed: why it takes no new shares though sessions can leave it: an administrator drained its node, or its node is
+            about to leave by itself; empty: it is not closed.
     """
 
     id: str
@@ -89,7 +93,7 @@ class DeviceView:
     driver: str = ""
     software: bool = False
     sharing: str = "isolated"
-    drained: bool = False
+    closed: Closed = ""
 
     @property
     def usable(self) -> int:

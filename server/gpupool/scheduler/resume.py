@@ -174,7 +174,7 @@ def _in_another_node(
 ) -> Iterator[Way]:
     fleet = pool.fleet
     own = fleet.on_row(fleet.rows[parked.node])
-    reachable = any(device.healthy or device.drained for device in own)
+    reachable = any(device.healthy or device.closed for device in own)
     if parked.bound or parked.place == "image" or not reachable:
         return
     cost = SENDING_COST * parked.mib

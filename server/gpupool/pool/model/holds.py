@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gpupool.model.state import DeviceRecord, LeaseRecord, SessionRecord, State
 from gpupool.pool.model.timers import Timers
-from gpupool.scheduler.model import Held
+from gpupool.scheduler.model import Closed, Held
 from gpupool.sentences import NOTHING, Sentence, obstacles, param, say
 
 _MIB = 1024 * 1024
@@ -23,6 +23,14 @@ def health(state: State, device: DeviceRecord, timers: Timers, now: float) -> tu
         why = f" ({node.closed_because})" if node.closed_because else ""
         return False, f"node {device.node} is drained{why}"
     return True, ""
+
+
+def closed_as(state: State, device: DeviceRecord, timers: Timers, now: float) -> Closed:
+    """How its node is closed, when that is all that keeps shares away from `device`."""
+    if unreachable(state, device, timers, now):
+        return ""
+    node = state.nodes[device.node]
+    return "" if not node.closed else "drained" if node.drained else "leaving"
 
 
 def is_offered(state: State, device: DeviceRecord) -> bool:

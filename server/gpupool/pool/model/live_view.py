@@ -19,12 +19,12 @@ from types import MappingProxyType
 from gpupool.model.state import DeviceRecord, LeaseRecord, NodeRecord, RequestRecord, State
 from gpupool.model.table import Record, Table
 from gpupool.pool.model.holds import (
+    closed_as,
     health,
     holds_of_lease,
     holds_of_session,
     host_share,
     turns_at,
-    unreachable,
 )
 from gpupool.pool.model.timers import Timers
 from gpupool.records import replace
@@ -219,11 +219,11 @@ class LiveView:
         for name in names:
             place, device = self._fleet.positions[name], state.devices[name]
             healthy, why_not = health(state, device, self.timers, now)
+            closed = closed_as(state, device, self.timers, now)
             view = self._present.devices[place]
-            drained = not healthy and not unreachable(state, device, self.timers, now)
-            if (view.healthy, view.health_reason, view.drained) != (healthy, why_not, drained):
+            if (view.healthy, view.health_reason, view.closed) != (healthy, why_not, closed):
                 self._present.change(
-                    place, replace(view, healthy=healthy, health_reason=why_not, drained=drained)
+                    place, replace(view, healthy=healthy, health_reason=why_not, closed=closed)
                 )
                 changed.add(place)
         for name in touched & self._fleet.positions.keys():
