@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import math
+import threading
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -209,6 +210,35 @@ async def test_stats_are_of_the_pool_now_and_of_the_time(stand: Stand) -> None:
     assert "refused" in (await stand.command("pool", "stats")).stdout
     too_long = await stand.command("pool", "stats", "--last", "367d")
     assert (too_long.exit_code, too_long.stdout) == (2, "")
+
+
+async def test_looks_of_one_user_hold_up_nobody_else(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports_service, "_MOST_LOOKS", 1)
+    loop, look = asyncio.get_running_loop(), reports_service.usage_report
+    begun, go_on = asyncio.Event(), threading.Event()
+
+    def slow(*arguments: Any) -> pb.ReportAnswer:
+        loop.call_soon_threadsafe(begun.set)
+        assert go_on.wait(20)
+        return look(*arguments)
+
+    async with stand.client("ann") as ann, stand.client("bob") as bob, asyncio.timeout(20):
+        with monkeypatch.context() as patch:
+            patch.setattr(reports_service, "usage_report", slow)
+            first = asyncio.create_task(Reports(ann).usage(0, time.time()))
+            await begun.wait()
+        first.cancel()  # The look goes on in its thread.
+        with pytest.raises(PoolRefusedError) as caught:
+            await Reports(ann).usage(0, time.time())
+        assert caught.value.reason == "busy"
+        await Reports(bob).usage(0, time.time())
+        go_on.set()
+        while True:
+            try:
+                await Reports(ann).usage(0, time.time())
+                return
+            except PoolRefusedError:
+                await asyncio.sleep(0.02)
 
 
 class TestAudit:

@@ -120,7 +120,7 @@ class Reports:
 
         Args:
             from_unix: the beginning, seconds since 1970.
-            to_unix: the end; 0: now.
+            to_unix: the end.
             by: groups, each one of those words; empty: one row for all.
             user: only of this one; empty: of all.
             project: only of this one and those below it; empty: of all.

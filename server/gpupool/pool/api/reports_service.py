@@ -39,6 +39,8 @@ _MAXIMUM_SECONDS: Final = 366 * 86_400.0
 #: one too, and would hold up the event loop until one is free.
 _LOOKS_AT_ONCE: Final = 4
 
+#: Looks of one user that wait or are under way; ended only when they have been made, also if nobody waits any more.
+_MOST_LOOKS: Final = 32
 #: Followers of the journal that one user may have; each looks at it twice a second.
 _MOST_FOLLOWERS: Final = 16
 
@@ -56,6 +58,7 @@ class ReportsService(pool_pb2_grpc.ReportsServicer):
         self._pool = pool
         # Threads of its own: a look goes on when its caller has hung up, so calls cannot be counted instead.
         self._threads = ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="ledger look")
+        self._looks: Counter[str] = Counter()
         self._followers: Counter[str] = Counter()
 
     async def Report(self, request: pb.ReportRequest, context: Any) -> pb.ReportAnswer:
@@ -129,13 +132,25 @@ class ReportsService(pool_pb2_grpc.ReportsServicer):
 
     async def _read(self, context: Any, look: Callable[..., Value], *arguments: Any) -> Value:
         """Runs a look at the ledger beside the event loop."""
+        caller = current_identity().name
+        if self._looks[caller] >= _MOST_LOOKS:
+            text = f"{caller} has {_MOST_LOOKS} looks at the ledger under way; wait for one to end"
+            await refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", text)
+        self._looks[caller] += 1
+        made = asyncio.get_running_loop().run_in_executor(self._threads, look, *arguments)
+        made.add_done_callback(lambda _: self._made(caller))
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, look, *arguments)
+            return await asyncio.shield(made)
         except SQLAlchemyError as error:
             # Its text has the whole statement behind the first line.
             cause = str(getattr(error, "orig", None) or error).partition("\n")[0]
             text = f"the ledger cannot be read: {cause}"
             await refuse(context, grpc.StatusCode.UNAVAILABLE, "ledger", text)
+
+    def _made(self, caller: str) -> None:
+        self._looks[caller] -= 1
+        if not self._looks[caller]:
+            del self._looks[caller]
 
     async def _only_user(self, wanted: str, context: Any) -> str:
         """The user that an answer is cut down to; empty: it is not."""

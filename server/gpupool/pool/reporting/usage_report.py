@@ -48,7 +48,9 @@ def usage_report(
     if "project" in by and by <= {"project", *usage.PERIODS}:
         gone = {key[1] for key in used.keys() | waits.keys()} - set(tree.leaves)
         projects = [path for path in (*tree.leaves, *sorted(gone)) if _is_asked(path, selection.project)]
-        deserved = _deserved(tree, projects, capacity_times(steps, selection.period))
+        times = capacity_times(steps, selection.period)
+        usage.require_few(len(projects) * len(times))
+        deserved = _deserved(tree, projects, times)
     keys = sorted(used.keys() | there.keys() | waits.keys())
     if not selection.user:
         keys = sorted({*keys, *(key for key, amount in deserved.items() if amount)})
