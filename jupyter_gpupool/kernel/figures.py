@@ -54,8 +54,9 @@ class Figures:
     def between(cls, before: Counters, after: Counters, wall_seconds: float) -> Figures:
         """The difference of two readings of the process's counters."""
         device_seconds = memory_peak = None
-        if after.worker is not None:
-            # A first attach starts a worker whose counters begin at zero.
+        # A first attach starts a worker whose counters begin at zero. A worker that was attached already and did not answer,
+        # because much of the program's work was before the question, has counted nobody knows how much.
+        if after.worker is not None and (before.worker is not None or before.state != "attached"):
             started = before.worker.device_seconds if before.worker is not None else 0.0
             device_seconds = max(0.0, after.worker.device_seconds - started)
             memory_peak = sum(after.worker.memory_peak)

@@ -213,32 +213,32 @@ async def test_stats_are_of_the_pool_now_and_of_the_time(stand: Stand) -> None:
 
 
 async def test_looks_of_one_user_hold_up_nobody_else(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports_service, "_MOST_LOOKS", 1)
     loop, look = asyncio.get_running_loop(), reports_service.usage_report
-    begun, go_on = asyncio.Event(), threading.Event()
+    begun: asyncio.Queue[None] = asyncio.Queue()
+    go_on = threading.Event()
 
     def slow(*arguments: Any) -> pb.ReportAnswer:
-        loop.call_soon_threadsafe(begun.set)
+        loop.call_soon_threadsafe(begun.put_nowait, None)
         assert go_on.wait(20)
         return look(*arguments)
 
     async with stand.client("ann") as ann, stand.client("bob") as bob, asyncio.timeout(20):
         with monkeypatch.context() as patch:
             patch.setattr(reports_service, "usage_report", slow)
-            first = asyncio.create_task(Reports(ann).usage(0, time.time()))
-            await begun.wait()
-        first.cancel()  # The look goes on in its thread.
-        with pytest.raises(PoolRefusedError) as caught:
-            await Reports(ann).usage(0, time.time())
-        assert caught.value.reason == "busy"
-        await Reports(bob).usage(0, time.time())
+            calls = [asyncio.create_task(Reports(ann).usage(0, time.time())) for _ in range(5)]
+            for _ in range(reports_service.LOOKS_OF_ONE_USER):
+                await begun.get()
+            # The looks go on in their threads after ann has hung up; those that have not begun never do.
+            for call in calls:
+                call.cancel()
+            await asyncio.wait(calls)
+            later = asyncio.create_task(Reports(ann).usage(0, time.time()))
+            patch.setattr(reports_service, "usage_report", look)
+            await Reports(bob).usage(0, time.time())
+        assert not later.done()
         go_on.set()
-        while True:
-            try:
-                await Reports(ann).usage(0, time.time())
-                return
-            except PoolRefusedError:
-                await asyncio.sleep(0.02)
+        await later
+        assert begun.empty()
 
 
 class TestAudit:

@@ -78,6 +78,14 @@ class TestTheMeter:
         meter.look(state, T0 + 10_000)
         assert meter.until(T0 + MINUTE_MS)[ANN].used_milli_ms == 1_000_000
 
+    def test_takes_what_the_pool_remembers_of_a_session_after_a_restart_for_no_report(self) -> None:
+        state = state_with(Usage())
+        meter = UseMeter(state, T0)
+        for usage in (Usage(memory_used=(1 << 20,)), Usage(device_seconds=100.0)):
+            put(state, usage)
+            meter.look(state, T0 + 5_000)
+        assert meter.between(T0, T0 + MINUTE_MS).get(ANN, Amounts()).used_milli_ms == 0
+
     def test_counts_all_of_a_session_that_begins_while_it_looks(self) -> None:
         state = State()
         meter = UseMeter(state, T0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,15 @@ class TestEitherDatabase:
         with snapshot(engine) as connection:
             found = dict(samples.subjects(connection, samples.Wanted(0, T0 + DAY, user="ann")))
         assert found[ANN] == ROWS[ANN]
+
+    def test_says_what_a_session_was_called_last(self, engine: Engine) -> None:
+        for minute, label in enumerate(("z.ipynb", "a.ipynb")):
+            rows = {replace(ANN, label=label): ROWS[ANN]}
+            with samples.writing(engine) as connection:
+                samples.add(connection, MINUTE_MS, T0 + minute * MINUTE_MS, rows)
+        with snapshot(engine) as connection:
+            ((subject, amounts),) = samples.subjects(connection, samples.Wanted(0, T0 + DAY))
+        assert (subject.label, amounts.held_milli_ms) == ("a.ipynb", 200)
 
 
 def thinned(engine: Engine, now_ms: int) -> bool:

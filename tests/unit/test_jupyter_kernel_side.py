@@ -190,6 +190,11 @@ def test_the_first_cells_worker_began_at_zero() -> None:
     assert Figures.between(counters(0, False), counters(2), 1.0).device_seconds == 1.0
 
 
+def test_a_worker_that_was_there_and_did_not_answer_has_counted_nobody_knows_how_much() -> None:
+    figures = Figures.between(Counters(state="attached"), counters(2), 1.0)
+    assert (figures.device_seconds, figures.memory_peak_bytes) == (None, None)
+
+
 def test_html_is_escaped() -> None:
     assert "<script>" not in html_line("<script>", None, "<script>")
 

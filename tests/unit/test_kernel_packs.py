@@ -273,6 +273,13 @@ def test_sources_of_another_version_are_refused(tmp_path: Path, said: str, good:
             check_version(tmp_path, WHEEL)
 
 
+def test_a_checkout_whose_commit_git_does_not_tell_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "version.txt").write_text("2.6.0a0\n")
+    (tmp_path / ".git").mkdir()
+    with pytest.raises(PackError, match=str(tmp_path)):
+        check_version(tmp_path, WHEEL)
+
+
 def test_what_holds_no_sources_is_refused(tmp_path: Path) -> None:
     (tmp_path / "archive.tar.gz").write_bytes(b"no archive")
     for source in (tmp_path, tmp_path / "archive.tar.gz"):

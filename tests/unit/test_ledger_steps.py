@@ -322,6 +322,12 @@ class TestLookingOn:
                 connection.execute(insert(schema.meta).values(name="x", value="y"))
         assert lease in world.machine.state.leases
 
+    def test_a_path_may_have_any_characters(self, path: Path) -> None:
+        Ledger(path, CLOCK).close()
+        odd = path.rename(path.with_name("a#b%41?c.sqlite"))
+        with reading(odd):
+            pass
+
     def test_another_version_is_named_and_left(self, path: Path) -> None:
         Ledger(path, CLOCK).close()
         with contextlib.closing(sqlite3.connect(path)) as database, database:

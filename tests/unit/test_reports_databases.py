@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gpupool.ledger import audit, usage
+from gpupool.ledger import audit, schema, usage
 from gpupool.ledger.snapshot import snapshot
 from gpupool.model import events
-from sqlalchemy import text
+from gpupool.pool.reporting.usage_report import usage_report
+from gpupool.scheduler.fairshare.tree import Project, ProjectTree
+from sqlalchemy import text, update
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from tests.support import postgres
@@ -112,6 +114,41 @@ def test_of_too_many_rows_only_one_more_than_may_be_is_read(
         with pytest.raises(usage.TooLargeError):
             usage.used(connection, selection, world.now_ms)
     assert len(read) == 3
+
+
+@pytest.mark.parametrize("user", ["", "ann"])
+def test_a_report_of_one_user_has_no_rows_of_projects_without_any_of_hers(
+    world: ChargedWorld, user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live(world)
+    monkeypatch.setattr(usage, "MAXIMUM_ROWS", 20)
+    tree = ProjectTree([Project(f"p{number}") for number in range(30)] + [Project("default")])
+    selection = usage.Selection(0, world.now_ms, ("project", "hour"), user)
+    assert world.ledger is not None
+    with snapshot(world.ledger.engine) as connection:
+        if not user:
+            with pytest.raises(usage.TooLargeError):
+                usage_report(connection, selection, tree, world.now_ms)
+            return
+        rows = usage_report(connection, selection, tree, world.now_ms).rows
+    assert {row.project for row in rows} == {"default"}
+    assert all(row.deserved_milli_ms > 0 for row in rows)
+
+
+def test_what_a_project_that_has_others_below_it_now_deserves_is_theirs(world: ChargedWorld) -> None:
+    live(world)
+    tree = ProjectTree(
+        [Project("research"), Project("research/a"), Project("research/b"), Project("default")]
+    )
+    selection = usage.Selection(0, world.now_ms, ("project",))
+    assert world.ledger is not None
+    with world.ledger.engine.begin() as connection:
+        connection.execute(update(schema.charges).values(project="research"))
+    with snapshot(world.ledger.engine) as connection:
+        answer = usage_report(connection, selection, tree, world.now_ms)
+    deserved = {row.project: row.deserved_milli_ms for row in answer.rows}
+    assert deserved["research"] == 0
+    assert 0 < sum(deserved.values()) <= answer.capacity_milli_ms
 
 
 def test_the_journal_is_read_in_pages_and_added_up(world: ChargedWorld) -> None:

@@ -29,18 +29,26 @@ def test_it_lies_beside_the_session_file_for_its_owner_only(usage: UsageFile, tm
     }  # fmt: skip
 
 
-def test_busy_is_the_share_of_the_time_since_the_report_before(usage: UsageFile) -> None:
-    usage.write(Usage(device_seconds=1.0), 10 * SECOND)
-    usage.write(Usage(device_seconds=2.5), 15 * SECOND)
+def test_busy_is_of_each_device(usage: UsageFile) -> None:
+    usage.write(Usage(busy=0.3, memory_used=(0,)))
     assert lines(usage.path)["busy_permille"] == "300"
-    usage.write(Usage(device_seconds=2.5), 20 * SECOND)
-    assert lines(usage.path)["busy_permille"] == "0"
+    usage.write(Usage(busy=0.3, memory_used=(0, 0)))
+    assert lines(usage.path)["busy_permille"] == "150"
 
 
-@pytest.mark.parametrize(("seconds", "expected"), [(100.0, "1000"), (-5.0, "0")])
-def test_busy_stays_between_none_and_all(usage: UsageFile, seconds: float, expected: str) -> None:
-    usage.write(Usage(device_seconds=10.0), 10 * SECOND)
-    usage.write(Usage(device_seconds=10.0 + seconds), 11 * SECOND)
+def test_a_report_that_the_pool_repeats_grows_old(usage: UsageFile) -> None:
+    usage.write(Usage(busy=0.5, idle_seconds=1.0), 10 * SECOND)
+    usage.write(Usage(busy=0.5, idle_seconds=1.0), 11 * SECOND)
+    found = lines(usage.path)
+    assert (found["time_ns"], found["busy_permille"]) == (str(10 * SECOND), "500")
+    usage.remove()
+    usage.write(Usage(busy=0.5, idle_seconds=1.0), 12 * SECOND)
+    assert lines(usage.path)["time_ns"] == str(12 * SECOND)
+
+
+@pytest.mark.parametrize(("busy", "expected"), [(1.2, "1000"), (-0.5, "0")])
+def test_busy_stays_between_none_and_all(usage: UsageFile, busy: float, expected: str) -> None:
+    usage.write(Usage(busy=busy))
     assert lines(usage.path)["busy_permille"] == expected
 
 

@@ -24,17 +24,18 @@ class UsageFile:
 
     def __init__(self, session_file: Path) -> None:
         self.path = session_file.with_name(session_file.name + SUFFIX)
-        self._before: tuple[int, float] | None = None
+        self._written: Usage | None = None
 
     def write(self, usage: Usage, now_ns: int | None = None) -> None:
-        """Adds a report; ``now_ns`` is CLOCK_BOOTTIME. The share of busy time is that since the report before."""
+        """Writes a report; ``now_ns`` is CLOCK_BOOTTIME.
+
+        What the pool only repeats is not written again, so that readers see the age of a silent node's figures.
+        """
+        if usage == self._written:
+            return
         now = time.clock_gettime_ns(time.CLOCK_BOOTTIME) if now_ns is None else now_ns
-        busy = 0.0
-        if self._before is not None and now > self._before[0]:
-            # The worker tells the time of all devices together.
-            devices = max(1, len(usage.memory_used))
-            busy = (usage.device_seconds - self._before[1]) * 1e9 / (now - self._before[0]) / devices
-        self._before = (now, usage.device_seconds)
+        # The time of all devices is counted together.
+        busy = usage.busy / max(1, len(usage.memory_used))
         lines = [
             "version 1",
             f"time_ns {now}",
@@ -42,9 +43,11 @@ class UsageFile:
             f"memory_used {','.join(str(used) for used in usage.memory_used)}",
         ]
         write_private(self.path, ("\n".join(lines) + "\n").encode())
+        self._written = usage
 
     def remove(self) -> None:
         """Removes it, and what the process of the session left there."""
+        self._written = None
         self.path.unlink(missing_ok=True)
         session_file = self.path.name.removesuffix(SUFFIX)
         for suffix in (PROCESS_SUFFIX, REFUSED_SUFFIX):

@@ -264,7 +264,9 @@ def _commit_of(source: Path) -> str | None:
     ended = subprocess.run(
         ["git", "-C", source, "rev-parse", "HEAD"], capture_output=True, check=False, text=True
     )
-    return ended.stdout.strip() or None
+    if ended.returncode:
+        raise PackError(f"git cannot tell the commit of {source}: {ended.stderr.strip()}")
+    return ended.stdout.strip()
 
 
 def _release(version: str) -> str:

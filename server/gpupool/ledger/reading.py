@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpupool.ledger import version
+from gpupool.ledger.backup import quoted
 from gpupool.ledger.database import database_at
 from gpupool.ledger.ledger import LedgerError
 
@@ -25,7 +27,8 @@ def reading(where: Path | str) -> Iterator[Connection]:
     if path is not None:
         if not path.is_file():
             raise LedgerError(f"there is no ledger at {path}")
-        engine = create_engine(f"sqlite:///file:{path.absolute()}?mode=ro&uri=true")
+        address = f"file:{quoted(path.absolute())}?mode=ro"
+        engine = create_engine("sqlite://", creator=lambda: sqlite3.connect(address, uri=True))
     else:
         try:
             engine = database_at(where).engine

@@ -154,15 +154,19 @@ def points(connection: Connection, wanted: Wanted, step_ms: int) -> dict[int, Am
 def subjects(connection: Connection, wanted: Wanted) -> list[tuple[Subject, Amounts]]:
     """Sums over the whole time by device, user, project and session; sessions have the label of their last row."""
     keys = [samples.c[name] for name in ("device_id", "user", "project", "session_id")]
-    label = func.max(samples.c.label).label("label")
-    query = select(*keys, label, *_sums()).where(_matches(wanted)).group_by(*keys)
-    return [
-        (
-            Subject(row["device_id"], row["user"], row["project"], row["session_id"], row["label"]),
-            _amounts(row),
-        )
-        for row in connection.execute(query).mappings()
-    ]
+    last = func.max(samples.c.from_ms).label("last")
+    query = (
+        select(*keys, samples.c.label, last, *_sums())
+        .where(_matches(wanted))
+        .group_by(*keys, samples.c.label)
+        .order_by(last)
+    )
+    found: dict[tuple[str, str, str, str], tuple[str, Amounts]] = {}
+    for row in connection.execute(query).mappings():
+        key = (row["device_id"], row["user"], row["project"], row["session_id"])
+        _, amounts = found.get(key, ("", Amounts()))
+        found[key] = row["label"], amounts + _amounts(row)
+    return [(Subject(*key, label), amounts) for key, (label, amounts) in found.items()]
 
 
 # ---- what the ledger knows

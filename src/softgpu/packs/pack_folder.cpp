@@ -1,9 +1,12 @@
 #include "softgpu/packs/pack_folder.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "base/mutex.h"
 #include "base/sha256.h"
@@ -44,7 +47,10 @@ void read_index(const fs::path& pack, Index& into) {
     } else {
       continue;
     }
-    into.insert_or_assign(line.substr(digest + 1, rest - digest - 1), std::move(known));
+    std::string key = line.substr(digest + 1, rest - digest - 1);
+    // Packs of a library's former and newer versions may lie side by side: what one has built, the other need not lack.
+    Known& place = into[std::move(key)];
+    if (!known.file.empty() || place.file.empty()) place = std::move(known);
   }
 }
 
@@ -62,7 +68,7 @@ class Packs {
  private:
   void refresh(const std::string& folder) REQUIRES(mutex_) {
     std::string state = folder;
-    std::vector<fs::path> packs;
+    std::vector<std::pair<fs::file_time_type, fs::path>> packs;
     std::error_code error;
     for (fs::directory_iterator each(folder, error), end; !error && each != end; each.increment(error)) {
       const auto time = fs::last_write_time(each->path() / "index", error);
@@ -70,12 +76,13 @@ class Packs {
         error.clear();
         continue;
       }
-      packs.push_back(each->path());
+      packs.emplace_back(time, each->path());
       state += '\n' + each->path().string() + ' ' + std::to_string(time.time_since_epoch().count());
     }
     if (state == state_) return;
     index_.clear();
-    for (const fs::path& pack : packs) read_index(pack, index_);
+    std::sort(packs.begin(), packs.end());  // what is newest comes last, and holds
+    for (const auto& [time, pack] : packs) read_index(pack, index_);
     state_ = std::move(state);
   }
 

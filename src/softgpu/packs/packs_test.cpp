@@ -145,6 +145,24 @@ TEST_CASE("a fat binary is found by its machine code, with what the PTX must agr
   CHECK_NE(find_packed(view(image), folder.path()).problem.find("mine.kernels"), std::string::npos);
 }
 
+TEST_CASE("what one pack has built, the pack of another version need not lack") {
+  const std::string code = machine_code();
+  const std::string head = "gpupool-kernel-pack 1 libmine.so of mine\n";
+  const auto now = fs::file_time_type::clock::now();
+  for (const std::string built : {"aa", "bb"}) {
+    for (const int age : {-10, 10}) {
+      const Folder folder;
+      const std::string lacking = built == "aa" ? "bb" : "aa";
+      write(folder.file(lacking + "/index"), head + "missing " + hex_digest(code) + " mine.cu\n");
+      write(folder.file(built + "/index"), head + "built " + hex_digest(code) + " mine.kernels\n");
+      fs::rename(written(folder, frame("saxpy", "text")), folder.file(built + "/mine.kernels"));
+      fs::last_write_time(folder.file(lacking + "/index"), now + std::chrono::seconds(age));
+      const auto found = find_packed(view(fatbin(entry(2, 80, code))), folder.path());
+      CHECK_MESSAGE(found.kernels != nullptr, found.problem);
+    }
+  }
+}
+
 TEST_CASE("an index names files of its own folder only") {
   const Folder folder;
   const std::string code = machine_code();

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import grpc
-from sqlalchemy.exc import SQLAlchemyError
 
 from gpupool.ledger import samples
 from gpupool.ledger.snapshot import snapshot
 from gpupool.model.history_amounts import AMOUNTS, LEVELS, MINUTE_MS, Amounts, Subject, total
 from gpupool.pool.access.auth import current_identity, refuse
+from gpupool.pool.api.looks import Looks
 from gpupool.pool.lifecycle.shell import PoolShell
 from gpupool.pool.projects.project_rules import project_tree
 from gpupool.pool.reporting import history
@@ -34,7 +32,8 @@ MOST_POINTS: Final = 2000
 #: Members in an answer; the smaller ones are summed up under `history.OTHERS`.
 MOST_MEMBERS: Final = 500
 #: Looks at a time, beside those of reports: together they leave connections for who is admitted.
-_LOOKS_AT_ONCE: Final = 2
+_LOOKS_AT_ONCE: Final = 3
+LOOKS_OF_ONE_USER: Final = 2
 _TRIES: Final = 5
 
 
@@ -73,7 +72,7 @@ class HistoryService(pool_pb2_grpc.HistoryServicer):
     def __init__(self, pool: PoolShell, sampler: HistorySampler) -> None:
         self._pool = pool
         self._sampler = sampler
-        self._threads = ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="history look")
+        self._looks = Looks(_LOOKS_AT_ONCE, LOOKS_OF_ONE_USER, "history look")
 
     async def Series(self, request: pb.SeriesRequest, context: Any) -> pb.SeriesAnswer:
         viewer = await self._viewer(request.viewer, context)
@@ -86,17 +85,11 @@ class HistoryService(pool_pb2_grpc.HistoryServicer):
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", str(error))
         if request.view == "client" and viewer.user is not None:
             wanted = replace(wanted, user=viewer.user)
-        loop = asyncio.get_running_loop()
-        try:
-            for _ in range(_TRIES):
-                question = _Question(wanted, step, request.by, viewer, self._sampler.present())
-                answer = await loop.run_in_executor(self._threads, self._look, question)
-                if answer is not None:
-                    return answer
-        except SQLAlchemyError as error:
-            cause = str(getattr(error, "orig", None) or error).partition("\n")[0]
-            text = f"the ledger cannot be read: {cause}"
-            await refuse(context, grpc.StatusCode.UNAVAILABLE, "ledger", text)
+        for _ in range(_TRIES):
+            question = _Question(wanted, step, request.by, viewer, self._sampler.present())
+            answer = await self._looks.make(context, self._look, question)
+            if answer is not None:
+                return answer
         text = "the history was being written each time that it was looked at; ask again"
         await refuse(context, grpc.StatusCode.UNAVAILABLE, "ledger", text)
 

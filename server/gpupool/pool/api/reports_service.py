@@ -6,17 +6,16 @@ import asyncio
 import json
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypeVar
+from collections.abc import AsyncIterator
+from typing import Any, Final
 
 import grpc
-from sqlalchemy.exc import SQLAlchemyError
 
 from gpupool.ledger import audit, usage
 from gpupool.ledger.periods import milliseconds
 from gpupool.ledger.snapshot import snapshot
 from gpupool.pool.access.auth import current_identity, refuse, refuse_revoked, still_admitted
+from gpupool.pool.api.looks import Looks
 from gpupool.pool.lifecycle.shell import PoolShell
 from gpupool.pool.projects.project_rules import project_tree
 from gpupool.pool.reporting.stats import present
@@ -39,12 +38,9 @@ _MAXIMUM_SECONDS: Final = 366 * 86_400.0
 #: one too, and would hold up the event loop until one is free.
 _LOOKS_AT_ONCE: Final = 4
 
-#: Looks of one user that wait or are under way; ended only when they have been made, also if nobody waits any more.
-_MOST_LOOKS: Final = 32
+LOOKS_OF_ONE_USER: Final = 3
 #: Followers of the journal that one user may have; each looks at it twice a second.
 _MOST_FOLLOWERS: Final = 16
-
-Value = TypeVar("Value")
 
 
 class _BadReportError(ValueError):
@@ -56,9 +52,7 @@ class ReportsService(pool_pb2_grpc.ReportsServicer):
 
     def __init__(self, pool: PoolShell) -> None:
         self._pool = pool
-        # Threads of its own: a look goes on when its caller has hung up, so calls cannot be counted instead.
-        self._threads = ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="ledger look")
-        self._looks: Counter[str] = Counter()
+        self._looks = Looks(_LOOKS_AT_ONCE, LOOKS_OF_ONE_USER, "ledger look")
         self._followers: Counter[str] = Counter()
 
     async def Report(self, request: pb.ReportRequest, context: Any) -> pb.ReportAnswer:
@@ -66,7 +60,7 @@ class ReportsService(pool_pb2_grpc.ReportsServicer):
         try:
             selection = _selection(request, user)
             tree = project_tree(self._pool.state)
-            return await self._read(context, self._report, selection, tree, self._now_ms())
+            return await self._looks.make(context, self._report, selection, tree, self._now_ms())
         except (_BadReportError, usage.TooLargeError) as error:
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", str(error))
 
@@ -77,7 +71,7 @@ class ReportsService(pool_pb2_grpc.ReportsServicer):
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", text)
         answer = present(self._pool.state, self._pool.timers, self._pool.clock.now())
         now_ms = self._now_ms()
-        await self._read(context, self._stats, answer, now_ms - math.ceil(seconds * 1000), now_ms)
+        await self._looks.make(context, self._stats, answer, now_ms - math.ceil(seconds * 1000), now_ms)
         return answer
 
     async def Audit(self, request: pb.AuditRequest, context: Any) -> AsyncIterator[pb.JournalLine]:
@@ -114,9 +108,9 @@ class ReportsService(pool_pb2_grpc.ReportsServicer):
     async def _lines(
         self, wanted: audit.Filter, limit: int, context: Any, *, follow: bool
     ) -> AsyncIterator[pb.JournalLine]:
-        after, last = await self._read(context, self._bounds, wanted, limit)
+        after, last = await self._looks.make(context, self._bounds, wanted, limit)
         while True:
-            lines, upto = await self._read(context, self._page, wanted, after, None if follow else last)
+            lines, upto = await self._looks.make(context, self._page, wanted, after, None if follow else last)
             for line in lines:
                 yield journal_line(line)
             after = max(after, upto)
@@ -129,28 +123,6 @@ class ReportsService(pool_pb2_grpc.ReportsServicer):
                 await refuse_revoked(context)
 
     # ---- helpers
-
-    async def _read(self, context: Any, look: Callable[..., Value], *arguments: Any) -> Value:
-        """Runs a look at the ledger beside the event loop."""
-        caller = current_identity().name
-        if self._looks[caller] >= _MOST_LOOKS:
-            text = f"{caller} has {_MOST_LOOKS} looks at the ledger under way; wait for one to end"
-            await refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", text)
-        self._looks[caller] += 1
-        made = asyncio.get_running_loop().run_in_executor(self._threads, look, *arguments)
-        made.add_done_callback(lambda _: self._made(caller))
-        try:
-            return await asyncio.shield(made)
-        except SQLAlchemyError as error:
-            # Its text has the whole statement behind the first line.
-            cause = str(getattr(error, "orig", None) or error).partition("\n")[0]
-            text = f"the ledger cannot be read: {cause}"
-            await refuse(context, grpc.StatusCode.UNAVAILABLE, "ledger", text)
-
-    def _made(self, caller: str) -> None:
-        self._looks[caller] -= 1
-        if not self._looks[caller]:
-            del self._looks[caller]
 
     async def _only_user(self, wanted: str, context: Any) -> str:
         """The user that an answer is cut down to; empty: it is not."""

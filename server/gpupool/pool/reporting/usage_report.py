@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from sqlalchemy import Connection
@@ -46,11 +46,16 @@ def usage_report(
         waits = _by_key(usage.waited(connection, selection, now_ms))
     deserved: Mapping[Key, int] = {}
     if "project" in by and by <= {"project", *usage.PERIODS}:
-        gone = {key[1] for key in used.keys() | waits.keys()} - set(tree.leaves)
-        projects = [path for path in (*tree.leaves, *sorted(gone)) if _is_asked(path, selection.project)]
+        # A project that is gone, or has others below it now, deserves nothing beside them.
+        leaves = [path for path in tree.leaves if _is_asked(path, selection.project)]
         times = capacity_times(steps, selection.period)
-        usage.require_few(len(projects) * len(times))
-        deserved = _deserved(tree, projects, times)
+        if selection.user:
+            known = set(leaves)
+            wanted = {(key[1], key[4]) for key in used.keys() | waits.keys() if key[1] in known}
+        else:
+            usage.require_few(len(leaves) * len(times))
+            wanted = {(path, period_ms) for path in leaves for period_ms in times}
+        deserved = _deserved(tree, wanted, times)
     keys = sorted(used.keys() | there.keys() | waits.keys())
     if not selection.user:
         keys = sorted({*keys, *(key for key, amount in deserved.items() if amount)})
@@ -87,14 +92,26 @@ def usage_report(
     return answer
 
 
-def _deserved(tree: ProjectTree, projects: list[str], times: Mapping[int, Counter[int]]) -> dict[Key, int]:
-    """By capacity first: what all projects deserve of one is computed at once, and remembered until the next is asked for."""
+def _deserved(
+    tree: ProjectTree, wanted: Iterable[tuple[str, int]], times: Mapping[int, Counter[int]]
+) -> dict[Key, int]:
+    """What projects deserved in periods.
+
+    By capacity first: what all projects deserve of one is computed at once, and remembered until the next is asked for.
+    """
+    projects: dict[int, list[str]] = {}
+    for path, period_ms in wanted:
+        projects.setdefault(period_ms, []).append(path)
+    periods: dict[int, list[int]] = {}
+    for period_ms in projects:
+        for capacity in times.get(period_ms, ()):
+            periods.setdefault(capacity, []).append(period_ms)
     found: Counter[Key] = Counter()
-    for capacity in sorted({capacity for lasted in times.values() for capacity in lasted}):
-        for path in projects:
-            once = deserved_milli_ms(tree, path, {capacity: 1})
-            for period_ms, lasted in times.items():
-                found["", path, "", "", period_ms] += once * lasted[capacity]
+    for capacity in sorted(periods):
+        for period_ms in periods[capacity]:
+            lasted = times[period_ms][capacity]
+            for path in projects[period_ms]:
+                found["", path, "", "", period_ms] += deserved_milli_ms(tree, path, {capacity: lasted})
     return found
 
 

@@ -90,7 +90,7 @@ class UseMeter:
         if last is None:
             last = self._reports[session.id] = _Report(Usage(), now)
         usage = session.usage
-        if usage is last.usage or usage == last.usage or (last.usage is None and usage == Usage()):
+        if usage is last.usage or usage == last.usage or (last.usage is None and not _counted(usage)):
             return
         if last.usage is not None:
             self._spread(session, _difference(last.usage, usage), last.at_ms, now)
@@ -124,6 +124,11 @@ class UseMeter:
 
     def _add(self, minute: int, subject: Subject, amounts: Amounts) -> None:
         merge(self._buckets.setdefault(minute, {}), {subject: amounts})
+
+
+def _counted(usage: Usage) -> bool:
+    """Whether a worker said it. What the pool remembers of a session after its own restart has no counters."""
+    return bool(usage.device_seconds or usage.bytes_to_device or usage.bytes_from_device or usage.calls)
 
 
 def merge(into: Bucket, other: Mapping[Subject, Amounts]) -> None:
