@@ -11,6 +11,8 @@
 
 #include "client/link/connection.h"
 #include "client/memory/arriving_copies.h"
+#include "client/memory/device_memory.h"
+#include "client/news/share_news.h"
 #include "client/progress/completion.h"
 #include "client/session/worker_link.h"
 #include "fuzz/frame_script.h"
@@ -35,14 +37,16 @@ class WorkerReplies {
  public:
   bool operator()(const fuzz::FrameRecord& record, wire::FrameHeader& header) {
     const auto control = static_cast<wire::Control>(record.message);
-    const bool pushed =
-        sequence_ != 0 && (control == wire::Control::output || control == wire::Control::completed ||
-                           control == wire::Control::copied || control == wire::Control::acknowledged);
+    const bool carries = control == wire::Control::output || control == wire::Control::copied;
+    const bool pushed = sequence_ != 0 && (carries || control == wire::Control::completed ||
+                                           control == wire::Control::acknowledged ||
+                                           control == wire::Control::charged ||
+                                           control == wire::Control::memory_refused ||
+                                           control == wire::Control::share_limit);
     header.message = sequence_ == 0 ? 1 : static_cast<std::uint16_t>(wire::first_call + record.message % 4);
     if (pushed) {
       header.message = record.message;
-      const bool bare = control == wire::Control::completed || control == wire::Control::acknowledged;
-      header.flags = bare ? 0 : wire::flag_bulk;
+      header.flags = carries ? wire::flag_bulk : 0;
       if (control != wire::Control::acknowledged) header.sequence = ++pushed_;
     } else {
       header.flags = wire::flag_reply;
@@ -57,9 +61,17 @@ class WorkerReplies {
   std::uint64_t pushed_ = 0;
 };
 
-/// What the worker may tell of: a stream, an event, a context. The same handles for every input.
+/// What the worker may tell of: a device, a stream, an event, a context. The same handles for every input.
 struct Objects {
   Objects() {
+    worker.devices = 1;
+    std::string error;
+    wire::ArenaDescription arena{};
+    arena.base = std::uint64_t{6} << 44;
+    arena.size = std::uint64_t{1} << 30;
+    arena.granularity = std::uint64_t{2} << 20;
+    arena.limit = std::uint64_t{1} << 29;
+    if (!memory.open({arena}, error)) std::abort();
     client::Stream* stream = nullptr;
     client::Event* event = nullptr;
     client::Context* context = nullptr;
@@ -70,6 +82,9 @@ struct Objects {
     const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     dup2(nowhere, STDOUT_FILENO);
   }
+
+  client::WorkerLink worker;
+  client::DeviceMemory memory;
 };
 
 /// Pieces of copies that are under way, each for memory of exactly its size.
@@ -105,15 +120,16 @@ void ask(client::Connection& connection) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const Objects objects;
+  static Objects objects;
   const auto bytes = fuzz::frames_of(std::as_bytes(std::span(data, size)), WorkerReplies{}, std::byte{'x'});
   wire::HelloReply answer;
   std::string error;
   const auto connection =
       client::Connection::over(std::make_unique<fuzz::MemoryStream>(bytes), {}, answer, error);
   if (connection == nullptr) return 0;
-  static const client::WorkerLink worker;
+  const client::WorkerLink& worker = objects.worker;
   client::listen_for_completions(*connection, worker);
+  client::listen_for_share_news(*connection, objects.memory, worker);
   client::note_watch(worker);
   const Pieces pieces(*connection, worker);
   ask(*connection);

@@ -115,6 +115,9 @@ void connections() {
     if (n != 1) continue;
     for (const auto kind : {wire::Kind::stream, wire::Kind::event, wire::Kind::context})
       push(script, wire::Control::completed, wire::Completed{wire::Handle{kind, 0, 0}.value(), 3, 0, 0, 0});
+    push(script, wire::Control::charged, wire::DeviceBytes{0, 1 << 20});
+    push(script, wire::Control::memory_refused, wire::DeviceBytes{0, 1 << 30});
+    push(script, wire::Control::share_limit, wire::ShareLimit{0, 1 << 28, 1});
     push(script, wire::Control::copied, wire::Copied{1, 0}, 1);
     push(script, wire::Control::copied, wire::Copied{2, 0}, 100);
     push(script, wire::Control::copied, wire::Copied{3, 700});

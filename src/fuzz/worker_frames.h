@@ -18,10 +18,12 @@ class WorkerFrames {
   bool operator()(const FrameRecord& record, wire::FrameHeader& header) {
     header.epoch = epoch;
     header.sequence = ++sequence_;
-    const unsigned row = record.message % (message_count + 9u);
+    const unsigned row = record.message % (message_count + wire::last_control);
     if (row >= message_count) {
       header.message = static_cast<std::uint16_t>(row - message_count + 1);
-      header.flags = wire::flag_ask;
+      const bool post = header.message == static_cast<std::uint16_t>(wire::Control::goodbye) ||
+                        header.message == static_cast<std::uint16_t>(wire::Control::limit_answered);
+      header.flags = post ? 0 : wire::flag_ask;
       // What only workers say stands for what is not numbered.
       const auto control = static_cast<wire::Control>(header.message);
       if (control != wire::Control::completed && control != wire::Control::copied) return false;

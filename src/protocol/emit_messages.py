@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
+import controls
+from kinds import KINDS
 from roles import Field
 from table import Message, Table
 
@@ -14,9 +16,24 @@ def _layout(fields: tuple[Field, ...]) -> list[tuple[str, str]]:
     return [(f.name, f.packed) for f in fields]
 
 
+def _meaning(m: Message) -> tuple[object, ...]:
+    """What both ends must agree on: how it is packed, what its handles are, and how it behaves."""
+    roles = [(a.name, a.role, a.handle, a.count, a.optional) for a in m.arguments]
+    does = (m.free, m.work, m.waits, m.any_context, m.move, m.same, m.names, m.behaviour)
+    return (m.name, m.kind, _layout(m.fields), _layout(m.reply), m.bulk, roles, does)
+
+
 def fingerprint(table: Table) -> int:
-    """32 bits that differ when the two ends were built from different tables."""
-    text = repr([(m.name, m.kind, _layout(m.fields), _layout(m.reply), m.bulk) for m in table.messages])
+    """32 bits that differ when the two ends were built from different tables.
+
+    Kinds of handles and control messages are among them: they travel as numbers.
+    """
+    rows = controls.load()
+    told = [(m.name, m.number, m.kind, m.fields, m.reply, m.numbered) for m in rows.messages]
+    records = [(r.name, [(p.name, p.type, p.most) for p in r.parts]) for r in rows.records]
+    enums = [(name, list(values)) for name, values in rows.enums.items()]
+    handles = [(kind.name, kind.number, kind.move) for kind in KINDS.values()]
+    text = repr(([_meaning(m) for m in table.messages], told, records, enums, handles, table.structs))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
 
 

@@ -47,6 +47,7 @@ def control_ids(controls: Controls) -> str:
     lines += [f"  {m.name} = {m.number},  ///< {_shape(m)}: {m.means}" for m in controls.messages]
     lines += ["};\n"]
     all_of = controls.messages
+    lines += [f"inline constexpr std::uint16_t last_control = {max(m.number for m in all_of)};\n"]
     lines += _is("at_door", "Comes in place of HELLO, with its body.", [m for m in all_of if m.door])
     lines += _is(
         "of_connection",

@@ -84,6 +84,18 @@ def test_a_crowd_of_strangers_does_not_keep_the_client_out(start: Start) -> None
             stranger.socket.close()
 
 
+def test_a_crowd_from_elsewhere_does_not_cut_off_a_slow_client(start: Start) -> None:
+    worker = start()
+    hello = hello_frame(worker.token, worker.session)
+    with contextlib.ExitStack() as stack:
+        slow = stack.enter_context(WireClient(worker.port, source="127.0.0.2"))
+        slow.socket.sendall(hello[:30])
+        for _ in range(100):
+            stack.enter_context(WireClient(worker.port))
+        slow.socket.sendall(hello[30:])
+        assert slow.read_reply().status == wire_client.OK
+
+
 def test_one_client_at_a_time(start: Start) -> None:
     worker = start()
     with connect(worker, pid=100) as first:

@@ -59,8 +59,8 @@ def hello_frame(
 class WireClient:
     """One connection. Everything times out after ``timeout`` seconds."""
 
-    def __init__(self, port: int, timeout: float = 10.0) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout)
+    def __init__(self, port: int, timeout: float = 10.0, *, source: str = "127.0.0.1") -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout, (source, 0))
         self.sequence = 1
         #: What the worker said unasked before its last reply: message and body.
         self.pushes: list[tuple[int, bytes]] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,23 @@ def load(header: cuda_header.CudaHeader, directory: Path, text: str) -> table.Ta
 def message(resolved: table.Table, name: str) -> table.Message:
     (found,) = [m for m in resolved.messages if m.name == name]
     return found
+
+
+def test_the_fingerprint_says_what_messages_mean_too(
+    header: cuda_header.CudaHeader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolved = load(
+        header, tmp_path, '[cuArrayDestroy]\nclass = "post"\nparams = { hArray = "drop:array" }\n'
+    )
+    before = emit_messages.fingerprint(resolved)
+    assert before == emit_messages.fingerprint(resolved)
+    (one,) = resolved.messages
+    resolved.messages[0] = replace(one, behaviour=replace(one.behaviour, holds_up=not one.behaviour.holds_up))
+    assert emit_messages.fingerprint(resolved) != before
+    resolved.messages[0] = one
+    other = {**kinds.KINDS, "array": replace(kinds.KINDS["array"], number=99)}
+    monkeypatch.setattr(emit_messages, "KINDS", other)
+    assert emit_messages.fingerprint(resolved) != before
 
 
 def test_structs_are_known_by_all_their_names(header: cuda_header.CudaHeader) -> None:

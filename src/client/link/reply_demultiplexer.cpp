@@ -261,13 +261,26 @@ void ReplyDemultiplexer::listen(std::chrono::milliseconds quiet, const std::func
     lock.unlock();
     const bool some =
         receiver_->has_frame() || (stream_->readable(wire::Stream::for_ever) && stream_->holds_unread());
-    const Read how = some ? read_frame() : Read::done;
+    Read how = some ? read_frame() : Read::done;
+    // More of the same burst is read at once. A frame in each `quiet` would hold up all that the worker has
+    // to send.
+    while (some && how == Read::done && left_alone() && more_comes()) how = read_frame();
     if (how != Read::done) failed(how);
     lock.lock();
     led_ = false;
     found_end_ = !some;
     pass_lead_on();
   }
+}
+
+bool ReplyDemultiplexer::left_alone() {
+  const MutexLock lock(mutex_);
+  return first_ == nullptr && watching_ == 0 && !paused_ && !errand_waits_ && !lost_;
+}
+
+bool ReplyDemultiplexer::more_comes() {
+  constexpr int burst_ms = 50;
+  return receiver_->has_frame() || (stream_->readable(burst_ms) && stream_->holds_unread());
 }
 
 void ReplyDemultiplexer::lose() {

@@ -169,6 +169,9 @@ class ReplyDemultiplexer {
   bool read_reply(const wire::FrameHeader& header, std::span<const std::byte> body, std::uint64_t payload);
   bool read_push(const wire::FrameHeader& header, std::span<const std::byte> body, std::uint64_t payload);
   void failed(Read how);
+  /// Of who listens: nobody else wants to read, or anything else from it.
+  [[nodiscard]] bool left_alone() EXCLUDES(mutex_);
+  [[nodiscard]] bool more_comes();
   bool lead(const Ticket& mine, const Deadline& deadline);
   void unlink(Ticket& ticket) REQUIRES(mutex_);
   void pass_lead_on() REQUIRES(mutex_);

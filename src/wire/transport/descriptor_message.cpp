@@ -28,12 +28,13 @@ bool send_with_descriptor(int socket, std::span<const std::byte> bytes, int desc
 
 bool receive_with_descriptor(int socket, std::span<std::byte> bytes, Socket& descriptor) {
   iovec part{bytes.data(), bytes.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))]{};  // more descriptors than one are not delivered
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))]{};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   message.msg_control = control;
-  message.msg_controllen = sizeof(control);
+  // With the padding that CMSG_SPACE has, a second descriptor would be delivered.
+  message.msg_controllen = CMSG_LEN(sizeof(int));
   ssize_t got = 0;
   do {
     got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);

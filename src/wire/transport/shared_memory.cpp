@@ -51,9 +51,15 @@ SharedMemory::~SharedMemory() {
 std::optional<SharedMemory> SharedMemory::make(std::uint64_t ring_bytes, std::string& error) {
   Socket descriptor(memfd_create("gpupool-rings", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   // fallocate, not ftruncate: pages that are promised and not there would be a SIGBUS when they are touched.
-  if (!descriptor || posix_fallocate(descriptor.fd(), 0, static_cast<off_t>(whole(ring_bytes))) != 0 ||
-      fcntl(descriptor.fd(), F_ADD_SEALS, needed_seals) != 0) {
-    error = std::string("no shared memory: ") + std::strerror(errno);
+  int problem = descriptor ? 0 : errno;
+  if (problem == 0) {
+    do {
+      problem = posix_fallocate(descriptor.fd(), 0, static_cast<off_t>(whole(ring_bytes)));
+    } while (problem == EINTR);
+  }
+  if (problem == 0 && fcntl(descriptor.fd(), F_ADD_SEALS, needed_seals) != 0) problem = errno;
+  if (problem != 0) {
+    error = std::string("no shared memory: ") + std::strerror(problem);
     return std::nullopt;
   }
   return map_checked(std::move(descriptor), ring_bytes, error);

@@ -33,7 +33,7 @@ class RingWriter {
   std::size_t write_some(const void* from, std::size_t size);
   /// Wakes the reader if it sleeps. After one or more writes.
   void wake_reader();
-  /// Bytes that fit now; from any thread.
+  /// Bytes that fit now; from the thread that writes.
   [[nodiscard]] std::uint64_t room();
   /// The reader wrote a position that cannot be.
   [[nodiscard]] bool broken() const { return broken_.load(std::memory_order_relaxed); }

@@ -15,11 +15,13 @@
 #include <chrono>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 namespace gpupool::wire {
 namespace {
 
-constexpr int look_interval_s = 5;  // how long a read or write waits before it asks after the peer
+constexpr int look_interval_s =
+    5;  // how long a read, a write or a wait goes on before it asks after the peer
 
 struct Resolved {
   addrinfo* list = nullptr;
@@ -113,6 +115,22 @@ std::optional<PortRange> ports_of(const std::string& address) {
   return range;
 }
 
+/// For a transfer that failed with EFAULT: touches what it was to read or write. Memory that is not there
+/// then faults as in a copy within the program, in the thread that gave it. Else the connection would seem to
+/// be broken.
+void fault_as_a_copy_would(void* at, std::size_t size, bool written) {
+  constexpr std::uintptr_t page = 4096;
+  const auto begin = reinterpret_cast<std::uintptr_t>(at);
+  for (std::uintptr_t here = begin; here < begin + size; here = here / page * page + page) {
+    auto* const byte = reinterpret_cast<unsigned char*>(here);
+    if (written) {
+      __atomic_fetch_or(byte, 0, __ATOMIC_RELAXED);
+    } else {
+      static_cast<void>(__atomic_load_n(byte, __ATOMIC_RELAXED));
+    }
+  }
+}
+
 }  // namespace
 
 void Socket::close() noexcept {
@@ -194,6 +212,7 @@ bool send_all(int fd, std::span<const std::byte> bytes, bool more_follows) {
 
 bool send_all(int fd, iovec* parts, int count, bool more_follows) {
   const int flags = MSG_NOSIGNAL | (more_follows ? MSG_MORE : 0);
+  bool touched = false;
   while (count > 0) {
     if (parts->iov_len == 0) {
       ++parts, --count;
@@ -205,8 +224,11 @@ bool send_all(int fd, iovec* parts, int count, bool more_follows) {
     ssize_t sent = sendmsg(fd, &message, flags);
     if (sent < 0) {
       if (worth_another_try(fd)) continue;
-      return false;
+      if (errno != EFAULT || std::exchange(touched, true)) return false;
+      for (int n = 0; n < count; ++n) fault_as_a_copy_would(parts[n].iov_base, parts[n].iov_len, false);
+      continue;
     }
+    touched = false;
     while (count > 0 && static_cast<std::size_t>(sent) >= parts->iov_len) {
       sent -= static_cast<ssize_t>(parts->iov_len);
       ++parts, --count;
@@ -221,10 +243,16 @@ bool send_all(int fd, iovec* parts, int count, bool more_follows) {
 
 bool receive_exactly(int fd, void* into, std::size_t size) {
   auto* at = static_cast<char*>(into);
+  bool touched = false;
   while (size > 0) {
     const ssize_t got = recv(fd, at, size, MSG_WAITALL);
     if (got < 0 && worth_another_try(fd)) continue;
+    if (got < 0 && errno == EFAULT && !std::exchange(touched, true)) {
+      fault_as_a_copy_would(at, size, true);
+      continue;
+    }
     if (got <= 0) return false;
+    touched = false;
     at += got;
     size -= static_cast<std::size_t>(got);
   }
@@ -243,17 +271,24 @@ bool bound_to_loopback(int fd) {
          (IN6_IS_ADDR_V4MAPPED(&address) && address.s6_addr[12] == IN_LOOPBACKNET);
 }
 
-bool wait_readable(int fd, int timeout_ms) {
+bool wait_readable(int fd, int timeout_ms, unsigned unanswered) {
   using Clock = std::chrono::steady_clock;
-  const auto deadline = Clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0));
+  const bool for_ever = timeout_ms < 0;
+  const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
   pollfd wait{fd, POLLIN, 0};
+  int slice = timeout_ms;
   while (true) {
-    const int ready = poll(&wait, 1, timeout_ms);
-    if (ready >= 0) return ready > 0;
-    if (errno != EINTR) return true;
-    if (timeout_ms <= 0) continue;
+    slice = for_ever ? look_interval_s * 1000 : std::min(slice, look_interval_s * 1000);
+    const int ready = poll(&wait, 1, slice);
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) return true;
+    // While something is unanswered the system sends no keepalive, and poll tells nothing for a quarter of an
+    // hour.
+    if (ready == 0 && slice > 0 && peer_vanished(fd, unanswered)) return true;
+    if (for_ever) continue;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    timeout_ms = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+    if (ready == 0 && left.count() <= 0) return false;
+    slice = static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, look_interval_s * 1000));
   }
 }
 

@@ -43,14 +43,15 @@ Socket connect_tcp(const std::string& address, int timeout_ms, std::string& erro
 Socket listen_tcp(const std::string& address, std::uint16_t& bound_port, std::string& error);
 
 /// TCP_NODELAY, large buffers, and what finds a peer that vanished within about 20 to 30 s: keepalive (10 s /
-/// 3 s / 3) while nothing is under way, else a look at unanswered packets whenever a read or write has waited
-/// for some seconds. A peer that only does not read (a busy worker, a stopped process) is waited for, however
-/// long it takes: its system goes on answering.
+/// 3 s / 3) while nothing is under way, else a look at unanswered packets whenever a read, a write or a
+/// wait has gone on for some seconds. A peer that only does not read (a busy worker, a stopped process) is
+/// waited for, however long it takes: its system goes on answering.
 void tune(int fd);
 
 /// Whether the system has sent something `unanswered` times without any answer. It doubles the time between
 /// attempts, from about 0.2 s: the seventh is 25 s after the first.
-[[nodiscard]] bool peer_vanished(int fd, unsigned unanswered = 7);
+inline constexpr unsigned vanished_after = 7;
+[[nodiscard]] bool peer_vanished(int fd, unsigned unanswered = vanished_after);
 /// After a read or write of a tuned socket failed: interrupted, or waiting for a peer that is there.
 [[nodiscard]] bool worth_another_try(int fd);
 
@@ -63,8 +64,9 @@ bool send_all(int fd, iovec* parts, int count, bool more_follows = false);
 bool receive_exactly(int fd, void* into, std::size_t size);
 /// Whether only programs of this machine can connect to a listening socket.
 bool bound_to_loopback(int fd);
-/// Waits for bytes, the end of the stream or an error; for ever with a negative timeout.
-bool wait_readable(int fd, int timeout_ms);
+/// Waits for bytes, the end of the stream, an error or that the peer has vanished (see there); for ever with
+/// a negative timeout.
+bool wait_readable(int fd, int timeout_ms, unsigned unanswered = vanished_after);
 /// Whether the peer has closed its end.
 bool peer_closed(int fd);
 

@@ -7,15 +7,21 @@
 #include <netinet/tcp.h>
 #include <sched.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
+#include <csignal>
+#include <cstring>
 #include <thread>
 #include <vector>
+
+#include "wire/transport/descriptor_message.h"
 
 using namespace gpupool::wire;
 
@@ -76,10 +82,69 @@ int notices_a_pulled_cable() {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   errno = EAGAIN;
-  return worth_another_try(pair.near.fd()) ? 0 : 5;  // two attempts are not enough to give up
+  if (!worth_another_try(pair.near.fd())) return 5;  // two attempts are not enough to give up
+  if (wait_readable(pair.near.fd(), 1)) return 6;
+  return wait_readable(pair.near.fd(), -1, 2) ? 0 : 7;
+}
+
+/// A page that nobody may touch.
+void* no_memory() {
+  return mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+/// The signal that ends a process which does `what`; 0: it ends by itself.
+template <class What>
+int signal_of(What what) {
+  const pid_t child = fork();
+  if (child == 0) {
+    signal(SIGSEGV, SIG_DFL);
+    what();
+    _exit(0);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
 }  // namespace
+
+TEST_CASE("memory that is not there is the program's fault, and no broken connection") {
+  Connected pair;
+  auto* const bad = static_cast<std::byte*>(no_memory());
+  CHECK(signal_of([&] { static_cast<void>(send_all(pair.near.fd(), {bad, 4096})); }) == SIGSEGV);
+  std::vector<std::byte> sent(4096);
+  REQUIRE(send_all(pair.near.fd(), sent));
+  CHECK(signal_of([&] { static_cast<void>(receive_exactly(pair.far.fd(), bad, 4096)); }) == SIGSEGV);
+  munmap(bad, 4096);
+}
+
+TEST_CASE("a second descriptor is not delivered, and so not lost") {
+  int pair[2];
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+  const Socket near(pair[0]), far(pair[1]);
+  char byte = 'x';
+  iovec part{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))]{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(2 * sizeof(int));
+  const int two[2] = {near.fd(), near.fd()};
+  std::memcpy(CMSG_DATA(rights), two, sizeof(two));
+  const Socket next(dup(near.fd()));
+  REQUIRE(sendmsg(near.fd(), &message, 0) == 1);
+  std::byte got{};
+  Socket descriptor;
+  CHECK_FALSE(receive_with_descriptor(far.fd(), {&got, 1}, descriptor));
+  descriptor.close();
+  const Socket again(dup(near.fd()));
+  CHECK(again.fd() == next.fd() + 1);
+}
 
 TEST_CASE("the system never ends a connection because its peer does not read") {
   Connected pair;

@@ -64,9 +64,11 @@ short events_of(long wanted) {
 }  // namespace
 
 const tls::Api* tls_module(std::string& error) {
-  static std::string failure;
-  static const tls::Api* const api = open_module(failure);
-  if (api == nullptr) error = failure;
+  // A failure is not kept: a process that has no descriptor now may have one later.
+  static Mutex mutex;
+  static const tls::Api* api = nullptr;
+  const MutexLock lock(mutex);
+  if (api == nullptr) api = open_module(error);
   return api;
 }
 

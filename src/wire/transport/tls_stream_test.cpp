@@ -51,7 +51,7 @@ std::unique_ptr<TlsStream> shake(Socket& socket, const TlsIdentity& identity) {
 
 }  // namespace
 
-TEST_CASE("bytes travel both ways at once over TLS") {
+TEST_CASE("bytes travel both ways at once over TLS, with more than one key each way") {
   const TlsIdentity identity;
   Sockets sockets;
   std::unique_ptr<TlsStream> far;

@@ -1,6 +1,7 @@
 #include "worker/process/client_door.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -9,7 +10,9 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <map>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -24,6 +27,19 @@
 namespace gpupool::worker {
 
 namespace {
+
+std::array<std::byte, 16> address_of(const sockaddr_storage& from) {
+  std::array<std::byte, 16> address{};
+  if (from.ss_family == AF_INET) {
+    std::memcpy(address.data(), &reinterpret_cast<const sockaddr_in&>(from).sin_addr, sizeof(in_addr));
+  } else if (from.ss_family == AF_INET6) {
+    // Whoever has one IPv6 address has the network of 2^64 that it is in.
+    const auto& is = reinterpret_cast<const sockaddr_in6&>(from).sin6_addr;
+    const bool mapped = IN6_IS_ADDR_V4MAPPED(&is);
+    std::memcpy(address.data(), is.s6_addr + (mapped ? 12 : 0), mapped ? sizeof(in_addr) : sizeof(is) / 2);
+  }
+  return address;
+}
 
 /// Memory or threads have run out: that ends one connection, not the session.
 void turned_away(const std::exception& error) {
@@ -48,7 +64,10 @@ ClientDoor::ClientDoor(const std::string& address, const std::string& local, Tls
 }
 
 void ClientDoor::accept_one(const wire::Socket& listener, bool local) {
-  wire::Socket socket(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  sockaddr_storage from{};
+  socklen_t size = sizeof(from);
+  wire::Socket socket(
+      ::accept4(listener.fd(), reinterpret_cast<sockaddr*>(&from), &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) {
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the listener stays readable: do not spin
@@ -56,9 +75,10 @@ void ClientDoor::accept_one(const wire::Socket& listener, bool local) {
     return;
   }
   if (!local) wire::tune(socket.fd());
-  if (visitors_.size() == max_pending) visitors_.pop_front();
+  if (visitors_.size() == max_pending) visitors_.erase(who_goes());
   Visitor visitor{std::move(socket),
                   local,
+                  address_of(from),
                   nullptr,
                   false,
                   POLLIN,
@@ -69,6 +89,13 @@ void ClientDoor::accept_one(const wire::Socket& listener, bool local) {
     if (visitor.tls == nullptr) return;
   }
   visitors_.push_back(std::move(visitor));
+}
+
+std::list<ClientDoor::Visitor>::iterator ClientDoor::who_goes() {
+  std::map<Address, std::size_t> pending;
+  for (const Visitor& visitor : visitors_) ++pending[visitor.from];
+  const auto most = std::ranges::max_element(pending, {}, [](const auto& one) { return one.second; });
+  return std::ranges::find(visitors_, most->first, &Visitor::from);
 }
 
 long ClientDoor::receive(Visitor& visitor, void* into, std::size_t room) {

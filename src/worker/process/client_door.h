@@ -3,6 +3,8 @@
 
 #include <poll.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -23,7 +25,9 @@ namespace gpupool::worker {
 /// Whether connections over TCP are encrypted. automatic: unless only this machine can reach the door.
 enum class TlsUse { automatic, on, off };
 
-/// Strangers cost at most max_pending sockets and 4 KiB each, for at most handshake_ms.
+/// Strangers cost at most max_pending sockets, each with 4 KiB and what OpenSSL needs for a handshake (below
+/// 200 KiB), for at most handshake_ms. If more come, the oldest of the address with most of them goes: so a
+/// host that opens many connections keeps nobody else out.
 class ClientDoor {
  public:
   static constexpr std::size_t max_pending = 32;
@@ -48,9 +52,11 @@ class ClientDoor {
   [[noreturn]] void run();
 
  private:
+  using Address = std::array<std::byte, 16>;  ///< of IPv4 and Unix sockets, the rest is zeros
   struct Visitor {
     wire::Socket socket;
-    bool local;                            ///< came through the Unix socket: to be given shared memory
+    bool local;  ///< came through the Unix socket: to be given shared memory
+    Address from;
     std::unique_ptr<wire::TlsStream> tls;  ///< has the socket then; null without TLS
     bool shaken = false;                   ///< the TLS handshake is done
     short events = POLLIN;                 ///< what the visitor has to be waited for
@@ -58,6 +64,8 @@ class ClientDoor {
     std::int64_t deadline_ns;
   };
 
+  /// Of the visitors, when there are too many.
+  std::list<Visitor>::iterator who_goes();
   void accept_one(const wire::Socket& listener, bool local);
   /// `stays`: it is for more than one answer, so worth shared memory.
   std::unique_ptr<wire::Stream> stream_of(Visitor& visitor, bool stays);
