@@ -75,6 +75,7 @@ class Reader {
     if (!read_header(bytes_, header) || !read_sections(header)) return false;
     out.architecture = architecture_of(header);
     add_up(out);
+    out.has_addresses = has_addresses();
     return read_symbols(out) && read_common_info(out) && read_kernels(out);
   }
 
@@ -120,6 +121,16 @@ class Reader {
       out.device_bytes =
           std::min(out.device_bytes + std::min(section.header.sh_size, max_device_bytes), max_device_bytes);
     }
+  }
+
+  /// Whether the driver fills addresses into the initial values of variables.
+  [[nodiscard]] bool has_addresses() const {
+    return std::ranges::any_of(sections_, [](const Section& section) {
+      if (section.header.sh_type != SHT_REL && section.header.sh_type != SHT_RELA) return false;
+      const std::string_view name = section.name;
+      return !section.content.empty() &&
+             (name.ends_with(".nv.global.init") || name.ends_with(".nv.constant3"));
+    });
   }
 
   [[nodiscard]] const Section* find(const std::string& name) const {

@@ -38,6 +38,7 @@ struct Cubin {
   std::vector<CubinKernel> kernels;
   std::vector<CubinVariable> variables;  ///< of every linkage; static shared memory is not among them
   std::uint64_t device_bytes = 0;        ///< code, constants and variables
+  bool has_addresses = false;            ///< initial values that are filled in with addresses
   bool has_managed = false;              ///< variables that the driver moves between host and device
 };
 

@@ -87,6 +87,8 @@ class Statement {
         variable();
       } else if (word == ",") {
         ++elements_;
+      } else if (is_name(word)) {
+        addresses_ = true;
       }
     } else if (word == "(" || word == ")") {
       parentheses_ += word == "(" ? 1 : -1;
@@ -138,17 +140,17 @@ class Statement {
     if (stored_ && !external_ && !function_ && !type_.empty() && !name_.empty()) {
       const std::uint64_t elements = unsized_ ? std::max<std::uint64_t>(elements_, 1) : count_;
       const std::uint64_t bytes = times(times(bytes_of_type(type_), vector_), elements);
-      found_->variables.push_back({name_, bytes, managed_, type_.ends_with("ref")});
+      found_->variables.push_back({name_, bytes, managed_, type_.ends_with("ref"), addresses_});
     }
     name_ = {};
-    in_value_ = unsized_ = false;
+    in_value_ = unsized_ = addresses_ = false;
     count_ = 1;
     elements_ = 0;
   }
 
   PtxDeclarations* found_;
   std::string_view name_, type_;
-  bool in_value_ = false, in_brackets_ = false, unsized_ = false;
+  bool in_value_ = false, in_brackets_ = false, unsized_ = false, addresses_ = false;
   bool stored_ = false, managed_ = false, external_ = false, function_ = false;
   int parentheses_ = 0;
   std::uint64_t vector_ = 1, count_ = 1, elements_ = 0;

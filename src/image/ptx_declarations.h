@@ -15,6 +15,7 @@ struct PtxVariable {
   std::uint64_t bytes;
   bool managed;    ///< the driver moves it between host and device
   bool reference;  ///< to a texture, surface or sampler
+  bool addresses;  ///< its initial value names variables or functions
 };
 
 struct PtxDeclarations {

@@ -14,7 +14,10 @@ class TestCubin {
  public:
   /// saxpy(u64, u8, 40 bytes, f32), 256 threads at most, 40 registers, 1024 bytes of shared memory;
   /// other(u64), 32 x 2 threads; launches = 7, table of 64 bytes, coefficients of 16 constant bytes.
-  static std::string make(unsigned architecture = 80) { return TestCubin(architecture).bytes_; }
+  /// `relocations`: what is to be filled into initial values; empty: nothing.
+  static std::string make(unsigned architecture = 80, const std::string& relocations = "") {
+    return TestCubin(architecture, relocations).bytes_;
+  }
 
  private:
   template <class T>
@@ -68,12 +71,14 @@ class TestCubin {
     append(symbols_, one);
   }
 
-  explicit TestCubin(unsigned architecture) : bytes_(sizeof(Elf64_Ehdr), '\0'), sections_(1) {
+  TestCubin(unsigned architecture, const std::string& relocations)
+      : bytes_(sizeof(Elf64_Ehdr), '\0'), sections_(1) {
     const unsigned saxpy = section(".text.saxpy", SHT_PROGBITS, std::string(64, 'c'), 128);
     const unsigned other = section(".text.other", SHT_PROGBITS, std::string(32, 'c'), 128);
     const unsigned initialised = section(".nv.global.init", SHT_PROGBITS, std::string("\7\0\0\0", 4));
     const unsigned zeros = section(".nv.global", SHT_NOBITS, std::string(64, '\0'), 8);
     const unsigned constants = section(".nv.constant3", SHT_PROGBITS, std::string(16, 'k'));
+    if (!relocations.empty()) section(".rela.nv.global.init", SHT_RELA, relocations, 8);
     section(".nv.shared.saxpy", SHT_NOBITS, std::string(1024, '\0'), 16);
     symbols_.assign(sizeof(Elf64_Sym), '\0');
     symbol("saxpy", STT_FUNC, 0x10, saxpy, 0, 64);

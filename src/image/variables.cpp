@@ -50,27 +50,55 @@ std::optional<std::vector<std::string>> variable_names(std::span<const std::byte
   return std::vector<std::string>(names.begin(), names.end());
 }
 
-bool uses_device_heap(std::span<const std::byte> content) {
-  std::string_view bytes(reinterpret_cast<const char*>(content.data()), content.size());
-  if (cubin_architecture(content)) {
-    // Its table of symbols has the name of what it does not define itself.
-    return bytes.find(std::string_view("\0malloc\0", 8)) != std::string_view::npos;
-  }
+namespace {
+
+/// Whether `is` says so of an image, or of one of the entries of a fat binary. Its arguments are a cubin, or
+/// PTX text.
+template <class OfCubin, class OfText>
+bool any_image(std::span<const std::byte> content, const OfCubin& of_cubin, const OfText& of_text) {
+  if (cubin_architecture(content)) return of_cubin(content);
   std::uint32_t magic = 0;
   if (content.size() >= sizeof(magic)) std::memcpy(&magic, content.data(), sizeof(magic));
   if (magic == fatbin_magic) {
     const auto entries = fatbin_entries(content);
-    return std::any_of(entries.begin(), entries.end(), [](const FatbinEntry& entry) {
+    return std::any_of(entries.begin(), entries.end(), [&](const FatbinEntry& entry) {
       const auto inside = entry.kind == FatbinEntry::Kind::ptx ? ptx_text(entry) : entry_content(entry);
       return entry.kind != FatbinEntry::Kind::other && inside &&
-             uses_device_heap(std::as_bytes(std::span(*inside)));
+             any_image(std::as_bytes(std::span(*inside)), of_cubin, of_text);
     });
   }
-  bytes = bytes.substr(0, bytes.find('\0'));
-  if (bytes.find("malloc") == std::string_view::npos) return false;
-  const PtxDeclarations declared = ptx_declarations(bytes);
-  return std::find(declared.functions.begin(), declared.functions.end(), "malloc") !=
-         declared.functions.end();
+  const std::string_view bytes(reinterpret_cast<const char*>(content.data()), content.size());
+  return of_text(bytes.substr(0, bytes.find('\0')));
+}
+
+}  // namespace
+
+bool holds_addresses(std::span<const std::byte> content) {
+  return any_image(
+      content,
+      [](std::span<const std::byte> bytes) {
+        const auto cubin = read_cubin(bytes);
+        return cubin && cubin->has_addresses;
+      },
+      [](std::string_view text) {
+        const auto variables = ptx_declarations(text).variables;
+        return std::ranges::any_of(variables, &PtxVariable::addresses);
+      });
+}
+
+bool uses_device_heap(std::span<const std::byte> content) {
+  return any_image(
+      content,
+      [](std::span<const std::byte> bytes) {
+        // Its table of symbols has the name of what it does not define itself.
+        const std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+        return all.find(std::string_view("\0malloc\0", 8)) != std::string_view::npos;
+      },
+      [](std::string_view text) {
+        if (text.find("malloc") == std::string_view::npos) return false;
+        const auto functions = ptx_declarations(text).functions;
+        return std::ranges::find(functions, "malloc") != functions.end();
+      });
 }
 
 }  // namespace gpupool::image

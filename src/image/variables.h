@@ -18,6 +18,10 @@ std::vector<std::string> ptx_variables(std::string_view text);
 /// loads one. Nothing when an image is none of these or holds nothing that can be read.
 std::optional<std::vector<std::string>> variable_names(std::span<const std::byte> content);
 
+/// Whether variables of the image begin as addresses of variables or functions. In another process these lie
+/// elsewhere.
+bool holds_addresses(std::span<const std::byte> content);
+
 /// Whether kernels of the image call the device's malloc: what they get from it may outlive them.
 bool uses_device_heap(std::span<const std::byte> content);
 

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "image/test_cubin.h"
 #include "image/test_fatbin.h"
 
 using namespace gpupool::image;
@@ -67,4 +68,23 @@ TEST_CASE("an image whose kernels allocate is known") {
   CHECK(!uses(head));
   CHECK(uses(fatbin(entry(1, 75, head + ".extern .func (.param .b64 r) malloc(.param .b64 s);\n"))));
   CHECK(!uses(fatbin(entry(1, 75, head))));
+}
+
+TEST_CASE("an image whose variables begin as addresses is known") {
+  const auto holds = [](const std::string& text) { return holds_addresses(std::as_bytes(std::span(text))); };
+  const std::string head = ".version 8.0\n.target sm_75\n.visible .func f() { ret; }\n.global .u32 x;\n";
+  for (const char* const value :
+       {"generic(x)", "x", "generic(x)+8", "{f, f}", "{0, {0, f}}", "0xff(generic(x))"}) {
+    CAPTURE(value);
+    CHECK(holds(head + ".global .u64 p[2] = " + value + ";\n"));
+    CHECK(holds(fatbin(entry(1, 75, head + ".const .u64 p = " + value + ";\n"))));
+  }
+  for (const char* const value : {"0f3F800000", "{1, 2}", "-1", "0x10", "1e10"}) {
+    CAPTURE(value);
+    CHECK_FALSE(holds(head + ".global .f32 p[2] = " + value + ";\n.global .u32 last;\n"));
+  }
+  CHECK_FALSE(holds(head));
+  CHECK_FALSE(holds(fatbin(entry(1, 75, head))));
+  CHECK_FALSE(holds(TestCubin::make(80)));
+  CHECK(holds(TestCubin::make(80, std::string(24, '\1'))));
 }

@@ -51,12 +51,14 @@ TEST_CASE("a connection that finds no descriptor is a failure of the system, not
     const Socket one = connected_to(address, patience);
     next = one.descriptor();
   }
-  // UBSan reads an object's type through a pipe when it first meets the type; later there is no descriptor for one.
+  // UBSan reads an object's type through a pipe when it first meets the type; later there is no descriptor
+  // for one.
   Result why = failure_of([] { require(false, "first of its type"); });
   CHECK(why == invalid_argument);
   {
     const NoMoreDescriptors bound(next);
-    why = failure_of([&] { static_cast<void>(accepted(listener, {Clock::now() + std::chrono::seconds(1)})); });
+    why =
+        failure_of([&] { static_cast<void>(accepted(listener, {Clock::now() + std::chrono::seconds(1)})); });
   }
   CHECK(why == system_error);
   // With descriptors it comes in.

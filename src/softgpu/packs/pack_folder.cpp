@@ -48,7 +48,8 @@ void read_index(const fs::path& pack, Index& into) {
       continue;
     }
     std::string key = line.substr(digest + 1, rest - digest - 1);
-    // Packs of a library's former and newer versions may lie side by side: what one has built, the other need not lack.
+    // Packs of a library's former and newer versions may lie side by side: what one has built, the other need
+    // not lack.
     Known& place = into[std::move(key)];
     if (!known.file.empty() || place.file.empty()) place = std::move(known);
   }

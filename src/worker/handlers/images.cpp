@@ -47,6 +47,12 @@ CUresult charge(Call& x, std::span<const std::byte> content, Image& image) {
   return CUDA_SUCCESS;
 }
 
+/// What kernels have allocated cannot be read from here. Addresses that an image begins with, such as tables
+/// of functions, are others in another process, and kernels may have copied them anywhere.
+bool stays_here(std::span<const std::byte> content) {
+  return image::uses_device_heap(content) || image::holds_addresses(content);
+}
+
 /// However the image came here, another worker is to load it from its bytes.
 void note_loading(Call& x, std::uint64_t image, std::span<const std::byte> options) {
   messages::LoadImage load;
@@ -63,13 +69,13 @@ void note_loading(Call& x, std::uint64_t image, std::span<const std::byte> optio
   call.body.assign(body.bytes().begin(), body.bytes().end());
   x.session.journal.note(std::move(call), x.handles);
   const auto& content = *x.session.images.at(image)->content;
-  if (content.size() > searched_bytes || !image::uses_device_heap(content)) return;
-  SessionJournal::Call heap;  // what kernels have allocated cannot be read from here
-  heap.message = static_cast<std::uint16_t>(MessageId::LoadImage);
-  heap.obstacle = MoveObstacle::other;
-  heap.context = context;
-  heap.names.handles[0] = image;
-  x.session.journal.note(std::move(heap), x.handles);
+  if (content.size() > searched_bytes || !stays_here(content)) return;
+  SessionJournal::Call obstacle;
+  obstacle.message = static_cast<std::uint16_t>(MessageId::LoadImage);
+  obstacle.obstacle = MoveObstacle::other;
+  obstacle.context = context;
+  obstacle.names.handles[0] = image;
+  x.session.journal.note(std::move(obstacle), x.handles);
 }
 
 /// The options and the image as the driver gets them, whichever way the image came.

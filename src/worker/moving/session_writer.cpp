@@ -121,6 +121,8 @@ void SessionWriter::collect_variables() {
     const auto content = std::span(*image->content).first(image->content->size() - 1);
     if (image::uses_device_heap(content))
       throw std::runtime_error("kernels of a loaded image allocate memory");
+    if (image::holds_addresses(content))
+      throw std::runtime_error("variables of a loaded image begin as addresses");
     const auto names = image::variable_names(content);
     if (!names) throw std::runtime_error("the variables of a loaded image are not known");
     for (const std::string& name : *names) {
