@@ -38,11 +38,10 @@ class WorkerReplies {
   bool operator()(const fuzz::FrameRecord& record, wire::FrameHeader& header) {
     const auto control = static_cast<wire::Control>(record.message);
     const bool carries = control == wire::Control::output || control == wire::Control::copied;
-    const bool pushed = sequence_ != 0 && (carries || control == wire::Control::completed ||
-                                           control == wire::Control::acknowledged ||
-                                           control == wire::Control::charged ||
-                                           control == wire::Control::memory_refused ||
-                                           control == wire::Control::share_limit);
+    const bool pushed =
+        sequence_ != 0 && (carries || control == wire::Control::completed ||
+                           control == wire::Control::acknowledged || control == wire::Control::charged ||
+                           control == wire::Control::memory_refused || control == wire::Control::share_limit);
     header.message = sequence_ == 0 ? 1 : static_cast<std::uint16_t>(wire::first_call + record.message % 4);
     if (pushed) {
       header.message = record.message;
