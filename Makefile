@@ -229,12 +229,17 @@ test-frontend: build-tests $(STAMPS)/galata ## TypeScript unit tests and lint
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm lint:galata
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm test
 
+REAL_TESTS := tests/property/test_session_machine.py tests/softgpu_values tests/libraries tests/integration tests/documentation
+
 .PHONY: test-python
+# While unit tests leave a part of the processors alone, pytest writes the bytecode of the others, which eight processes would
+# do at the same time.
 test-python: build-tests ## unit, property, integration tests
 	$(call say,Python tests: unit and property and architecture)
+	@$(BIN)/python -m pytest --collect-only -q -p no:cacheprovider $(REAL_TESTS) > build/collect.log 2>&1 &
 	$(BIN)/python -m pytest tests/property tests/unit tests/architecture --ignore tests/property/test_session_machine.py -n 3 $(SIDE_BY_SIDE) $(PYTEST_ARGS)
 	$(call say,Python tests: real processes and sockets)
-	$(BIN)/python -m pytest tests/property/test_session_machine.py tests/softgpu_values tests/libraries tests/integration tests/documentation -m "not serial" -n $(TEST_JOBS) $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(REAL_TESTS) -m "not serial" -n $(TEST_JOBS) $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
 	$(call say,Python tests: measurements)
 	$(BIN)/python -m pytest tests/integration -m serial $(REAL_TIME) $(PYTEST_ARGS)
 

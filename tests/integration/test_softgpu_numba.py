@@ -10,18 +10,22 @@ import os
 import subprocess
 import sys
 import textwrap
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from gpupool.client.native import native_directory
 
-pytest.importorskip("numba.cuda")
 SOFTGPU = native_directory() / "softgpu"
 COMPAT = native_directory() / "compat" / "libnvJitLink.so.13"
 
-pytestmark = pytest.mark.skipif(
-    not (SOFTGPU / "libcuda.so.1").exists(), reason="the native parts are not built (make build)"
-)
+pytestmark = [
+    # Not imported: that takes most of a second in each process of a test run, and only the programs need it.
+    pytest.mark.skipif(find_spec("numba_cuda") is None, reason="numba-cuda is not installed"),
+    pytest.mark.skipif(
+        not (SOFTGPU / "libcuda.so.1").exists(), reason="the native parts are not built (make build)"
+    ),
+]
 
 
 def run(program: str, tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
