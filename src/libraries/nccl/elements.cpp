@@ -13,9 +13,9 @@ namespace {
 
 struct Half {
   using Wide = float;
-  _Float16 bits;
-  [[nodiscard]] float wide() const { return static_cast<float>(bits); }
-  static Half of(float value) { return {static_cast<_Float16>(value)}; }
+  std::uint16_t bits;
+  [[nodiscard]] float wide() const { return operations::of_float16(bits); }
+  static Half of(float value) { return {operations::float16_of(value)}; }
 };
 
 struct Brain {

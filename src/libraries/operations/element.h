@@ -64,4 +64,27 @@ constexpr std::uint16_t bfloat16_of(float value) {
   return static_cast<std::uint16_t>((word + 0x7fffU + ((word >> 16U) & 1U)) >> 16U);
 }
 
+/// The same as f16. By hand, because not every compiler has such a type on every processor.
+constexpr std::uint16_t float16_of(float value) {
+  const auto word = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t magnitude = word & 0x7fffffffU, sign = word >> 16U & 0x8000U;
+  if (magnitude > 0x7f800000U) return static_cast<std::uint16_t>(sign | 0x7e00U);
+  if (magnitude >= 0x477ff000U) return static_cast<std::uint16_t>(sign | 0x7c00U);  // from 65520 on
+  // The unit of 0.5f is the smallest f16: the addition rounds to it.
+  if (magnitude < 0x38800000U) {
+    const float rounded = std::bit_cast<float>(magnitude) + 0.5F;
+    return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(rounded) - 0x3f000000U));
+  }
+  return static_cast<std::uint16_t>(sign |
+                                    (magnitude - (112U << 23U) + 0xfffU + (magnitude >> 13U & 1U)) >> 13U);
+}
+constexpr float of_float16(std::uint16_t half) {
+  const std::uint32_t magnitude = (half & 0x7fffU) << 13U;
+  const std::uint32_t sign = (half & 0x8000U) << 16U;
+  if ((half & 0x7c00U) == 0x7c00U) return std::bit_cast<float>(sign | magnitude | 0x7f800000U);
+  // 2^112 moves the bias of the exponent, and makes subnormal numbers normal.
+  const float exact = std::bit_cast<float>(magnitude) * 0x1p112F;
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(exact) | sign);
+}
+
 }  // namespace gpupool::operations

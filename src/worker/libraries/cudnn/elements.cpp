@@ -61,7 +61,7 @@ class PointwiseCall {
         dnn_.call("cudnnSetTensor", target_, place_of(of_.target), scalar(value).place());
         break;
       case Element::f16: {
-        const auto half = static_cast<_Float16>(value);
+        const std::uint16_t half = operations::float16_of(static_cast<float>(value));
         dnn_.call("cudnnSetTensor", target_, place_of(of_.target), static_cast<const void*>(&half));
         break;
       }
