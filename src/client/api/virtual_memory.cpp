@@ -11,6 +11,7 @@
 #include "client/memory/exported_objects.h"
 #include "client/memory/virtual_memory.h"
 #include "client/process/session_belongings.h"
+#include "client/session/attach_again.h"
 #include "generated/client_api.h"
 
 using namespace gpupool;
@@ -40,7 +41,10 @@ class Session final : public VirtualMemoryHost {
     m.compression = properties.allocFlags.compressionType;
     m.rdma = properties.allocFlags.gpuDirectRDMACapable;
     if (runtime().several()) remember_physical(memory, device);
-    return post(m, any_context);
+    const NoLeaseWait no_wait;
+    const CUresult result = post(m, any_context);
+    if (result != CUDA_SUCCESS && runtime().several()) forget_physical(memory);
+    return result;
   }
   CUresult import(std::uint64_t memory, ExportKind kind, std::span<const std::byte> ticket,
                   ImportedMemory& out) override {
@@ -69,6 +73,7 @@ class Session final : public VirtualMemoryHost {
     m.size = size;
     m.offset = offset;
     m.memory = memory;
+    const NoLeaseWait no_wait;
     return post(m, any_context);
   }
   CUresult unmap(int place, std::uint64_t address, std::uint64_t size) override {
@@ -84,6 +89,7 @@ class Session final : public VirtualMemoryHost {
     m.address = address;
     m.size = size;
     m.access = access;
+    const NoLeaseWait no_wait;
     return post(m, any_context);
   }
 
@@ -145,6 +151,15 @@ CUresult connected(F body) try {
 } catch (const std::bad_alloc&) {
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
+/// For calls that send under the lock of the books. Where the lease ends meanwhile such a call fails
+/// there, and is done once more when the next lease has come.
+template <class F>
+CUresult under_lease(F body) {
+  return connected([&] {
+    const CUresult result = body();
+    return result == CUDA_ERROR_DEVICE_UNAVAILABLE ? connected(body) : result;
+  });
+}
 template <class F>
 CUresult giving_back(F body) try {
   if (const CUresult bad = runtime().enter_without_lease(); bad != CUDA_SUCCESS) return bad;
@@ -204,7 +219,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CU
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
   if (handle == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult bad = check(prop); bad != CUDA_SUCCESS) return bad;
-  return connected([&] {
+  return under_lease([&] {
     std::uint64_t made = 0;
     const CUresult result = virtual_memory().create(size, *prop, made);
     if (result == CUDA_SUCCESS) *handle = made;
@@ -219,7 +234,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  return connected([&] { return virtual_memory().map(ptr, size, offset, handle); });
+  return under_lease([&] { return virtual_memory().map(ptr, size, offset, handle); });
 }
 
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
@@ -239,7 +254,7 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
       return CUDA_ERROR_INVALID_VALUE;
     }
   }
-  return connected([&] {
+  return under_lease([&] {
     for (size_t n = 0; n < count; ++n) {
       const CUresult bad = virtual_memory().set_access(ptr, size, desc[n].location.id, desc[n].flags);
       if (bad != CUDA_SUCCESS) return bad;

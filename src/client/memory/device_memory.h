@@ -20,7 +20,8 @@
 // 5. What is coherent, exported or registered at an address ends before the address can be given out
 //    again.
 // 6. Who allocates waits for a lease without Arena::mutex: MapMemory fails inside (NoLeaseWait), the call
-//    enters anew and tries once more.
+//    enters anew and tries once more. An allocation under HostMirrors::mutex_ waits for none at all: its
+//    caller does the same there.
 // 7. Arenas are never freed or changed: a call that began in an earlier session finds its own.
 //
 // Order of locks, each before the next: OpenedMemory::opening_, VirtualMemory::mutex_ or HostMirrors::mutex_,

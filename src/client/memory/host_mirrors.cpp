@@ -17,6 +17,7 @@
 #include "client/memory/device_memory.h"
 #include "client/process/log.h"
 #include "client/process/session_belongings.h"
+#include "client/session/attach_again.h"
 #include "shared_api/error_log.h"
 
 namespace gpupool::client {
@@ -56,16 +57,28 @@ CUresult HostMirrors::map(const HostMemory::Region& region, CUdeviceptr& out) tr
     const MutexLock lock(mutex_);
     if (const auto known = find(region, context, out)) return *known;
   }
-  // Without the mutex: who attaches anew needs it, and this may wait for that.
-  if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
-  const MutexLock lock(mutex_);
-  if (const auto known = find(region, context, out)) return *known;
+  CUresult result = CUDA_ERROR_DEVICE_UNAVAILABLE;
+  for (int attempt = 0; attempt < 2 && result == CUDA_ERROR_DEVICE_UNAVAILABLE; ++attempt) {
+    // Without the mutex: who attaches anew needs it, and this may wait for that. The lease may end before the
+    // mirror is made: then the next one is waited for.
+    if (const CUresult bad = runtime().enter(); bad != CUDA_SUCCESS) return bad;
+    const MutexLock lock(mutex_);
+    const auto known = find(region, context, out);
+    result = known ? *known : make(region, object->device, out);
+  }
+  return result;
+} catch (const std::bad_alloc&) {
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult HostMirrors::make(const HostMemory::Region& region, int device, CUdeviceptr& out) {
+  const NoLeaseWait no_wait;
   Mirror mirror;
   mirror.region = region;
-  mirror.device = object->device;
+  mirror.device = device;
   mirror.twin.resize(region.size);
   // The mirror ends with the region and not with the context.
-  if (const CUresult bad = device_memory().allocate(object->device, region.size, 0, 0, mirror.address);
+  if (const CUresult bad = device_memory().allocate(device, region.size, 0, 0, mirror.address);
       bad != CUDA_SUCCESS) {
     return bad;
   }
@@ -81,8 +94,6 @@ CUresult HostMirrors::map(const HostMemory::Region& region, CUdeviceptr& out) tr
   mirrors_.emplace(region.address, std::move(mirror));
   mirrored_regions.store(mirrors_.size(), std::memory_order_release);
   return CUDA_SUCCESS;
-} catch (const std::bad_alloc&) {
-  return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 std::optional<CUresult> HostMirrors::find(const HostMemory::Region& region, std::uint64_t context,

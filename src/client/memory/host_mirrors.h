@@ -3,6 +3,9 @@
 // Each mirror has a twin here, what device and host last agreed on. Before work the bytes in which the host
 // differs from the twin are sent; after waiting for the device the bytes in which the device differs are
 // taken over. So both may write different bytes of the same page.
+//
+// Nobody waits for a lease under mutex_: a mirror cannot be made there without one (NoLeaseWait), so the
+// call gives the mutex up, waits for the lease and tries once more.
 #pragma once
 
 #include <cuda.h>
@@ -60,6 +63,8 @@ class HostMirrors {
   /// What map() answers for a region that has one already.
   std::optional<CUresult> find(const HostMemory::Region& region, std::uint64_t context, CUdeviceptr& out)
       REQUIRES(mutex_);
+  /// A mirror that there is not yet. CUDA_ERROR_DEVICE_UNAVAILABLE where that needs a lease to be waited for.
+  CUresult make(const HostMemory::Region& region, int device, CUdeviceptr& out) REQUIRES(mutex_);
   void send(Mirror& mirror);  // precondition of both: mutex_ held
   void take(Mirror& mirror);
 

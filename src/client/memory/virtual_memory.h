@@ -2,6 +2,11 @@
 // them.
 //
 // All checks are made here, in the driver's terms, so that the messages to the worker need no answer.
+//
+// 1. What the books say is what the worker will have once it has executed the posts, which go out under the
+//    same hold of mutex_ as the change.
+// 2. Nobody waits for a lease under mutex_: other calls take it that need none. An operation that needs one
+//    fails without it and leaves no trace, so that its caller can wait for the lease and try once more.
 #pragma once
 
 #include <cuda.h>
@@ -26,7 +31,8 @@ struct ImportedMemory {
   bool counted = false;                  ///< takes no more of the share
 };
 
-/// The parts of the books that ask the arena and tell the worker.
+/// The parts of the books that ask the arena and tell the worker. Those that need a lease (create, map,
+/// set_access) fail with CUDA_ERROR_DEVICE_UNAVAILABLE where there is none, and wait for none.
 class VirtualMemoryHost {
  public:
   virtual ~VirtualMemoryHost() = default;

@@ -19,6 +19,7 @@ class Books final : public VirtualMemoryHost {
  public:
   ArenaAllocator arena{base, std::uint64_t{1} << 40, granule, 16 * granule};
   std::vector<std::string> told;
+  std::string without_lease;  ///< fails once, as if the lease had just ended
 
   std::uint64_t granularity(int device) override { return device == 0 ? granule : 0; }
   std::optional<std::uint64_t> set_aside(int, std::uint64_t size, std::uint64_t aligned,
@@ -51,6 +52,10 @@ class Books final : public VirtualMemoryHost {
 
  private:
   CUresult tell(const char* what) {
+    if (without_lease == what) {
+      without_lease.clear();
+      return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    }
     told.emplace_back(what);
     return CUDA_SUCCESS;
   }
@@ -162,4 +167,35 @@ TEST_CASE("a wish for addresses is granted where they are free, and alignment is
     REQUIRE(got);
     CHECK((got->address + granule <= wish || got->address >= wish + 4 * granule));
   }
+}
+
+TEST_CASE("what fails as its lease has just ended leaves no trace, and is good the second time") {
+  World world;
+  const auto gone = CUDA_ERROR_DEVICE_UNAVAILABLE;
+  const auto both = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  const auto address = world.reserve(4);
+  std::uint64_t memory = 0;
+  world.books.without_lease = "create";
+  CHECK(world.memory.create(16 * granule, on_device(0), memory) == gone);
+  CHECK(memory == 0);
+  CHECK(world.books.arena.used() == 0);
+  REQUIRE(world.memory.create(16 * granule, on_device(0), memory) == CUDA_SUCCESS);  // all of the share
+
+  world.books.without_lease = "map";
+  CHECK(world.memory.map(address, 2 * granule, 0, memory) == gone);
+  CHECK_FALSE(world.memory.find(address));
+  CHECK(world.memory.unmap(address, 2 * granule) == CUDA_ERROR_INVALID_VALUE);
+  REQUIRE(world.memory.map(address, 2 * granule, 0, memory) == CUDA_SUCCESS);
+
+  world.books.without_lease = "access";
+  CHECK(world.memory.set_access(address, 2 * granule, 0, both) == gone);
+  CHECK(world.memory.find(address)->access == CU_MEM_ACCESS_FLAGS_PROT_NONE);
+  REQUIRE(world.memory.set_access(address, 2 * granule, 0, both) == CUDA_SUCCESS);
+  CHECK(world.memory.find(address)->access == both);
+
+  CHECK(world.memory.release(memory) == CUDA_SUCCESS);
+  CHECK(world.memory.unmap(address, 2 * granule) == CUDA_SUCCESS);
+  CHECK(world.memory.free(address, 4 * granule) == CUDA_SUCCESS);
+  CHECK(world.books.arena.used() == 0);
+  CHECK(world.books.told == std::vector<std::string>{"create", "map", "access", "unmap", "release"});
 }
