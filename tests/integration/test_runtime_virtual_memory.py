@@ -174,6 +174,43 @@ def test_pools_count_what_is_theirs_and_a_device_s_current_pool_is_used(share: S
     )
 
 
+def test_a_reset_of_the_primary_context_takes_what_pools_count_as_used(share: Share) -> None:  # noqa: F811
+    share.run(
+        """
+        def used():
+            which = cu.CUmemPool_attribute.CU_MEMPOOL_ATTR_USED_MEM_CURRENT
+            return [int(check(cu.cuMemPoolGetAttribute(one, which))) for one in pools]
+        props = cu.CUmemPoolProps()
+        props.allocType = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+        props.location = properties().location
+        props.maxSize = 1 << 20
+        pools = [check(cu.cuDeviceGetDefaultMemPool(0)), check(cu.cuMemPoolCreate(props))]
+        gone = check(cu.cuMemPoolCreate(props))
+        check(cu.cuMemAllocFromPoolAsync(4096, gone, 0))
+        check(cu.cuMemPoolDestroy(gone))        # its memory is freed with the others'
+        free = []
+        for turn in range(3):
+            check(cu.cuMemAllocAsync(3 << 10, 0))
+            check(cu.cuMemAllocAsync(1 << 10, 0))
+            check(cu.cuMemAllocFromPoolAsync(1 << 20, pools[1], 0))
+            assert used() == [4 << 10, 1 << 20]
+            fails(cu.cuMemAllocFromPoolAsync(1, pools[1], 0), "OUT_OF_MEMORY")
+            check(cu.cuDevicePrimaryCtxReset(0))
+            assert used() == [0, 0]
+            free.append(check(cu.cuMemGetInfo())[0])
+        assert len(set(free)) == 1, free
+        kept = check(cu.cuMemAllocFromPoolAsync(1 << 20, pools[1], 0))
+        other = check(cu.cuCtxCreate(None, 0, 0))
+        check(cu.cuCtxDestroy(other))           # the pools' memory is of no context but the primary one
+        assert used() == [0, 1 << 20]
+        check(cu.cuMemFreeAsync(kept, 0))
+        assert used() == [0, 0]
+        print("ok")
+        """,
+        BEGIN,
+    )
+
+
 def test_a_batch_of_copies_goes_in_all_directions(share: Share) -> None:  # noqa: F811
     share.run(
         """

@@ -29,10 +29,6 @@ namespace {
 constexpr std::uint32_t devices_most = 64;
 using Kind = MemoryPool::Kind;
 
-Mutex& pool_mutex() {  // protects the pools' accounts and attributes, and `current`
-  static Mutex& mutex = *new Mutex;
-  return mutex;
-}
 /// The pool in force for a place, by the index of its default pool; 0: the default one.
 std::array<std::uint64_t, 3 * devices_most>& current() {
   static auto& all = kept_for_session<std::array<std::uint64_t, 3 * devices_most>>([](auto& kept) {
@@ -266,7 +262,6 @@ CUresult free_block(CUdeviceptr address, std::uint64_t stream) try {
     return opened_memory().close(address, true);
   const auto found = device_memory().find(address);
   if (!found || found->block.address != address) return CUDA_ERROR_INVALID_VALUE;
-  MemoryPool* const pool = tables().pools.find(found->block.owner);
   // Memory of a pool outlives the pool.
   const bool of_pool = wire::Handle::from(found->block.owner).kind == wire::Kind::memory_pool;
   if (const auto coherent = coherent_memory().find(address);
@@ -274,10 +269,7 @@ CUresult free_block(CUdeviceptr address, std::uint64_t stream) try {
     return CUDA_ERROR_INVALID_VALUE;  // that is for cuMemFreeHost
   }
   const CUresult result = device_memory().free(address, stream);
-  if (result == CUDA_SUCCESS && pool != nullptr) {
-    const MutexLock lock(pool_mutex());
-    pool->used -= std::min(pool->used, found->block.requested);
-  }
+  if (result == CUDA_SUCCESS && of_pool) uncount_in_pool(found->block.owner, found->block.requested);
   return result;
 } catch (const std::bad_alloc&) {
   return CUDA_ERROR_OUT_OF_MEMORY;

@@ -326,13 +326,16 @@ bool DeviceMemory::trim_all() {
   return some;
 }
 
-CUresult DeviceMemory::free_context(int device, std::uint64_t context, bool pools) {
+CUresult DeviceMemory::free_context(int device, std::uint64_t context,
+                                    std::map<std::uint64_t, std::uint64_t>* of_pools) {
   Arena* const place = arena(device);
   if (place == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   const MutexLock lock(place->mutex);
   std::vector<ArenaAllocator::Range> ranges;
   for (const auto& block : place->allocator.blocks()) {
-    if (block.owner != context && !(pools && is_pool(block.owner))) continue;
+    const bool of_pool = of_pools != nullptr && is_pool(block.owner);
+    if (block.owner != context && !of_pool) continue;
+    if (of_pool) (*of_pools)[block.owner] += block.requested;
     host_memory().forget(block.address);
     coherent_memory().drop(block.address);
     end_export(ExportKind::memory, device, block.address);

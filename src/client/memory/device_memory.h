@@ -36,6 +36,7 @@
 #include <atomic>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -85,8 +86,10 @@ class DeviceMemory {
   CUresult trim(int device);
   /// Gives all memory back that is held for later allocations. False: there was none.
   [[nodiscard]] bool trim_all();
-  /// Frees what was allocated for `context` and, on demand, what belongs to the device's pools.
-  CUresult free_context(int device, std::uint64_t context, bool pools);
+  /// Frees what was allocated for `context`. `of_pools`: also what belongs to the device's pools; by pool it
+  /// gets the bytes that had been asked for.
+  CUresult free_context(int device, std::uint64_t context,
+                        std::map<std::uint64_t, std::uint64_t>* of_pools = nullptr);
 
   /// For the program's own mappings, see ArenaAllocator. Granularity 0: no such device.
   [[nodiscard]] std::uint64_t granularity(int device) const;

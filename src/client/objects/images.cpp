@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 
 #include "base/mutex.h"
 #include "client/call/call.h"
 #include "client/memory/copy.h"
 #include "client/memory/device_memory.h"
+#include "client/memory/memory_pools.h"
 #include "client/memory/opened_memory.h"
 #include "client/objects/image_upload.h"
 #include "client/objects/library_images.h"
@@ -261,8 +263,12 @@ CUresult reset_context(std::uint64_t context, int device) {
   end_arrays_of(context);
   opened_memory().close_all_of(context);
   const Context* const object = t.contexts.find(context);
-  // The pools are the device's, so they go with its primary context.
-  return device_memory().free_context(device, context, object != nullptr && object->primary);
+  if (object == nullptr || !object->primary) return device_memory().free_context(device, context);
+  // The pools are the device's, so their memory goes with its primary context. They stay, and count on.
+  std::map<std::uint64_t, std::uint64_t> of_pools;
+  const CUresult result = device_memory().free_context(device, context, &of_pools);
+  for (const auto& [pool, bytes] : of_pools) uncount_in_pool(pool, bytes);
+  return result;
 }
 
 }  // namespace gpupool::client
