@@ -222,3 +222,51 @@ def test_memory_of_a_pool_is_freed_after_the_pool_whatever_its_kind(share: Share
         print("ok")
         """
     )
+
+
+def test_variables_of_an_image_are_forgotten_with_it(share: Share) -> None:
+    share.run(
+        """
+        start()
+        PTX = b".version 8.0\\n.target sm_75\\n.address_size 64\\n.visible .global .u32 table[4];\\n\\0"
+        kind = cu.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+
+        def memory_type(address):
+            return cu.cuPointerGetAttribute(kind, cu.CUdeviceptr(int(address) + 4))
+
+        def known(address):
+            return memory_type(address)[0] == 0
+
+        def library():
+            return check(cu.cuLibraryLoadData(PTX, [], [], 0, [], [], 0))
+
+        ways = (
+            (lambda: check(cu.cuModuleLoadData(PTX)), cu.cuModuleGetGlobal, cu.cuModuleUnload),
+            (library, cu.cuLibraryGetGlobal, cu.cuLibraryUnload),
+        )
+        for load, get, unload in ways:
+            for turn in range(2):
+                image = load()
+                table = check(get(image, b"table"))[0]
+                assert known(table)
+                check(unload(image))
+                assert memory_type(table)[0] == cu.CUresult.CUDA_ERROR_INVALID_VALUE
+        # Two at once: the one that stays keeps its own.
+        first, second = (check(cu.cuModuleLoadData(PTX)) for _ in range(2))
+        tables = [check(cu.cuModuleGetGlobal(module, b"table"))[0] for module in (first, second)]
+        check(cu.cuModuleUnload(first))
+        assert [known(table) for table in tables] == [False, True]
+        data = np.arange(4, dtype=np.uint32)
+        check(cu.cuMemcpy(int(tables[1]), data.ctypes.data, 16))  # still the device's
+        assert (download(tables[1], data) == data).all()
+        # Those of a library in a context go with the context.
+        image = library()
+        mine = check(cu.cuLibraryGetGlobal(image, b"table"))[0]
+        other = check(cu.cuCtxCreate(None, 0, 0))
+        its = check(cu.cuLibraryGetGlobal(image, b"table"))[0]
+        assert int(mine) != int(its) and known(its)
+        check(cu.cuCtxDestroy(other))
+        assert not known(its) and known(mine)
+        print("ok")
+        """
+    )

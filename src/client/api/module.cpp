@@ -214,14 +214,21 @@ CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
 // The driver's address: kernels and copies use it, the host does not.
 CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) {
   runtime().begin_if_over();
-  if (!known(wire::Kind::library, library)) return bad_handle(wire::Kind::library);
+  std::shared_ptr<Image> image;
+  if (const CUresult bad = image_of(raw(library), wire::Kind::library, image); bad != CUDA_SUCCESS)
+    return bad;
   if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   messages::cuLibraryGetManaged m;
   m.library = raw(library);
   m.name = text(name);
   replies::cuLibraryGetManaged reply;
   if (const CUresult bad = ask(m, reply); bad != CUDA_SUCCESS) return bad;
-  remember_global({reply.dptr, reply.bytes, worker_of_context(current_context()).first_device});
+  {
+    const Global global{reply.dptr, reply.bytes, worker_of_context(current_context()).first_device};
+    const MutexLock lock(image->mutex);
+    image->managed.insert(global);
+    remember_global(global);
+  }
   if (dptr != nullptr) *dptr = reply.dptr;
   if (bytes != nullptr) *bytes = reply.bytes;
   return CUDA_SUCCESS;

@@ -5,9 +5,12 @@
 
 #include <array>
 #include <atomic>
+#include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -61,6 +64,14 @@ struct Event {
   }
 };
 
+/// A global variable of a module, or a graph's memory: it lies outside the arenas.
+struct Global {
+  CUdeviceptr address = 0;
+  std::size_t size = 0;
+  int device = 0;
+  auto operator<=>(const Global&) const = default;
+};
+
 /// A module or a library with its kernels.
 struct Image {
   std::uint64_t handle = 0;
@@ -78,8 +89,8 @@ struct Image {
   /// Of a library, by context: the module that it is there.
   std::map<std::uint64_t, std::uint64_t> modules GUARDED_BY(mutex);
   /// By context, of which a module has one.
-  std::map<std::pair<std::uint64_t, std::string>, std::pair<CUdeviceptr, std::size_t>> globals
-      GUARDED_BY(mutex);
+  std::map<std::pair<std::uint64_t, std::string>, Global> globals GUARDED_BY(mutex);
+  std::set<Global> managed GUARDED_BY(mutex);  ///< of a library: its managed variables that were asked for
 
   /// The context of one of `modules`; 0 for what is none.
   [[nodiscard]] std::uint64_t context_of_module(std::uint64_t module) const REQUIRES(mutex) {

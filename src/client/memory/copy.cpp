@@ -285,11 +285,18 @@ void remember_global(const Global& global) {
   Globals& all = globals();
   const MutexLock lock(all.mutex);
   auto& mine = all.ranges[worker];
-  // What lay there before has gone with its module or graph, and would hide this one.
+  // What lay there before has gone with its graph or context, and would hide this one.
   auto old = mine.lower_bound(global.address);
   if (old != mine.begin() && global.address - std::prev(old)->first < std::prev(old)->second.size) --old;
   while (old != mine.end() && old->first < global.address + global.size) old = mine.erase(old);
   mine[global.address] = global;
+}
+
+void forget_global(const Global& global) {
+  const unsigned worker = worker_of_device(global.device).index;
+  Globals& all = globals();
+  const MutexLock lock(all.mutex);
+  all.ranges[worker].erase(global.address);
 }
 
 }  // namespace gpupool::client

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "client/call/objects.h"
+
 namespace gpupool::client {
 
 /// Rows of `width` bytes, `pitch` apart, in planes `slice_pitch` apart.
@@ -34,14 +36,10 @@ CUresult copy_rows_on_device(const Block& to, const Block& from, const Extent& e
 /// Whether an address means device memory where the API leaves it open (unified addressing).
 bool is_device_address(std::uint64_t address);
 
-/// A global variable of a module, or a graph's memory: it lies outside the arenas.
-struct Global {
-  CUdeviceptr address = 0;
-  std::size_t size = 0;
-  int device = 0;
-};
 /// Two workers may have one at one address.
 void remember_global(const Global& global);
+/// Before its module goes: then its address may be given to something else.
+void forget_global(const Global& global);
 /// The one that holds the address.
 std::optional<Global> global_at(std::uint64_t address);
 

@@ -58,6 +58,16 @@ std::vector<std::byte> for_this_session(const void* start, std::size_t size) {
   return image::entries_for({static_cast<const std::byte*>(start), size}, capabilities());
 }
 
+/// Those in a context; 0: in all.
+void forget_variables(Image& image, std::uint64_t context) REQUIRES(image.mutex);
+void forget_variables(Image& image, std::uint64_t context) {
+  std::erase_if(image.globals, [&](const auto& entry) {
+    if (context != 0 && entry.first.first != context) return false;
+    forget_global(entry.second);
+    return true;
+  });
+}
+
 }  // namespace
 
 bool decode_kernels(std::span<const std::byte> bytes, Image& image) {
@@ -180,7 +190,8 @@ CUresult load_image_file(const char* path, bool is_library, const JitOptionsIn& 
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-// The worker forgets what was made from the image together with it.
+// The worker forgets what was made from the image together with it. From then on the addresses of its
+// variables may be those of another image's, so they are forgotten before it is told.
 CUresult unload_image(std::uint64_t handle) try {
   const auto image = find_image(handle);
   if (image == nullptr) return bad_handle(wire::Kind::module);
@@ -197,6 +208,9 @@ CUresult unload_image(std::uint64_t handle) try {
     }
     for (const auto function : image->functions) retire(t.functions, function, functions);
     for (const auto& [context, module] : image->modules) retire(t.modules, module, modules);
+    forget_variables(*image, 0);
+    for (const Global& global : image->managed) forget_global(global);
+    image->managed.clear();
   }
   messages::UnloadImage m;
   m.image = handle;
@@ -254,6 +268,11 @@ CUresult reset_context(std::uint64_t context, int device) {
     if (image != nullptr && image->handle == handle && image->context == context) doomed.push_back(handle);
   });
   for (const auto handle : doomed) static_cast<void>(unload_image(handle));
+  t.libraries.each([&](std::uint64_t, const std::shared_ptr<Image>& image) {
+    if (image == nullptr) return;
+    const MutexLock lock(image->mutex);
+    forget_variables(*image, context);
+  });
   t.streams.each([&](std::uint64_t handle, const Stream& stream) {
     if (stream.context == context) static_cast<void>(cuStreamDestroy(handle_as<CUstream>(handle)));
   });

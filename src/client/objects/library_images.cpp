@@ -1,7 +1,6 @@
 #include "client/objects/library_images.h"
 
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "base/mutex.h"
@@ -120,7 +119,8 @@ CUresult find_global(Image& image, std::uint64_t handle, const char* name, CUdev
   const std::uint64_t context = context_of_variables(image, handle);
   const std::pair<std::uint64_t, std::string> key{context, name};
   if (const auto found = image.globals.find(key); found != image.globals.end()) {
-    std::tie(address, size) = found->second;
+    address = found->second.address;
+    size = found->second.size;
     return CUDA_SUCCESS;
   }
   messages::FindGlobal m;
@@ -132,10 +132,9 @@ CUresult find_global(Image& image, std::uint64_t handle, const char* name, CUdev
   if (result != CUDA_SUCCESS) return result;
   address = reply.address;
   size = reply.size;
-  image.globals[key] = {address, size};
   const Context* const its = tables().contexts.find(context);
-  remember_global(
-      {address, size, its != nullptr ? its->device : worker_of_context(context).first_device.load()});
+  const int device = its != nullptr ? its->device : worker_of_context(context).first_device.load();
+  remember_global(image.globals[key] = {address, size, device});
   return CUDA_SUCCESS;
 }
 
