@@ -214,6 +214,34 @@ def test_a_user_object_lives_as_long_as_its_graphs(share: Share) -> None:
         assert destroyed == [77]
         assert cu.cuUserObjectRelease(made, 1)[0] == Error.CUDA_ERROR_INVALID_VALUE
         assert read() == 1
+
+        def refused(answer):
+            assert answer[0] == Error.CUDA_ERROR_INVALID_VALUE, answer
+
+        # A graph takes over what the program has, once, and gives no more back than that.
+        graph, other = check(cu.cuGraphCreate(0)), check(cu.cuGraphCreate(0))
+        made = check(cu.cuUserObjectCreate(78, cu.CUhostFn(address), 2, 1))
+        refused(cu.cuGraphRetainUserObject(graph, made, 3, 1))
+        check(cu.cuGraphRetainUserObject(graph, made, 2, 1))
+        refused(cu.cuGraphRetainUserObject(other, made, 1, 1))
+        refused(cu.cuUserObjectRelease(made, 1))
+        refused(cu.cuGraphReleaseUserObject(graph, made, 3))
+        for count in (0, 1 << 31):
+            refused(cu.cuUserObjectRetain(made, count))
+            refused(cu.cuUserObjectRelease(made, count))
+            refused(cu.cuGraphRetainUserObject(graph, made, count, 0))
+            refused(cu.cuGraphReleaseUserObject(graph, made, count))
+        most = (1 << 31) - 1
+        check(cu.cuUserObjectRetain(made, most))
+        check(cu.cuGraphRetainUserObject(other, made, most - 1, 0))
+        refused(cu.cuUserObjectRetain(made, most))  # more than can be counted
+        refused(cu.cuGraphRetainUserObject(other, made, most, 0))
+        check(cu.cuUserObjectRelease(made, most))
+        check(cu.cuGraphDestroy(other))
+        assert destroyed == [77]
+        check(cu.cuGraphReleaseUserObject(graph, made, 1))
+        check(cu.cuGraphDestroy(graph))
+        assert destroyed == [77, 78]
         print("ok")
         """,
         GRAPHS,

@@ -32,6 +32,11 @@ void undo(std::uint64_t graph, CUresult own) {
   }
 }
 
+/// So many references of a user object as CUDA lets a call name.
+bool may_count(unsigned count) {
+  return count > 0 && count <= INT32_MAX;
+}
+
 }  // namespace
 
 namespace gpupool::client::api {
@@ -89,7 +94,9 @@ CUresult cuGraphClone(CUgraph* phGraphClone, CUgraph originalGraph) {
   {
     GraphStore& store = graph_store();
     const MutexLock lock(store.mutex);
-    store.graphs[m.clone].user_objects.add(store.graphs[m.graph].user_objects);
+    const auto clone = store.graphs.find(m.clone), original = store.graphs.find(m.graph);
+    if (clone != store.graphs.end() && original != store.graphs.end())
+      clone->second.user_objects.add(original->second.user_objects);
   }
   *phGraphClone = handle_as<CUgraph>(m.clone);
   return CUDA_SUCCESS;
@@ -128,7 +135,7 @@ CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char* path, unsigned int fla
 CUresult cuUserObjectCreate(CUuserObject* object_out, void* ptr, CUhostFn destroy,
                             unsigned int initialRefcount, unsigned int flags) {
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
-  if (object_out == nullptr || destroy == nullptr || initialRefcount == 0 || initialRefcount > INT32_MAX ||
+  if (object_out == nullptr || destroy == nullptr || !may_count(initialRefcount) ||
       flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
     return CUDA_ERROR_INVALID_VALUE;
   *object_out = make_user_object(ptr, destroy, initialRefcount);
@@ -137,35 +144,37 @@ CUresult cuUserObjectCreate(CUuserObject* object_out, void* ptr, CUhostFn destro
 
 CUresult cuUserObjectRetain(CUuserObject object, unsigned int count) {
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
-  return count > 0 && retain_user_object(object, count) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return may_count(count) && retain_user_object(object, count) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuUserObjectRelease(CUuserObject object, unsigned int count) {
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
-  return count > 0 && release_user_object(object, count) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return may_count(count) && release_user_object(object, count) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags) {
   if (!known(Kind::graph, graph)) return no_such_graph();
-  if (count == 0 || (flags & ~static_cast<unsigned>(CU_GRAPH_USER_OBJECT_MOVE)) != 0)
+  if (!may_count(count) || (flags & ~static_cast<unsigned>(CU_GRAPH_USER_OBJECT_MOVE)) != 0)
     return CUDA_ERROR_INVALID_VALUE;
-  const bool moves = (flags & CU_GRAPH_USER_OBJECT_MOVE) != 0;
-  // Moved references are the caller's; that they exist is checked by taking and giving back as many.
-  if (!retain_user_object(object, count)) return CUDA_ERROR_INVALID_VALUE;
-  if (moves && !release_user_object(object, count)) return CUDA_ERROR_INVALID_VALUE;
   GraphStore& store = graph_store();
   const MutexLock lock(store.mutex);
-  store.graphs[raw(graph)].user_objects.adopt(object, count);
-  return CUDA_SUCCESS;
+  const auto found = store.graphs.find(raw(graph));
+  if (found == store.graphs.end()) return CUDA_ERROR_INVALID_VALUE;
+  UserObjectReferences& held = found->second.user_objects;
+  const bool moves = (flags & CU_GRAPH_USER_OBJECT_MOVE) != 0;
+  return (moves ? held.adopt(object, count) : held.retain(object, count)) ? CUDA_SUCCESS
+                                                                          : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int count) {
   if (!known(Kind::graph, graph)) return no_such_graph();
-  if (count == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!may_count(count)) return CUDA_ERROR_INVALID_VALUE;
   {
     GraphStore& store = graph_store();
     const MutexLock lock(store.mutex);
-    if (!store.graphs[raw(graph)].user_objects.give(object, count)) return CUDA_ERROR_INVALID_VALUE;
+    const auto found = store.graphs.find(raw(graph));
+    if (found == store.graphs.end() || !found->second.user_objects.give(object, count))
+      return CUDA_ERROR_INVALID_VALUE;
   }
   return release_user_object(object, count) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

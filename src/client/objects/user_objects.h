@@ -9,10 +9,12 @@
 
 namespace gpupool::client {
 
-/// A handle with `references` references. 0 when out of memory.
+/// A handle with `references` references, which are the program's. 0 when out of memory.
 CUuserObject make_user_object(void* data, CUhostFn destroy, unsigned references);
+/// False for an object that there is not, or more references than can be counted.
 bool retain_user_object(CUuserObject object, unsigned count);
-/// False for more references than there are. At the last one the program's function is called, here and now.
+/// False for more references than the program has; those that graphs hold are theirs. At the last reference
+/// the program's function is called, here and now.
 bool release_user_object(CUuserObject object, unsigned count);
 
 /// References that one graph holds. Copying takes as many again; the owner calls clear(), with no lock held.
@@ -25,9 +27,11 @@ class UserObjectReferences {
     return *this;
   }
 
-  /// Takes over references that the caller owns.
-  void adopt(CUuserObject object, unsigned count) { held_[object] += count; }
-  /// False for more than are held; else they are the caller's.
+  /// Takes over references of the program's. False for more than it has.
+  bool adopt(CUuserObject object, unsigned count) { return take(object, count, true); }
+  /// Takes further ones. False as for retain_user_object.
+  bool retain(CUuserObject object, unsigned count) { return take(object, count, false); }
+  /// False for more than are held; else they are the program's.
   bool give(CUuserObject object, unsigned count);
   /// As many references of its own as `other` has.
   void add(const UserObjectReferences& other);
@@ -35,6 +39,8 @@ class UserObjectReferences {
   [[nodiscard]] bool empty() const { return held_.empty(); }
 
  private:
+  bool take(CUuserObject object, unsigned count, bool of_program);
+
   std::map<CUuserObject, unsigned> held_;
 };
 
