@@ -1,7 +1,8 @@
 #include "shared_api/error_log.h"
 
 #include <algorithm>
-#include <vector>
+#include <memory>
+#include <utility>
 
 #include "base/mutex.h"
 
@@ -18,7 +19,7 @@ ErrorLog& error_log() {
 }
 
 void ErrorLog::add(std::string_view line) {
-  std::vector<Callback> told;
+  bool heard = false;
   {
     const MutexLock lock(mutex_);
     lines_.emplace_back(line);
@@ -27,12 +28,39 @@ void ErrorLog::add(std::string_view line) {
       lines_.pop_front();
       ++dropped_;
     }
+    heard = !callbacks_.empty();
+  }
+  if (!heard) return;
+  if (CallbacksLater::depth_ == 0) {
+    tell(std::string(line));
+    return;
+  }
+  auto*& waiting = CallbacksLater::waiting_;
+  if (waiting == nullptr) waiting = new std::vector<CallbacksLater::Waiting>;
+  waiting->push_back({this, std::string(line)});
+}
+
+void ErrorLog::tell(const std::string& line) {
+  std::vector<Callback> told;
+  {
+    const MutexLock lock(mutex_);
     for (const auto& [number, callback] : callbacks_) told.push_back(callback);
   }
   // Without the lock: a callback may register another one, or make a call that fails.
   for (const Callback& callback : told) {
     std::string text(line);
     callback.function(callback.data, CU_LOG_LEVEL_ERROR, text.data(), text.size());
+  }
+}
+
+void CallbacksLater::tell() noexcept {
+  // Taken first: a callback may make a call that fails, whose lines are told at that call's end.
+  const std::unique_ptr<std::vector<Waiting>> lines(std::exchange(waiting_, nullptr));
+  for (const Waiting& waiting : *lines) {
+    try {
+      waiting.log->tell(waiting.line);
+    } catch (...) {  // without memory nobody is told; what a callback throws concerns no call
+    }
   }
 }
 

@@ -2,7 +2,11 @@
 
 #include <doctest/doctest.h>
 
-using gpupool::ErrorLog;
+#include <new>
+#include <string>
+#include <vector>
+
+using gpupool::CallbacksLater, gpupool::ErrorLog;
 
 TEST_CASE("an iterator shows what came after it, once") {
   ErrorLog log;
@@ -52,4 +56,62 @@ TEST_CASE("callbacks hear of a line until they are removed, and may use the log 
   CHECK_FALSE(heard.log.remove_callback(number));
   heard.log.add("told");
   CHECK(heard.times == 1);
+}
+
+namespace {
+
+struct Heard {
+  ErrorLog log;
+  std::vector<std::string> lines;
+
+  Heard() {
+    const auto callback = [](void* data, CUlogLevel, char* message, std::size_t size) {
+      auto* const to = static_cast<Heard*>(data);
+      to->lines.emplace_back(message, size);
+      // As a call of the callback's would that fails.
+      if (to->lines.size() > 1) return;
+      const CallbacksLater later;
+      to->log.add("of the callback");
+    };
+    static_cast<void>(log.add_callback(callback, this));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("callbacks hear what was added under a CallbacksLater once, at the end of the outermost") {
+  Heard heard;
+  {
+    const CallbacksLater outer;
+    heard.log.add("first");
+    {
+      const CallbacksLater inner;
+      heard.log.add("second");
+    }
+    CHECK(heard.lines.empty());
+    std::uint32_t all = 0;
+    CHECK(heard.log.text(all, 1000) == "first\nsecond\n");
+  }
+  CHECK(heard.lines == std::vector<std::string>{"first", "of the callback", "second"});
+  {
+    const CallbacksLater nothing_more;
+  }
+  CHECK(heard.lines.size() == 3);
+  heard.log.add("at once");
+  CHECK(heard.lines.back() == "at once");
+}
+
+TEST_CASE("a callback that is removed meanwhile does not hear, and what one throws ends nothing") {
+  ErrorLog log;
+  int times = 0;
+  const auto counts = [](void* data, CUlogLevel, char*, std::size_t) { ++*static_cast<int*>(data); };
+  const auto throws = [](void*, CUlogLevel, char*, std::size_t) { throw std::bad_alloc(); };
+  static_cast<void>(log.add_callback(throws, nullptr));
+  const auto number = log.add_callback(counts, &times);
+  {
+    const CallbacksLater later;
+    log.add("one");
+    CHECK(log.remove_callback(number));
+  }
+  CHECK(times == 0);
 }

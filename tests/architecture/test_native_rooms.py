@@ -40,7 +40,15 @@ ROOMS: dict[str, list[str]] = {
         "shared_api",
         "wire",
     ],
-    "client/progress": ["base", "client/call", "client/link", "client/process", "client/session", "wire"],
+    "client/progress": [
+        "base",
+        "client/call",
+        "client/link",
+        "client/process",
+        "client/session",
+        "shared_api",
+        "wire",
+    ],
     "client/memory": [
         "base",
         "client/call",

@@ -175,6 +175,49 @@ def test_refusals_are_in_the_log_of_cuda(share: Share) -> None:
     )
 
 
+def test_a_callback_of_the_log_may_make_the_calls_that_a_refusal_asks_for(share: Share) -> None:
+    share.run(
+        """
+        start()
+        old = ctypes.CDLL("libcuda.so.1")
+        heard, answers = [], []
+
+        @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)
+        def callback(data, level, text, size):
+            heard.append(ctypes.string_at(text, size).decode())
+            answers.append(give_way())
+
+        handle = ctypes.c_void_p()
+        assert old.cuLogsRegisterCallback(callback, None, ctypes.byref(handle)) == 0
+        Refused = cu.CUresult.CUDA_ERROR_OUT_OF_MEMORY
+
+        made = cu.CUmemAllocationProp()
+        made.type = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+        made.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        held = check(cu.cuMemCreate(2 << 20, made, 0))
+        give_way = lambda: cu.cuMemRelease(held)[0]
+        assert cu.cuMemCreate(1 << 40, made, 0)[0] == Refused
+        assert len(heard) == 1 and "out of memory" in heard[0], heard
+
+        wanted = cu.CUmemPoolProps()
+        wanted.location, wanted.allocType, wanted.maxSize = made.location, made.type, 1 << 20
+        pool = check(cu.cuMemPoolCreate(wanted))
+        block = check(cu.cuMemAllocFromPoolAsync(4096, pool, 0))
+        give_way = lambda: cu.cuMemFreeAsync(block, 0)[0]
+        assert cu.cuMemAllocFromPoolAsync(1 << 20, pool, 0)[0] == Refused
+        assert len(heard) == 2 and "maxSize" in heard[1], heard
+
+        pinned = check(cu.cuMemHostAlloc(4096, 0))
+        give_way = lambda: cu.cuMemFreeHost(pinned)[0]
+        assert cu.cuMemAlloc(1 << 40)[0] == Refused
+        assert len(heard) == 3, heard
+        assert answers == [0, 0, 0], answers
+        print("ok")
+        """,
+        timeout=60,
+    )
+
+
 def test_every_entry_point_is_found_in_every_version(share: Share) -> None:
     rows = Path(__file__).parents[2] / "build" / "native" / "generated" / "proc_addresses.cpp"
     table = re.findall(

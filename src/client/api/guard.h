@@ -7,11 +7,15 @@
 #include <system_error>
 #include <utility>
 
+#include "shared_api/error_log.h"
+
 namespace gpupool::client {
 
-/// The result of `body`; of what it throws, what CUDA says in its place.
+/// The result of `body`; of what it throws, what CUDA says in its place. The program's callbacks hear of its
+/// errors when it is over and holds no lock any more.
 template <class Body>
 CUresult guarded(Body&& body) noexcept {
+  const CallbacksLater later;
   try {
     return std::forward<Body>(body)();
   } catch (const std::bad_alloc&) {

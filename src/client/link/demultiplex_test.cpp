@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "client/link/connection.h"
+#include "shared_api/error_log.h"
 #include "wire/transport/socket_stream.h"
 
 using namespace gpupool;
@@ -207,6 +208,42 @@ TEST_CASE("a frame that answers nothing is taken in while somebody waits, and wi
   const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   while (pushed < 3 && std::chrono::steady_clock::now() < limit) peer.connection->read_arrived();
   CHECK(pushed == 3);
+}
+
+TEST_CASE("a callback that hears of an error may ask, on whatever way the error was read") {
+  constexpr auto message = wire::Control::output;
+  Peer peer([&](Peer& self, const wire::FrameHeader& header) {
+    self.push(static_cast<std::uint16_t>(message), std::as_bytes(std::span("text")));
+    if ((header.flags & wire::flag_ask) != 0) self.reply(header.sequence);
+  });
+  std::atomic<bool> tells{false};
+  peer.connection->on_push(message, [&](auto, wire::Receiver& receiver, std::uint64_t size) {
+    if (tells.exchange(false)) error_log().add("of the worker");
+    return receiver.skip(size);
+  });
+  struct Heard {
+    Connection& connection;
+    std::vector<Connection::Outcome> outcomes;
+  } heard{*peer.connection, {}};
+  const auto asks = [](void* data, CUlogLevel, char*, std::size_t) {
+    auto& [connection, outcomes] = *static_cast<Heard*>(data);
+    Reply reply;
+    outcomes.push_back(connection.ask_within({plain, 1}, nothing, reply, 10'000));
+  };
+  const auto number = error_log().add_callback(asks, &heard);
+  const auto told = [&] { return !tells; };
+  Reply reply;
+  tells = true;
+  CHECK(peer.connection->ask({plain, 1}, nothing, reply));
+  tells = true;
+  CHECK(peer.connection->post({plain, 1}, nothing) != 0);
+  CHECK(peer.connection->read_until(told));
+  tells = true;
+  CHECK(peer.connection->post({plain, 1}, nothing) != 0);
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (tells && std::chrono::steady_clock::now() < limit) peer.connection->read_arrived();
+  CHECK(heard.outcomes == std::vector(3, Connection::Outcome::answered));
+  static_cast<void>(error_log().remove_callback(number));
 }
 
 TEST_CASE("a worker that answers what was not asked loses its client") {

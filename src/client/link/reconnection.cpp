@@ -13,6 +13,7 @@
 #include "client/link/connection.h"
 #include "client/process/log.h"
 #include "client/process/main_wait.h"
+#include "shared_api/error_log.h"
 #include "wire/transport/dial.h"
 #include "wire/transport/worker_address.h"
 
@@ -94,13 +95,16 @@ void Connection::mend() {
     const bool over = state_ == State::lost;
     lock.unlock();
     if (over) return let_go();
-    bool mended = false;
-    try {
-      mended = reconnect();
-    } catch (const std::exception& failure) {
-      log_line(std::string("The connection to the GPU worker could not be made again: ") + failure.what());
+    {
+      const CallbacksLater later;  // this thread reads, too
+      bool mended = false;
+      try {
+        mended = reconnect();
+      } catch (const std::exception& failure) {
+        log_line(std::string("The connection to the GPU worker could not be made again: ") + failure.what());
+      }
+      if (!mended) lose();
     }
-    if (!mended) lose();
     lock.lock();
   }
 }

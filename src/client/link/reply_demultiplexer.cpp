@@ -6,6 +6,7 @@
 
 #include "base/mutex.h"
 #include "generated/wire/control.h"
+#include "shared_api/error_log.h"
 
 namespace gpupool::client {
 
@@ -55,6 +56,7 @@ bool ReplyDemultiplexer::give_up(Ticket& ticket) {
 }
 
 ReplyDemultiplexer::Outcome ReplyDemultiplexer::wait(Ticket& mine, const Deadline& deadline) {
+  const CallbacksLater later;
   MutexLock lock(mutex_);
   while (mine.state_ == Ticket::State::waiting || mine.state_ == Ticket::State::being_read) {
     bool in_time = true;
@@ -199,6 +201,7 @@ bool ReplyDemultiplexer::read_reply(const wire::FrameHeader& header, std::span<c
 
 void ReplyDemultiplexer::read_arrived() {
   constexpr int most = 64;  // frames; a worker that sends without end must not keep the caller
+  const CallbacksLater later;
   MutexLock lock(mutex_);
   if (!may_lead()) return;
   led_ = true, ++leads_;
@@ -213,7 +216,7 @@ void ReplyDemultiplexer::read_arrived() {
 }
 
 bool ReplyDemultiplexer::read_until(const std::function<bool()>& done) {
-  MutexLock lock(mutex_);
+  const MutexLock lock(mutex_);
   ++watching_;
   while (!lost_ && !done()) {
     if (!may_lead()) {
@@ -221,9 +224,10 @@ bool ReplyDemultiplexer::read_until(const std::function<bool()>& done) {
       continue;
     }
     led_ = true, ++leads_;
-    lock.unlock();
+    const MutexUnlock unlocked(mutex_);
+    const CallbacksLater later;
     if (const Read how = read_frame(); how != Read::done) failed(how);
-    lock.lock();
+    const MutexLock again(mutex_);
     led_ = false;
     pass_lead_on();
   }
@@ -242,12 +246,12 @@ void ReplyDemultiplexer::run_errand() {
 }
 
 void ReplyDemultiplexer::listen(std::chrono::milliseconds quiet, const std::function<void()>& errand) {
-  MutexLock lock(mutex_);
+  const MutexLock lock(mutex_);
   while (!lost_) {
     if (std::exchange(errand_waits_, false)) {
-      lock.unlock();
+      const MutexUnlock unlocked(mutex_);
+      const CallbacksLater later;
       errand();
-      lock.lock();
       continue;
     }
     if (paused_ || found_end_) {  // go_on() tells of the next connection
@@ -258,7 +262,8 @@ void ReplyDemultiplexer::listen(std::chrono::milliseconds quiet, const std::func
     if (listener_wakes_.wait_for(mutex_, quiet) == std::cv_status::no_timeout) continue;
     if (leads_ != before || first_ != nullptr || watching_ > 0 || !may_lead() || errand_waits_) continue;
     led_ = true;
-    lock.unlock();
+    const MutexUnlock unlocked(mutex_);
+    const CallbacksLater later;
     const bool some =
         receiver_->has_frame() || (stream_->readable(wire::Stream::for_ever) && stream_->holds_unread());
     Read how = some ? read_frame() : Read::done;
@@ -266,7 +271,7 @@ void ReplyDemultiplexer::listen(std::chrono::milliseconds quiet, const std::func
     // to send.
     while (some && how == Read::done && left_alone() && more_comes()) how = read_frame();
     if (how != Read::done) failed(how);
-    lock.lock();
+    const MutexLock again(mutex_);
     led_ = false;
     found_end_ = !some;
     pass_lead_on();

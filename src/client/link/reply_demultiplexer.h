@@ -21,6 +21,8 @@
 // 4. Pushes are taken in the order of their numbers, each once: one with a number up to taken_ is skipped.
 // 5. The leader touches a ticket under mutex_ or while it is being_read; its owner stays as long as it is.
 // 6. Handlers of pushes and sinks run on the leader's thread, without mutex_: they must not ask or wait.
+// 7. The program's callbacks hear of errors that were read when the reader has given the lead up and holds no
+//    mutex (CallbacksLater): they may ask.
 //
 // Order of locks: see connection.h. on_failure and tell_taken are called without mutex_; `done` of read_until
 // with it, so it waits for nothing and takes only locks under which nobody calls in here.

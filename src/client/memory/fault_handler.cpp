@@ -24,6 +24,7 @@
 #include "client/session/attach_again.h"
 #include "client/session/runtime.h"
 #include "client/session/session_hooks.h"
+#include "shared_api/error_log.h"
 
 namespace gpupool::client {
 namespace {
@@ -173,6 +174,8 @@ void serve(Queue& queue, CoherentMemory::By by) {
     if (fault == nullptr) wait_while(queue.bell, heard);
     while (fault != nullptr) {
       Fault* const next = fault->next;  // the fault is gone once it has an outcome
+      // The program's callbacks hear of errors once its thread goes on and no lock is held.
+      const CallbacksLater later;
       const bool known = coherent_memory().serve(fault->address, fault->write, by);
       std::atomic<std::uint32_t>& word = fault->outcome;
       word.store(known ? served : foreign, std::memory_order_release);

@@ -18,6 +18,7 @@
 #include "client/call/objects.h"
 #include "client/process/session_belongings.h"
 #include "client/session/attach_again.h"
+#include "shared_api/error_log.h"
 
 namespace gpupool::client {
 namespace {
@@ -87,6 +88,7 @@ void run_and_answer(HostFunctions& all, const Called& called, const WorkerLink& 
   m.run = called.run;
   // It names nothing that is of this worker: a context of it does.
   const std::uint64_t there = runtime().several() ? primary_context(worker.first_device) : any_context;
+  const CallbacksLater later;  // outlives the lock of the memory that is handed back
   HandedOver handed_over;
   if (host_memory_is_closed()) hand_host_memory_back(worker, handed_over);
   static_cast<void>(post(m, there));
