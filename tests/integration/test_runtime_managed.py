@@ -358,3 +358,69 @@ def test_an_array_argument_may_lie_in_managed_memory_that_the_device_used_last(s
         """,
         KERNELS,
     )
+
+
+def test_memory_is_right_where_the_kernel_has_no_room_for_further_mappings(share: Share) -> None:  # noqa: F811
+    share.run(
+        """
+        import errno
+        x = cuda.managed_array(2_000_000, dtype=np.int64)
+        page = 4096
+        places = [n * page // 8 for n in range(100, 3900, 190)]     # a stretch of its own each
+        back = np.zeros(x.size // 2, np.int64)
+        seen = []
+
+        def look(data):
+            seen.append([int(x[place]) for place in places])
+            for place in places:
+                x[place + 1] = -5
+
+        function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(look)
+        host = cu.CUhostFn(ctypes.cast(function, ctypes.c_void_p).value)
+
+        def turns():
+            expected = np.arange(x.size)
+            x[:] = expected
+            for turn in range(3):
+                launch(x, 2)
+                expected *= 2
+                assert [x[place] for place in places] == [expected[place] for place in places]
+                for place in places:
+                    x[place] = expected[place] = turn
+                check(cu.cuMemcpyDtoH(back.ctypes.data, x.ctypes.data, back.nbytes))
+                assert (back == expected[: back.size]).all()
+                for place in places:                        # after what was written has been sent
+                    x[place + 2] = expected[place + 2] = -turn
+                launch(x, 3)
+                expected *= 3
+                check(cu.cuLaunchHostFunc(0, host, 0))      # the stream waits for it
+                launch(x, 1)
+                # While it may be running, so without Python's lock, which it needs.
+                libc.memcpy(ctypes.byref(word), ctypes.c_void_p(x.ctypes.data + 50 * 8), ctypes.c_size_t(8))
+                assert word.value == expected[50]
+                cuda.synchronize()
+                assert seen.pop() == [expected[place] for place in places]
+                for place in places:
+                    expected[place + 1] = -5
+                assert (x == expected).all()
+
+        libc, word = ctypes.CDLL(None, use_errno=True), ctypes.c_int64()
+        libc.mmap.restype = ctypes.c_void_p
+        turns()
+        most = int(open("/proc/sys/vm/max_map_count").read())
+        size = 2 * (most + 100) * page
+        many = libc.mmap(None, ctypes.c_size_t(size), 0, 0x4022, -1, ctypes.c_long(0))
+        libc.mprotect.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+        taken = []
+        for at in range(many + page, many + size, 2 * page):
+            if libc.mprotect(at, page, 1) != 0:
+                break
+            taken.append(at)
+        assert ctypes.get_errno() == errno.ENOMEM
+        for at in taken[-4:]:                               # a few for what else wants memory
+            assert libc.mprotect(at, page, 0) == 0
+        turns()
+        print("ok")
+        """,
+        KERNELS,
+    )

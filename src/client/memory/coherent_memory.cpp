@@ -73,7 +73,7 @@ CUresult CoherentMemory::add(const About& about, bool fresh) {
   }
   const MutexLock lock(mutex_);
   regions_.insert_or_assign(
-      about.base, Region{about, static_cast<std::byte*>(view), pages, PageStates(pages), {}, false});
+      about.base, Region{about, static_cast<std::byte*>(view), pages, PageStates(pages), {}, false, false});
   coherent_regions.store(regions_.size(), std::memory_order_release);
   return CUDA_SUCCESS;
 }
@@ -105,15 +105,9 @@ std::optional<CoherentMemory::About> CoherentMemory::find(std::uint64_t address)
   return region->about;
 }
 
-void CoherentMemory::protect(Region& region, PageStates::Span span, int protection) {
+bool CoherentMemory::protect(Region& region, PageStates::Span span, int protection) {
   const std::uint64_t begin = region.about.base + span.first * page_bytes;
-  if (mprotect(at(begin), span.count * page_bytes, protection) == 0) return;
-  // Too many stretches of different protection for the kernel: this allocation becomes a single one, which
-  // the host may write everywhere.
-  for (const auto& missing : region.states.spans(PageStates::State::device))
-    fetch(region, missing, By::program);
-  region.states.set({0, region.pages}, PageStates::State::dirty);
-  mprotect(at(region.about.base), region.pages * page_bytes, PROT_READ | PROT_WRITE);
+  return mprotect(at(begin), span.count * page_bytes, protection) == 0;
 }
 
 void CoherentMemory::send(Region& region, PageStates::Span span) {
@@ -167,12 +161,16 @@ void CoherentMemory::tell_failure(CUresult result) {
   log_line(text);
 }
 
-void CoherentMemory::send_dirty(Region& region, PageStates::State then) {
+void CoherentMemory::send_dirty(Region& region) {
   for (const auto& span : region.states.spans(PageStates::State::dirty)) {
     // Closed first: what another thread writes from now on is a new fault and not a lost write.
-    protect(region, span, then == PageStates::State::device ? PROT_NONE : PROT_READ);
+    const bool closed = protect(region, span, PROT_READ);
     send(region, span);
-    region.states.set(span, then);
+    if (closed) {
+      region.states.set(span, PageStates::State::shared);
+    } else {  // it can still be written, so it is sent again next time
+      region.whole = true;
+    }
   }
 }
 
@@ -204,13 +202,13 @@ void CoherentMemory::close_to_host(Region& region) {
   mprotect(at(region.about.base), region.pages * page_bytes, PROT_NONE);
   for (const auto& span : region.states.spans(PageStates::State::dirty)) send(region, span);
   region.states.set({0, region.pages}, PageStates::State::device);
-  region.served_function = false;
+  region.served_function = region.whole = false;
 }
 
 void CoherentMemory::flush(const WorkerLink& worker) {
   const MutexLock lock(mutex_);
   for (auto& [base, region] : regions_) {
-    if (worker.has_device(region.about.device)) send_dirty(region, PageStates::State::shared);
+    if (worker.has_device(region.about.device)) send_dirty(region);
   }
 }
 
@@ -245,24 +243,43 @@ bool CoherentMemory::fetch_without_lock(const Region& region, PageStates::Span s
   return true;
 }
 
+PageStates::Step CoherentMemory::open_whole(const Region& region) {
+  using Kind = PageStates::Step::Kind;
+  const auto missing = missing_in(region, 0, region.pages);
+  if (!missing) return {Kind::open, {0, region.pages}, PageStates::State::dirty};
+  const std::uint64_t count = std::min(missing->count, PageStates::last_window);
+  return {Kind::fetch, {missing->first, count}, PageStates::State::shared};
+}
+
 bool CoherentMemory::serve(std::uint64_t address, bool write, By by) {
+  using Kind = PageStates::Step::Kind;
   const MutexLock lock(mutex_);
-  for (int tried = 0;; ++tried) {
+  for (int tried = 0;;) {
     Region* const region = region_of(address);
     if (region == nullptr) return false;
-    const auto step = region->states.touched((address - region->about.base) / page_bytes, write);
-    if (step.kind == PageStates::Step::Kind::nothing) return true;  // another thread was here first
-    if (step.kind == PageStates::Step::Kind::fetch) {
+    const auto step = region->whole
+                          ? open_whole(*region)
+                          : region->states.touched((address - region->about.base) / page_bytes, write);
+    if (step.kind == Kind::nothing) return true;  // another thread was here first
+    if (step.kind == Kind::fetch) {
       if (by == By::host_function || tried == most_tries) {
         fetch(*region, step.span, by);
       } else if (!fetch_without_lock(*region, step.span)) {
+        ++tried;
         continue;
       }
     }
     region->states.set(step.span, step.then);
     region->served_function = region->served_function || by == By::host_function;
-    protect(*region, step.span, step.then == PageStates::State::dirty ? PROT_READ | PROT_WRITE : PROT_READ);
-    return true;
+    if (region->whole && step.kind == Kind::fetch) continue;  // the rest, before anything is opened
+    const bool opened = protect(*region, step.span,
+                                step.then == PageStates::State::dirty ? PROT_READ | PROT_WRITE : PROT_READ);
+    // Where not even the whole can be opened the access would come again and again: it is a fault then.
+    if (opened || region->whole) {
+      region->whole = !opened;
+      return opened;
+    }
+    region->whole = true;
   }
 }
 
@@ -299,7 +316,8 @@ void CoherentMemory::open_views(std::vector<iovec>& parts) {
         continue;
       }
       region->states.set(*missing, PageStates::State::shared);
-      protect(*region, *missing, PROT_READ);
+      // A page that stays closed is opened when the host touches it, as one that both have.
+      static_cast<void>(protect(*region, *missing, PROT_READ));
     }
   }
 }

@@ -6,6 +6,11 @@
 // sent there and all host pages are closed; a later access of the host waits for the device and fetches. The
 // runtime itself uses a second view of the pages that is always open, so it never faults, and no other thread
 // sees a page that is half fetched.
+//
+// The kernel keeps so many stretches of different protection of a process and no more. Where it refuses
+// another one, the block is opened as a whole at the next touch: all that the device has is fetched first,
+// and the host may write everywhere until the block is closed. A page that is still open is never taken for
+// closed.
 #pragma once
 
 #include <cuda.h>
@@ -86,10 +91,14 @@ class CoherentMemory {
     PageStates states;
     RangeAdvice advice;
     bool served_function;  ///< a host function has been let in since it was closed
+    bool whole;            ///< it is not known which pages are open: the next touch opens all of them
   };
 
   Region* region_of(std::uint64_t address) REQUIRES(mutex_);
-  void protect(Region& region, PageStates::Span span, int protection) REQUIRES(mutex_);
+  /// False when the kernel refuses that: then some of the pages may have the protection.
+  [[nodiscard]] bool protect(Region& region, PageStates::Span span, int protection) REQUIRES(mutex_);
+  /// What a touch asks for where all is opened at once.
+  static PageStates::Step open_whole(const Region& region);
   void send(Region& region, PageStates::Span span) REQUIRES(mutex_);
   void fetch(Region& region, PageStates::Span span, By by) REQUIRES(mutex_);
   template <class M>
@@ -99,7 +108,7 @@ class CoherentMemory {
                                                     std::uint64_t last);
   void close_to_host(Region& region) REQUIRES(mutex_);
   void tell_failure(CUresult result) REQUIRES(mutex_);
-  void send_dirty(Region& region, PageStates::State then) REQUIRES(mutex_);
+  void send_dirty(Region& region) REQUIRES(mutex_);
 
   Mutex mutex_;
   std::map<std::uint64_t, Region> regions_ GUARDED_BY(mutex_);
