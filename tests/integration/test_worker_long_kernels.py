@@ -159,6 +159,25 @@ def test_a_lease_that_ends_is_draining_until_the_grace_is_over(one_share: Share)
     program.process.kill()
 
 
+def test_a_later_lease_revoked_while_one_ends_is_barred_at_once(one_share: Share) -> None:
+    share = one_share
+    program = Program(share, ENDLESS + 'launch(); say("up"); print("ok")')
+    program.says("up")
+    wait_for(share, work="running")
+    epoch = share.worker.epoch
+    share.worker.send(f"revoke epoch={epoch}")
+    share.worker.send(f"revoke epoch={epoch + 1}")
+    # It was on its way when it was revoked.
+    share.worker.send(f"lease epoch={epoch + 1} deadline_ns={in_seconds(600)}")
+    assert share.worker.wait_for("refused ", PATIENCE) == f"refused epoch={epoch + 1} reason=past-epoch"
+    assert share.worker.wait_for("ok ", PATIENCE) == f"ok epoch={epoch}"
+    assert share.worker.wait_for("ok ", PATIENCE) == f"ok epoch={epoch + 1}"
+    wait_for(share, work="stopped")
+    share.worker.send(f"lease epoch={epoch + 1} deadline_ns={in_seconds(600)}")
+    assert share.worker.wait_for("refused ", PATIENCE) == f"refused epoch={epoch + 1} reason=past-epoch"
+    program.process.kill()
+
+
 def test_work_goes_on_under_a_lease_that_comes_within_the_grace(one_share: Share) -> None:
     share = one_share
     program = Program(share, ENDLESS + 'launch(); say("up"); print("ok")')

@@ -10,8 +10,11 @@
 // 3. There is one grace for a lease. Work that begins after it was over, because a stream waited for a
 // function of the
 //    client's, has what is left of it: else each kernel behind such a function would have a grace of its own.
+// 4. A later lease that is revoked meanwhile shuts the gate at once: it may be on its way, and must not be
+//    granted. Its end is over with this one.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace gpupool::worker {
@@ -29,7 +32,7 @@ class LeaseEnd {
   /// `gate_open`: the lease was in force until now. `spent_ns`: of the grace, by work that is complete.
   LeaseEnd(std::uint32_t epoch, bool gate_open, std::int64_t now_ns, LeaseEndTimers timers,
            std::int64_t spent_ns = 0)
-      : epoch_(epoch), draining_(gate_open), began_ns_(now_ns - spent_ns), timers_(timers) {}
+      : epoch_(epoch), barred_(epoch), draining_(gate_open), began_ns_(now_ns - spent_ns), timers_(timers) {}
 
   enum class Next : std::uint8_t {
     wait,
@@ -45,14 +48,23 @@ class LeaseEnd {
     return passed >= timers_.grace_ns ? Next::stop : Next::wait;
   }
   void shut() { draining_ = false; }
+  /// The gate has been shut to all epochs up to this one.
+  void bars(std::uint32_t epoch) {
+    barred_ = std::max(barred_, epoch);
+    shut();
+  }
 
+  /// Of the lease that ends.
   [[nodiscard]] std::uint32_t epoch() const { return epoch_; }
+  /// The last epoch that has ended when this is over.
+  [[nodiscard]] std::uint32_t barred() const { return barred_; }
   [[nodiscard]] bool draining() const { return draining_; }
   /// As if all its work had been done without a pause.
   [[nodiscard]] std::int64_t began_ns() const { return began_ns_; }
 
  private:
   std::uint32_t epoch_;
+  std::uint32_t barred_;
   bool draining_;
   std::int64_t began_ns_;
   LeaseEndTimers timers_;

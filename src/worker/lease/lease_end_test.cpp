@@ -37,6 +37,18 @@ TEST_CASE("what computes has the rest of the grace, and is stopped then") {
   CHECK(end.look(true, false, 140) == Next::over);
 }
 
+TEST_CASE("a later lease that is revoked meanwhile shuts the gate, and ends with this one") {
+  LeaseEnd end(7, true, 100, timers);
+  CHECK(end.barred() == 7);
+  end.bars(9);
+  end.bars(8);
+  CHECK(end.epoch() == 7);
+  CHECK(end.barred() == 9);
+  CHECK_FALSE(end.draining());
+  CHECK(end.look(false, true, 101) == Next::wait);
+  CHECK(end.look(false, false, 101) == Next::over);
+}
+
 TEST_CASE("after a fence the gate is shut already") {
   const LeaseEnd end(7, false, 100, timers);
   CHECK_FALSE(end.draining());

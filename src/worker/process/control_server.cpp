@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <stdexcept>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -144,16 +145,23 @@ void ControlServer::lease_granted(SessionHost& session) {
 }
 
 /// Answered when nothing of the lease computes any more.
-void ControlServer::revoke(Connection& connection, const RevokeCommand& command, std::int64_t now_ns) {
+void ControlServer::revoke(Connection& connection, const RevokeCommand& command, SessionHost& session,
+                           std::int64_t now_ns) {
   const LeaseGate::View view = state_.gate.view(now_ns);
   if (view.state == LeaseState::attached && command.epoch >= view.epoch && !lease_end_) {
-    begin_lease_end(command.epoch, true, now_ns);
+    begin_lease_end(view.epoch, true, now_ns);
   }
-  if (lease_end_ && command.epoch >= lease_end_->epoch()) {
-    revokers_.push_back(connection.id);
-  } else {
-    send_line(connection, apply_revoke(state_, command));
+  if (!lease_end_ || command.epoch < lease_end_->epoch()) {
+    return send_line(connection, apply_revoke(state_, command));
   }
+  if (command.epoch > lease_end_->barred()) {
+    // A lease of that epoch may be on its way: it must find the gate shut, however long this end takes. What
+    // was posted and is not executed yet is kept for the next lease.
+    static_cast<void>(state_.gate.revoke(command.epoch));
+    lease_end_->bars(command.epoch);
+    session.tick();
+  }
+  revokers_.push_back({connection.id, command.epoch});
 }
 
 void ControlServer::begin_lease_end(std::uint32_t epoch, bool gate_open, std::int64_t now_ns) {
@@ -167,7 +175,7 @@ bool ControlServer::look_at_lease_end(SessionHost& session, std::int64_t now_ns)
       case LeaseEnd::Next::wait:
         return true;
       case LeaseEnd::Next::shut:
-        static_cast<void>(state_.gate.revoke(lease_end_->epoch()));
+        static_cast<void>(state_.gate.revoke(lease_end_->barred()));
         lease_end_->shut();
         session.tick();  // a session without a lease keeps no device from others
         break;
@@ -194,16 +202,17 @@ bool ControlServer::look_at_lease_end(SessionHost& session, std::int64_t now_ns)
 }
 
 void ControlServer::conclude_lease_end(SessionHost& session) {
-  const std::uint32_t epoch = lease_end_->epoch();
-  ended_epoch_ = epoch;
+  ended_epoch_ = lease_end_->barred();
   ended_for_ns_ = boottime_ns() - lease_end_->began_ns();
   lease_end_.reset();
   session.tick();
-  for (Connection& connection : connections_) {
-    if (std::ranges::find(revokers_, connection.id) == revokers_.end()) continue;
-    send_line(connection, apply_revoke(state_, {epoch}));
+  // A lease that was not renewed in time and that nobody has revoked stays fenced.
+  const LeaseAnswer barred = revokers_.empty() ? LeaseAnswer::ok : state_.gate.revoke(ended_epoch_);
+  for (const Revoker& revoker : std::exchange(revokers_, {})) {
+    const auto asks = [&](const Connection& one) { return one.id == revoker.connection; };
+    const auto connection = std::ranges::find_if(connections_, asks);
+    if (connection != connections_.end()) send_line(*connection, conclude_revoke({revoker.epoch}, barred));
   }
-  revokers_.clear();
   next_stats_ns_ = 0;
 }
 
@@ -271,7 +280,7 @@ bool ControlServer::execute(Connection& connection, const std::string& line, Ses
   if (const auto* lease = std::get_if<LeaseCommand>(&command)) {
     grant(connection, *lease, session, seat);
   } else if (const auto* revoke = std::get_if<RevokeCommand>(&command)) {
-    this->revoke(connection, *revoke, now);
+    this->revoke(connection, *revoke, session, now);
   } else if (const auto* away = std::get_if<ParkCommand>(&command)) {
     park(connection, *away, session);
   } else if (const auto* out = std::get_if<ExportCommand>(&command)) {

@@ -66,6 +66,11 @@ class ControlServer {
     std::string last_stats;
     bool broken = false;
   };
+  /// A revocation that is answered when the lease's end is over.
+  struct Revoker {
+    std::uint64_t connection;
+    std::uint32_t epoch;
+  };
 
   [[nodiscard]] int serve(SessionHost& session, const ClientSeat& seat);
   void accept_one(std::int64_t now_ns);
@@ -76,7 +81,8 @@ class ControlServer {
   bool execute(Connection& connection, const std::string& line, SessionHost& session, const ClientSeat& seat);
   void grant(Connection& connection, const LeaseCommand& command, SessionHost& session,
              const ClientSeat& seat);
-  void revoke(Connection& connection, const RevokeCommand& command, std::int64_t now_ns);
+  void revoke(Connection& connection, const RevokeCommand& command, SessionHost& session,
+              std::int64_t now_ns);
   void begin_lease_end(std::uint32_t epoch, bool gate_open, std::int64_t now_ns);
   /// False: the session computes on, and cannot be stopped.
   bool look_at_lease_end(SessionHost& session, std::int64_t now_ns);
@@ -111,9 +117,9 @@ class ControlServer {
   std::int64_t alone_since_ns_ = 0;  // 0: not alone
   std::uint32_t fenced_epoch_ = 0;   // last one reported
   std::optional<LeaseEnd> lease_end_;
-  std::uint32_t ended_epoch_ = 0;        // of the latest end that is over
-  std::int64_t ended_for_ns_ = 0;        // what its work has spent of the grace
-  std::vector<std::uint64_t> revokers_;  // connections that wait for its end
+  std::uint32_t ended_epoch_ = 0;  // up to which leases have ended
+  std::int64_t ended_for_ns_ = 0;  // what their work has spent of the grace
+  std::vector<Revoker> revokers_;  // that wait for lease_end_, in their order
   bool reported_connected_ = false;
   std::uint64_t reported_connections_ = 0;
   SlowCommands slow_{[this] { wake(); }};  // the last member: its thread uses the others

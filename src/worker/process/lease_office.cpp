@@ -140,6 +140,10 @@ std::string apply_revoke(WorkerState& state, const RevokeCommand& command) {
   return answer(state.gate.revoke(command.epoch), command.epoch);
 }
 
+std::string conclude_revoke(const RevokeCommand& command, LeaseAnswer barred) {
+  return answer(barred, command.epoch);
+}
+
 std::string stats_now(const WorkerState& state, const MemoryReport& place, bool client_connected,
                       std::int64_t now_ns) {
   StatsLine line{state.gate.view(now_ns),  client_connected,  state.usage.snapshot(), {},    place,

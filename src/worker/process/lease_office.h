@@ -52,6 +52,9 @@ namespace gpupool::worker {
 
 /// Shuts the gate. lease_end.h sees before to all that the lease left behind.
 [[nodiscard]] std::string apply_revoke(WorkerState& state, const RevokeCommand& command);
+/// The answer to a revocation that has waited for a lease's end. `barred` is the gate's word on the latest
+/// epoch that was revoked meanwhile.
+[[nodiscard]] std::string conclude_revoke(const RevokeCommand& command, LeaseAnswer barred);
 
 /// One `stats` line of this moment.
 [[nodiscard]] std::string stats_now(const WorkerState& state, const MemoryReport& place,
