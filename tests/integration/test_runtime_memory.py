@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.support.runtime_share import MIB, SHARE_MIB, Share, share
+from pathlib import Path
+
+from tests.support.runtime_share import MIB, SHARE_MIB, Share, share, share_of_a_worker
 
 __all__ = ["share"]  # the fixture
 
@@ -134,6 +136,38 @@ def test_memory_goes_with_its_context_and_with_no_other(share: Share) -> None:
         print("ok")
         """
     )
+
+
+def test_each_further_context_takes_its_reserve_of_the_share(tmp_path: Path) -> None:
+    for small in share_of_a_worker(tmp_path, context_reserve_mib=100, share_mib=256):
+        small.run(
+            f"""
+            start()
+            first = check(cu.cuCtxGetCurrent())
+            def free():
+                return check(cu.cuMemGetInfo())[0] // {MIB}
+            assert free() == 156, free()
+            second = check(cu.cuCtxCreate(None, 0, 0))
+            assert free() == 56, free()
+            assert cu.cuCtxCreate(None, 0, 0)[0] == cu.CUresult.CUDA_ERROR_OUT_OF_MEMORY
+            assert int(check(cu.cuCtxGetCurrent())) == int(second)
+            check(cu.cuCtxDestroy(second))
+            check(cu.cuCtxSetCurrent(first))
+            check(cu.cuCtxSynchronize())
+            assert free() == 156, free()
+
+            # The error of an earlier call: the program is not given a context, and none is left.
+            memory = upload(np.zeros(4, np.uint32))
+            function = ctypes.CDLL("libcuda.so.1").cuMemcpyDtoDAsync_v2
+            assert function(ctypes.c_uint64(int(memory)), ctypes.c_uint64(64), ctypes.c_size_t(16), None) == 0
+            assert cu.cuCtxCreate(None, 0, 0)[0] not in (0, cu.CUresult.CUDA_ERROR_OUT_OF_MEMORY)
+            assert int(check(cu.cuCtxGetCurrent())) == int(first)
+            check(cu.cuCtxSynchronize())
+            for _ in range(3):
+                check(cu.cuCtxDestroy(check(cu.cuCtxCreate(None, 0, 0))))
+            print("ok")
+            """
+        )
 
 
 def test_a_call_in_a_context_that_another_thread_has_destroyed_is_refused(share: Share) -> None:

@@ -282,9 +282,9 @@ def test_devices_do_not_reach_each_other_and_say_so(share: Share) -> None:
         start()
         Error = cu.CUresult
         attributes = cu.CUdevice_P2PAttribute
-        asks = counters()["asks"]
         own = check(cu.cuCtxGetCurrent())
         other = check(cu.cuCtxCreate(None, 0, 0))
+        asks = counters()["asks"]
         assert check(cu.cuDeviceCanAccessPeer(0, 0)) == 0
         assert cu.cuDeviceCanAccessPeer(0, 1)[0] == Error.CUDA_ERROR_INVALID_DEVICE
         rank = attributes.CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK

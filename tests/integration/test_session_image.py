@@ -234,7 +234,7 @@ def test_contexts_of_the_programs_own_come_along_with_their_streams_settings_and
     client = connect(old)
     own, gone = handle("context", 8), handle("context", 9, 2)
     for context in (own, gone):
-        client.post("CreateContext", context=context, flags=0, device=0)
+        assert client.call("CreateContext", context=context, flags=0, device=0)["result"] == 0
         client.post("SelectContext", context=context)
         assert client.call("cuCtxSetLimit", limit=0, value=8192)["result"] == 0
     client.post("MapMemory", device=0, address=program.data, size=GRANULE)

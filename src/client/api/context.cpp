@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdlib>
 #include <tuple>
+#include <vector>
 
 #include "base/mutex.h"
 #include "client/call/call.h"
@@ -79,6 +81,14 @@ CUresult object_of(CUcontext ctx, Context*& out) {
                                                   : CUDA_ERROR_INVALID_CONTEXT;
 }
 
+CUresult end_context(std::uint64_t handle, int device) {
+  messages::DestroyContext m;
+  m.context = handle;
+  // Where it is, nobody can tell any more once it is retired.
+  const std::uint64_t there = runtime().several() ? primary_context(device) : any_context;
+  return destroy(tables().contexts, handle, m, there);
+}
+
 CUresult create(CUcontext* pctx, unsigned flags, CUdevice dev) {
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult bad = check_device(dev); bad != CUDA_SUCCESS) return bad;
@@ -92,9 +102,17 @@ CUresult create(CUcontext* pctx, unsigned flags, CUdevice dev) {
   m.context = handle;
   m.flags = flags;
   m.device = dev;
-  if (const CUresult bad = post(m, any_context); bad != CUDA_SUCCESS) {
+  replies::CreateContext reply;
+  std::vector<std::byte> bytes;
+  CUresult own = CUDA_ERROR_UNKNOWN;
+  const CUresult result = ask(m, reply, any_context, bytes, {}, nullptr, &own);
+  if (own != CUDA_SUCCESS) {
     tables().contexts.drop(handle);
-    return bad;
+    return result;
+  }
+  if (result != CUDA_SUCCESS) {  // of an earlier call: the program does not know of this context
+    static_cast<void>(end_context(handle, dev));
+    return result;
   }
   context_stack().push_back(handle);
   *pctx = handle_as<CUcontext>(handle);
@@ -212,11 +230,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
   static_cast<void>(reset_context(handle, device));
   auto& stack = context_stack();
   if (!stack.empty() && stack.back() == handle) stack.pop_back();
-  messages::DestroyContext m;
-  m.context = handle;
-  // Where it is, nobody can tell any more once it is retired.
-  const std::uint64_t there = runtime().several() ? primary_context(device) : any_context;
-  return destroy(tables().contexts, handle, m, there);
+  return end_context(handle, device);
 }
 
 // The usage count of CUDA 3: a context ends when it was detached as often as it was created and attached.

@@ -1,10 +1,11 @@
 // Device memory that a context sets aside because the program asked for more of it than usual: the heap of
-// kernels' malloc, the buffer of their printf.
+// kernels' malloc, the buffer of their printf, the stacks of all threads that the device can hold at once.
 #pragma once
 
 #include <cuda.h>
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -17,10 +18,16 @@ namespace gpupool::worker {
 class ContextLimits {
  public:
   [[nodiscard]] static bool takes_memory(CUlimit limit) {
-    return limit == CU_LIMIT_MALLOC_HEAP_SIZE || limit == CU_LIMIT_PRINTF_FIFO_SIZE;
+    return limit == CU_LIMIT_MALLOC_HEAP_SIZE || limit == CU_LIMIT_PRINTF_FIFO_SIZE ||
+           limit == CU_LIMIT_STACK_SIZE;
+  }
+  /// What `value` of a limit takes where it is taken `times`; the greatest number where that is too many.
+  [[nodiscard]] static std::uint64_t bytes(std::uint64_t value, std::uint64_t times) {
+    constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+    return times != 0 && value > most / times ? most : value * times;
   }
 
-  /// Reserves what `wanted` takes more. `usual` is the limit that the context had at first. False over the
+  /// Reserves what `wanted` takes more, in bytes. `usual` is what the context had at first. False over the
   /// share.
   [[nodiscard]] bool reserve(CUcontext context, CUlimit limit, std::uint64_t usual, std::uint64_t wanted,
                              MemoryAccount& account) {

@@ -54,6 +54,8 @@ class MemoryAccount {
   [[nodiscard]] std::uint64_t used() const { return view().used; }
   [[nodiscard]] std::uint64_t peak() const { return view().peak; }
   [[nodiscard]] std::uint64_t limit() const { return view().limit; }
+  /// What the driver takes for a context; the first one's is in use from the start.
+  [[nodiscard]] std::uint64_t context_reserve() const { return reserve_; }
   /// What the session's objects take.
   [[nodiscard]] std::uint64_t allocated() const { return used() - reserve_; }
   /// What a program may have of the share.

@@ -121,6 +121,7 @@ void Session::end_streams_and_contexts() {
   handles.each(wire::Kind::context, [&](std::uint64_t value, void* h) {
     if (!is_primary(value)) api.cuCtxDestroy_v2_(static_cast<CUcontext>(h));
   });
+  shares.clear();
 }
 
 CUresult Session::select(CUcontext context) {

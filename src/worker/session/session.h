@@ -19,6 +19,7 @@
 #include "worker/image/move_rules.h"
 #include "worker/image/session_journal.h"
 #include "worker/objects/array_shares.h"
+#include "worker/objects/context_shares.h"
 #include "worker/objects/device_resources.h"
 #include "worker/objects/graph_table.h"
 #include "worker/objects/handle_table.h"
@@ -46,6 +47,7 @@ class Session {
   LinkTable links;
   ArrayShares arrays;
   ContextLimits limits;
+  ContextShares shares;
   DeviceResources resources;
   std::map<std::uint64_t, std::uint64_t> green_contexts;  ///< client's handle -> of the context made of it
   std::map<std::uint64_t, std::shared_ptr<PhysicalMemory>> physical;  ///< by the client's handle

@@ -83,3 +83,15 @@ TEST_CASE("a new session knows nothing of the one before") {
   CHECK(next.handles.vacant(wire::Kind::stream, name));
   CHECK(next.obstacle_to_moving(true) == worker::MoveObstacle::none);
 }
+
+TEST_CASE("a session that ends gives back what its contexts took of the share") {
+  Around around;
+  around.state->memory.clear();
+  around.state->memory.emplace_back(64 * mib, 16 * mib);
+  around.session->open({arena});
+  const auto name = wire::Handle{wire::Kind::context, 0, 5}.value();
+  REQUIRE(around.session->shares.reserve(name, around.state->memory[0]));
+  CHECK(around.state->memory[0].used() == 32 * mib);
+  around.session.reset();
+  CHECK(around.state->memory[0].used() == 16 * mib);
+}

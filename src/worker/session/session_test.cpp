@@ -179,7 +179,7 @@ struct StagedSession {
   std::uint64_t create_context() {
     messages::CreateContext create;
     create.context = SessionTestClient::handle(wire::Kind::context, 9);
-    client.post(create);
+    CHECK(client.ask(create).header.result == CUDA_SUCCESS);
     return create.context;
   }
   void copy(std::uint64_t to, char content, std::uint64_t stream = 0) {
@@ -273,8 +273,70 @@ TEST_CASE("a context keeps no dumps of the GPU's memory on the node, and its oth
   create.context = SessionTestClient::handle(wire::Kind::context, 5);
   create.flags =
       CU_CTX_SCHED_BLOCKING_SYNC | CU_CTX_MAP_HOST | CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE;
-  client.post(create);
-  CHECK(client.deferred() == CUDA_SUCCESS);
+  CHECK(client.ask(create).header.result == CUDA_SUCCESS);
   CHECK(worker::of_test_driver<unsigned>("test_driver_context_flags") ==
         (CU_CTX_SCHED_BLOCKING_SYNC | CU_CTX_MAP_HOST));
+}
+
+namespace {
+
+constexpr std::uint64_t mib = 1 << 20;
+
+/// A share of 64 MiB, of which each context takes 16.
+struct ContextsOfAShare {
+  SessionTestClient client{64 * mib, {}, {"01010101010101010101010101010101"}, 16 * mib};
+
+  int create(std::uint32_t index) {
+    messages::CreateContext create;
+    create.context = SessionTestClient::handle(wire::Kind::context, index);
+    return client.ask(create).header.result;
+  }
+  void destroy(std::uint32_t index) {
+    messages::DestroyContext destroy;
+    destroy.context = SessionTestClient::handle(wire::Kind::context, index);
+    client.post(destroy);
+    CHECK(client.deferred() == CUDA_SUCCESS);
+  }
+  int set_limit(CUlimit limit, std::uint64_t value) {
+    messages::cuCtxSetLimit set;
+    set.limit = limit;
+    set.value = value;
+    return client.ask(set).header.result;
+  }
+  [[nodiscard]] std::uint64_t used() const { return client.state.memory[0].used(); }
+};
+
+}  // namespace
+
+TEST_CASE("each further context takes its reserve of the share, until it goes") {
+  ContextsOfAShare share;
+  CHECK(share.used() == 16 * mib);
+  for (std::uint32_t index = 5; index < 8; ++index) CHECK(share.create(index) == CUDA_SUCCESS);
+  CHECK(share.used() == 64 * mib);
+  CHECK(share.create(8) == CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(share.used() == 64 * mib);
+  share.destroy(6);
+  CHECK(share.used() == 48 * mib);
+  worker::of_test_driver<CUresult>("test_driver_next_context") = CUDA_ERROR_OUT_OF_MEMORY;
+  CHECK(share.create(8) == CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(share.used() == 48 * mib);
+  CHECK(share.create(8) == CUDA_SUCCESS);
+  CHECK(share.used() == 64 * mib);
+}
+
+TEST_CASE("stacks of more than the usual size count for each thread that the device can hold") {
+  ContextsOfAShare share;  // whose device holds one thread, and whose limits are 1 MiB at first
+  CHECK(share.set_limit(CU_LIMIT_STACK_SIZE, 9 * mib) == CUDA_SUCCESS);
+  CHECK(share.used() == 24 * mib);
+  CHECK(share.set_limit(CU_LIMIT_STACK_SIZE, 1000 * mib) == CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(share.used() == 24 * mib);
+  CHECK(share.set_limit(CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH, 1000 * mib) == CUDA_SUCCESS);
+  CHECK(share.used() == 24 * mib);
+}
+
+TEST_CASE("what many threads take of a limit does not overflow") {
+  using worker::ContextLimits;
+  CHECK(ContextLimits::bytes(1024, 270336) == 1024 * std::uint64_t{270336});
+  CHECK(ContextLimits::bytes(~std::uint64_t{0}, 0) == 0);
+  CHECK(ContextLimits::bytes(~std::uint64_t{0} / 2, 3) == ~std::uint64_t{0});
 }

@@ -38,6 +38,8 @@ __attribute__((visibility("default"))) bool test_driver_uses_pinned = false;
 __attribute__((visibility("default"))) int test_driver_devices = 1;
 /// Those that the last context was made with.
 __attribute__((visibility("default"))) unsigned test_driver_context_flags = 0;
+/// What the next making of a context ends with.
+__attribute__((visibility("default"))) CUresult test_driver_next_context = CUDA_SUCCESS;
 }
 /// Whether a handle was given out and its object has not ended.
 extern "C" __attribute__((visibility("default"))) bool test_driver_knows(const void* handle) {
@@ -85,6 +87,8 @@ EXPORT cuDevicePrimaryCtxRelease_v2(CUdevice) {
 EXPORT cuCtxCreate_v2(CUcontext* c, unsigned flags, CUdevice) {
   const std::unique_lock lock(driver_mutex());
   test_driver_context_flags = flags;
+  if (const CUresult bad = std::exchange(test_driver_next_context, CUDA_SUCCESS); bad != CUDA_SUCCESS)
+    return bad;
   return make(c);
 }
 EXPORT cuCtxDestroy_v2(CUcontext c) {
@@ -93,6 +97,10 @@ EXPORT cuCtxDestroy_v2(CUcontext c) {
   std::erase_if(pinned(), [&](const auto& block) { return block.second.second == c; });
   if (current == c) current = nullptr;
   return end(c);
+}
+EXPORT cuCtxGetLimit(size_t* value, CUlimit) {
+  *value = 1u << 20;
+  return current == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 EXPORT cuCtxSetLimit(CUlimit, size_t) {
   return current == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;

@@ -36,14 +36,15 @@ class SessionTestClient {
     std::vector<std::byte> fields, payload;
   };
 
-  explicit SessionTestClient(std::uint64_t memory = 64u << 20, const std::string& image_cache = {},
-                             std::initializer_list<std::string_view> uuids = {
-                                 "01010101010101010101010101010101"}) {
+  explicit SessionTestClient(
+      std::uint64_t memory = 64u << 20, const std::string& image_cache = {},
+      std::initializer_list<std::string_view> uuids = {"01010101010101010101010101010101"},
+      std::uint64_t context_reserve = 0) {
     state.image_cache = image_cache;
     state.image_cache_mib = 64;
     for (const std::string_view uuid : uuids) {
       state.devices.push_back({0, std::string(uuid), 500, 64});
-      state.memory.emplace_back(memory);
+      state.memory.emplace_back(memory, context_reserve);
     }
     grant(1);
     session_ = SessionHost::open(GPUPOOL_TEST_DRIVER, state);
