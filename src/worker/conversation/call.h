@@ -84,6 +84,11 @@ class Call {
     equipment.parking.obstacles.capture_ended(stream);
     work.forgets(stream);
   }
+  /// Before `stream` begins to capture.
+  void begins_capture(CUstream stream) {
+    work.before_capture();
+    forgets(stream);
+  }
   /// Before a context is destroyed.
   void abandon_context(CUcontext context) { conversation.abandon_context(context); }
 

@@ -8,6 +8,7 @@
 
 #include "generated/wire/control.h"
 #include "worker/driver/capture.h"
+#include "worker/driver/current.h"
 
 namespace gpupool::worker {
 namespace {
@@ -29,23 +30,6 @@ class RelaxedCapture {
   void exchange() { static_cast<void>(api_.cuThreadExchangeStreamCaptureMode_(&mode_)); }
   const DriverApi& api_;
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
-};
-
-/// Makes a context current for as long as it lives.
-class Current {
- public:
-  Current(const DriverApi& api, CUcontext context) : api_(api), error_(api.cuCtxPushCurrent_v2_(context)) {}
-  ~Current() {
-    CUcontext popped = nullptr;
-    if (error_ == CUDA_SUCCESS) static_cast<void>(api_.cuCtxPopCurrent_v2_(&popped));
-  }
-  Current(const Current&) = delete;
-  Current& operator=(const Current&) = delete;
-  [[nodiscard]] CUresult error() const { return error_; }
-
- private:
-  const DriverApi& api_;
-  CUresult error_;
 };
 
 }  // namespace

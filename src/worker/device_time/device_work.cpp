@@ -70,7 +70,7 @@ bool DeviceWork::keeps_others_waiting() const {
 }
 
 void DeviceWork::forgets(CUstream stream) {
-  busy_.forget(stream);
+  busy_.leave(current_, stream);
   if (timer_) timer_->forget(current_, stream, false);
 }
 

@@ -48,8 +48,10 @@ class DeviceWork {
                                  std::string_view kernel);
   /// The same before a function of the client's, which is no work of the device's.
   [[nodiscard]] CUresult submits_function(CUstream stream, bool captured);
-  /// Before `stream` of the current context waits for an event, perhaps of a captured stream.
-  void waits_in(CUstream stream) {
+  /// Before `stream` of the current context waits for an event. `capturing`: a capture is open; the stream is
+  /// captured too, if the event is.
+  void waits_in(CUstream stream, bool capturing) {
+    if (capturing) busy_.leave(current_, stream);
     if (timer_) timer_->part(current_, stream);
   }
   /// A copy between the connection and device memory: use of the share that gives the device no work.
@@ -65,6 +67,8 @@ class DeviceWork {
   [[nodiscard]] bool keeps_others_waiting() const;
   /// Before `stream` of the current context is destroyed or begins to capture.
   void forgets(CUstream stream);
+  /// Before a stream begins to capture.
+  void before_capture() { busy_.before_capture(); }
   /// Before a context is destroyed.
   void forgets_context(CUcontext context);
   /// Whether `context` has finished what it was given, as far as is known without waiting.
@@ -74,7 +78,8 @@ class DeviceWork {
   /// For a call that waits for `contexts`, from now on. Any thread may call what it returns, which leaves the
   /// last of them current.
   [[nodiscard]] std::function<CUresult()> wait_for(const std::vector<CUcontext>& contexts);
-  /// Waits for `context` while a stream is captured; the current context.
+  /// Waits while a stream is captured for what was given to `context`, the current one, but not for work in
+  /// living streams that are in no list.
   CUresult finish(CUcontext context) { return busy_.finish(context); }
 
   // Any thread; none of them waits for the devices.

@@ -187,7 +187,7 @@ CUresult run_CaptureIntoGraph(Call& x, const messages::CaptureIntoGraph& m, repl
       !read_dependencies(x, m.dependencies, m.edges, after))
     return CUDA_ERROR_INVALID_HANDLE;
   x.waits();
-  x.forgets(stream);
+  x.begins_capture(stream);
   const CUresult result = x.api.cuStreamBeginCaptureToGraph_(
       stream, graph, after.nodes.data(), after.edges(), after.nodes.size(), CU_STREAM_CAPTURE_MODE_RELAXED);
   if (result != CUDA_SUCCESS) return result;

@@ -75,7 +75,7 @@ CUresult run_cuStreamBeginCapture_v2(Call& x, const messages::cuStreamBeginCaptu
   CUstream stream = nullptr;
   if (!x.handles.find(Kind::stream, m.hStream, stream)) return CUDA_ERROR_INVALID_HANDLE;
   x.waits();
-  x.forgets(stream);
+  x.begins_capture(stream);
   // Relaxed, whatever the program asks for: in the other modes the driver would forbid this process calls of
   // its own (staging memory, timing events) and end the program's capture for them. The client sees to it
   // that a capture ends in the thread that began it.

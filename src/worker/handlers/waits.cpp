@@ -34,7 +34,7 @@ CUresult run_cuStreamWaitEvent(Call& x, const messages::cuStreamWaitEvent& m, re
   if (!x.handles.find(wire::Kind::stream, m.hStream, stream) ||
       !x.handles.find(wire::Kind::event, m.hEvent, event))
     return CUDA_ERROR_INVALID_HANDLE;
-  x.work.waits_in(stream);
+  x.work.waits_in(stream, !x.session.graphs.captures.empty());
   return x.api.cuStreamWaitEvent_(stream, event, m.Flags);
 }
 

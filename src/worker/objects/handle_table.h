@@ -141,6 +141,15 @@ class HandleTable {
     }
   }
 
+  /// The same of those that go with a context.
+  template <class F>
+  void each_owned_by(wire::Kind kind, const void* context, F use) const {
+    each(kind, [&](std::uint64_t value, void* driver_handle) {
+      if (tables_[static_cast<std::size_t>(kind)][wire::Handle::from(value).index].owner == context)
+        use(value, driver_handle);
+    });
+  }
+
   void clear() {
     for (auto& slots : tables_) slots.clear();
     for (auto& names : names_) names.clear();

@@ -89,3 +89,16 @@ TEST_CASE("what goes with a context is forgotten with it") {
   CHECK_FALSE(table.owns(wire::Kind::texture_object, 77));
   CHECK(table.owns(wire::Kind::texture_object, 78));
 }
+
+TEST_CASE("the handles of one context can be gone through") {
+  worker::HandleTable table;
+  Opaque* const one = pointer(0x100);
+  Opaque* const other = pointer(0x200);
+  for (std::uint32_t n = 0; n < 4; ++n) {
+    table.owned_by(n % 2 == 0 ? one : other);
+    table.bind(wire::Kind::stream, handle(wire::Kind::stream, n), pointer(0x10 + n));
+  }
+  std::vector<std::uint64_t> found;
+  table.each_owned_by(wire::Kind::stream, other, [&](std::uint64_t value, void*) { found.push_back(value); });
+  CHECK(found == std::vector{handle(wire::Kind::stream, 1), handle(wire::Kind::stream, 3)});
+}

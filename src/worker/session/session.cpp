@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "worker/driver/capture.h"
+
 namespace gpupool::worker {
 namespace {
 
@@ -211,9 +213,25 @@ CUresult Session::synchronize_device(CUdevice device) {
   for (const auto& [context, its_device] : device_of_) {
     if (its_device != device) continue;
     if (context != current_) api.cuCtxSetCurrent_(context);
-    const CUresult result = graphs.captures.empty() ? work_.wait_for({context})() : work_.finish(context);
+    const CUresult result =
+        graphs.captures.empty() ? work_.wait_for({context})() : finish_beside_captures(context);
     if (first == CUDA_SUCCESS) first = result;
     if (context != current_) api.cuCtxSetCurrent_(current_);
+  }
+  return first;
+}
+
+CUresult Session::finish_beside_captures(CUcontext context) {
+  CUresult first = work_.finish(context);
+  const auto finish = [&](CUstream stream) {
+    if (in_capture(api, stream)) return;  // what it was given before is finished
+    const CUresult result = api.cuStreamSynchronize_(stream);
+    if (first == CUDA_SUCCESS) first = result;
+  };
+  handles.each_owned_by(wire::Kind::stream, context,
+                        [&](std::uint64_t, void* stream) { finish(static_cast<CUstream>(stream)); });
+  for (const auto& [key, stream] : per_thread_streams_) {
+    if (key.first == context) finish(stream);
   }
   return first;
 }

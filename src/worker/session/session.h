@@ -114,6 +114,8 @@ class Session {
  private:
   [[nodiscard]] std::int32_t ordinal_of(CUcontext context) const;  // -1: of none of the session's devices
   CUstream per_thread_stream();
+  /// Waits for what `context`, which is current, was given, except for what is captured.
+  CUresult finish_beside_captures(CUcontext context);
   void end_images();
   void end_arrays();
   void end_graphs();

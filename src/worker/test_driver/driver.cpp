@@ -11,7 +11,16 @@ using namespace test_driver;
 
 namespace {
 thread_local std::vector<CUcontext> pushed;
+
+/// A question about an event that was last recorded into a capture ends it.
+CUresult ask_captured(CUevent event) {
+  const auto found = captured_events().find(event);
+  if (found == captured_events().end()) return CUDA_SUCCESS;
+  if (const auto capture = captures().find(found->second); capture != captures().end())
+    capture->second = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+  return CUDA_ERROR_CAPTURED_EVENT;
 }
+}  // namespace
 
 EXPORT cuInit(unsigned) {
   const std::unique_lock lock(driver_mutex());
@@ -50,6 +59,12 @@ extern "C" __attribute__((visibility("default"))) bool test_driver_knows(const v
 extern "C" __attribute__((visibility("default"))) void test_driver_hold(bool hold) {
   const std::unique_lock lock(driver_mutex());
   held = hold;
+  released.notify_all();
+}
+/// The same of the stream that was made last.
+extern "C" __attribute__((visibility("default"))) void test_driver_hold_newest(bool hold) {
+  const std::unique_lock lock(driver_mutex());
+  held_stream = hold ? newest_stream : nullptr;
   released.notify_all();
 }
 EXPORT cuDeviceGetName(char* name, int size, CUdevice) {
@@ -134,20 +149,23 @@ EXPORT cuCtxSynchronize() {
 EXPORT cuStreamCreate(CUstream* s, unsigned flags) {
   const std::unique_lock lock(driver_mutex());
   make(s);
+  newest_stream = *s;
   if ((flags & CU_STREAM_NON_BLOCKING) == 0) blocking().insert(*s);
   return CUDA_SUCCESS;
 }
 EXPORT cuStreamDestroy_v2(CUstream s) {
   const std::unique_lock lock(driver_mutex());
   captures().erase(s);
+  recorded_graphs().erase(s);
   blocking().erase(s);
   return end(s);
 }
 EXPORT cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode) {
   const std::unique_lock lock(driver_mutex());
   must_know_stream(s);
+  if (is_special(s) || captures().contains(s)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   captures()[s] = CU_STREAM_CAPTURE_STATUS_ACTIVE;
-  return CUDA_SUCCESS;
+  return make(&recorded_graphs()[s]);
 }
 EXPORT cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus* status) {
   const std::unique_lock lock(driver_mutex());
@@ -157,14 +175,32 @@ EXPORT cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus* status) {
   *status = found == captures().end() ? CU_STREAM_CAPTURE_STATUS_NONE : found->second;
   return CUDA_SUCCESS;
 }
+EXPORT cuStreamGetCaptureInfo_v3(CUstream s, CUstreamCaptureStatus* status, cuuint64_t*, CUgraph* graph,
+                                 const CUgraphNode**, const CUgraphEdgeData**, size_t*) {
+  const std::unique_lock lock(driver_mutex());
+  const auto found = captures().find(s);
+  *status = found == captures().end() ? CU_STREAM_CAPTURE_STATUS_NONE : found->second;
+  if (found != captures().end()) *graph = recorded_graphs()[s];
+  return CUDA_SUCCESS;
+}
 EXPORT cuStreamEndCapture(CUstream s, CUgraph* graph) {
   const std::unique_lock lock(driver_mutex());
   must_know_stream(s);
   const auto found = captures().find(s);
   if (found == captures().end()) return CUDA_ERROR_ILLEGAL_STATE;
   const bool good = found->second == CU_STREAM_CAPTURE_STATUS_ACTIVE;
-  captures().erase(found);
-  return good ? make(graph) : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  const CUgraph recorded = recorded_graphs()[s];
+  std::erase_if(recorded_graphs(), [&](const auto& one) {
+    if (one.second != recorded) return false;
+    captures().erase(one.first);  // with those that have joined it
+    return true;
+  });
+  if (!good) {
+    end(recorded);
+    return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  }
+  *graph = recorded;
+  return CUDA_SUCCESS;
 }
 EXPORT cuGraphDestroy(CUgraph graph) {
   const std::unique_lock lock(driver_mutex());
@@ -174,7 +210,7 @@ EXPORT cuStreamQuery(CUstream s) {
   const std::unique_lock lock(driver_mutex());
   must_know_stream(s);
   if (s == nullptr) return use_legacy();
-  return held ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+  return is_held(s) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 EXPORT cuStreamSynchronize(CUstream s) {
   std::unique_lock lock(driver_mutex());
@@ -184,7 +220,7 @@ EXPORT cuStreamSynchronize(CUstream s) {
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
   if (const CUresult bad = s == nullptr ? use_legacy() : CUDA_SUCCESS; bad != CUDA_SUCCESS) return bad;
-  if (s != nullptr) released.wait(lock, [] { return !held; });
+  released.wait(lock, [&] { return !is_held(s); });
   must_know_stream(s);  // nobody may destroy what another thread waits for
   run_transfers([&](const Transfer& t) { return t.context == current && (s == nullptr || t.stream == s); });
   return CUDA_SUCCESS;
@@ -193,6 +229,11 @@ EXPORT cuStreamWaitEvent(CUstream s, CUevent e, unsigned) {
   const std::unique_lock lock(driver_mutex());
   must_know_stream(s);
   must_know(e);
+  if (const auto found = captured_events().find(e); found != captured_events().end()) {
+    if (is_special(s) || !captures().contains(found->second)) return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+    captures()[s] = captures()[found->second];
+    recorded_graphs()[s] = recorded_graphs()[found->second];
+  }
   return CUDA_SUCCESS;
 }
 EXPORT cuEventCreate(CUevent* e, unsigned) {
@@ -204,6 +245,7 @@ EXPORT cuEventCreate(CUevent* e, unsigned) {
 EXPORT cuEventDestroy_v2(CUevent e) {
   const std::unique_lock lock(driver_mutex());
   events().erase(e);
+  captured_events().erase(e);
   return end(e);
 }
 EXPORT cuEventRecord(CUevent e, CUstream s) {
@@ -211,18 +253,32 @@ EXPORT cuEventRecord(CUevent e, CUstream s) {
   must_know(e);
   must_know_stream(s);
   if (events()[e].first != current) return CUDA_ERROR_INVALID_HANDLE;
-  events()[e].second = s;
+  captured_events().erase(e);
+  if (captures().contains(s)) {
+    captured_events()[e] = s;
+  } else {
+    events()[e].second = s;
+  }
   return CUDA_SUCCESS;
+}
+EXPORT cuEventRecordWithFlags(CUevent e, CUstream s, unsigned flags) {
+  const std::unique_lock lock(driver_mutex());
+  must_know(e);
+  must_know_stream(s);
+  return (flags & CU_EVENT_RECORD_EXTERNAL) != 0 && captures().contains(s) ? CUDA_SUCCESS
+                                                                           : cuEventRecord(e, s);
 }
 EXPORT cuEventQuery(CUevent e) {
   const std::unique_lock lock(driver_mutex());
   must_know(e);
-  return events()[e].second != nullptr && held ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+  if (const CUresult bad = ask_captured(e); bad != CUDA_SUCCESS) return bad;
+  return is_held(events()[e].second) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 EXPORT cuEventSynchronize(CUevent e) {
   std::unique_lock lock(driver_mutex());
   must_know(e);
-  if (events()[e].second != nullptr) released.wait(lock, [] { return !held; });
+  if (const CUresult bad = ask_captured(e); bad != CUDA_SUCCESS) return bad;
+  released.wait(lock, [&] { return !is_held(events()[e].second); });
   must_know(e);
   const auto recorded = events()[e];
   const CUcontext context = recorded.first;

@@ -32,6 +32,11 @@ inline std::recursive_mutex& driver_mutex() {
 }
 /// While it is set nothing that was given to an explicit stream completes.
 inline bool held = false;
+/// The same of one stream.
+inline CUstream held_stream = nullptr, newest_stream = nullptr;
+inline bool is_held(CUstream stream) {
+  return stream != nullptr && (held || stream == held_stream);
+}
 inline std::condition_variable_any released;
 
 inline std::set<void*>& handles() {
@@ -47,8 +52,12 @@ inline void* fresh() {
 inline void must_know(void* handle) {
   if (handles().count(handle) == 0) std::abort();
 }
+/// The null stream, the legacy and the per-thread one: none of them is captured here.
+inline bool is_special(CUstream stream) {
+  return reinterpret_cast<std::uintptr_t>(stream) <= 2;
+}
 inline void must_know_stream(CUstream stream) {
-  if (reinterpret_cast<std::uintptr_t>(stream) > 2) must_know(stream);
+  if (!is_special(stream)) must_know(stream);
 }
 template <class H>
 CUresult make(H* out) {
@@ -110,6 +119,16 @@ inline std::map<CUevent, std::pair<CUcontext, CUstream>>& events() {
 /// Streams that record a graph.
 inline std::map<CUstream, CUstreamCaptureStatus>& captures() {
   static std::map<CUstream, CUstreamCaptureStatus> all;
+  return all;
+}
+/// What they record.
+inline std::map<CUstream, CUgraph>& recorded_graphs() {
+  static std::map<CUstream, CUgraph> all;
+  return all;
+}
+/// Events that were last recorded into a capture, by its stream.
+inline std::map<CUevent, CUstream>& captured_events() {
+  static std::map<CUevent, CUstream> all;
   return all;
 }
 /// Streams that the legacy stream waits for.
