@@ -157,12 +157,12 @@ void Completions::refuse_copy(std::uint64_t ticket, CUresult why) {
   static_cast<void>(add(item));
 }
 
-void Completions::forget(const void* object) {
+void Completions::forget(const void* object, CUresult why) {
   const std::lock_guard lock(items_mutex_);
   for (Item& item : items_) {
-    if (item.object != object || item.kind == Item::Kind::copy) continue;
+    if (item.object != object || item.kind == Item::Kind::copy || item.known) continue;
     item.known = true;
-    item.result = CUDA_ERROR_INVALID_HANDLE;
+    item.result = why;
   }
 }
 

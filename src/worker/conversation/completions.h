@@ -69,8 +69,9 @@ class Completions {
   CUresult copy(std::uint64_t ticket, CUdeviceptr from, std::size_t size, CUstream stream, CUcontext context);
   /// Tells that a copy did not begin.
   void refuse_copy(std::uint64_t ticket, CUresult why);
-  /// Before a stream or event is destroyed.
-  void forget(const void* object);
+  /// Before a stream or event is destroyed or captured: nobody asks about it any more, and who watches it is
+  /// told `why`.
+  void forget(const void* object, CUresult why);
   /// Before a context is destroyed: waits for what was given to it.
   void forget_context(CUcontext context);
   /// Another process takes the session over; contexts have been forgotten.

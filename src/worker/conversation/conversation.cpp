@@ -332,7 +332,8 @@ CopyOut& Conversation::copy_out() {
 
 void Conversation::retires(const void* object) {
   session_->in_use.wait_unused(object);
-  completions.forget(object);
+  completions.forget(object, CUDA_ERROR_INVALID_HANDLE);
+  session_->graphs.captured_events.erase(object);
 }
 
 void Conversation::abandon_context(CUcontext context) {

@@ -8,9 +8,14 @@ namespace gpupool::worker {
 
 CUresult run_WatchEvent(Call& x, const messages::WatchEvent& m, replies::WatchEvent&) {
   CUevent event = nullptr;
-  const bool taken = x.handles.find(wire::Kind::event, m.watch, event)
-                         ? x.conversation.completions.watch_event(m.watch, event, x.current())
-                         : x.conversation.completions.refuse_watch(m.watch, CUDA_ERROR_INVALID_HANDLE);
+  CUresult bad = CUDA_SUCCESS;
+  if (!x.handles.find(wire::Kind::event, m.watch, event)) {
+    bad = CUDA_ERROR_INVALID_HANDLE;
+  } else if (x.session.graphs.captured_events.contains(event)) {
+    bad = CUDA_ERROR_CAPTURED_EVENT;
+  }
+  const bool taken = bad == CUDA_SUCCESS ? x.conversation.completions.watch_event(m.watch, event, x.current())
+                                         : x.conversation.completions.refuse_watch(m.watch, bad);
   return taken ? CUDA_SUCCESS : malformed;
 }
 

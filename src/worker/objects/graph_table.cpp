@@ -117,6 +117,7 @@ void GraphTable::clear() {
   graph_values_.clear();
   captured.clear();
   captures.clear();
+  captured_events.clear();
   unused_.clear();
   next_ = 0;
   has_allocations = false;

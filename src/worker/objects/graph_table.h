@@ -51,6 +51,8 @@ class GraphTable {
   /// Graphs under construction by a capture that the client has been shown: they end with a failed capture.
   std::set<std::uint64_t> captured;
   std::map<std::uint64_t, CUgraph> captures;  ///< by the stream that began the capture
+  /// Events that were last recorded into a capture: a question about one would end it.
+  std::set<const void*> captured_events;
   /// The capture of a stream is over and has left no graph: what the client was shown of it, or 0.
   std::uint64_t abandon_capture(std::uint64_t stream);
   bool has_allocations = false;  ///< the session has made an allocation node

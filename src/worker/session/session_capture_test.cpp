@@ -166,3 +166,35 @@ TEST_CASE("what is captured is no work that a barrier waits for") {
   CHECK_FALSE(session.barrier_waits());
   CHECK(session.end_capture(1) == CUDA_SUCCESS);
 }
+
+TEST_CASE("an event that is watched and then captured is not asked about") {
+  Session session;
+  session.create(1);
+  session.create_working(2);
+  session.record(2);
+  session.watch();
+  session.begin_capture(1);
+  session.record(1);
+  CHECK(session.watched() == CUDA_ERROR_CAPTURED_EVENT);
+  session.watch();
+  CHECK(session.watched() == CUDA_ERROR_CAPTURED_EVENT);
+  hold_newest(false);
+  CHECK(session.end_capture(1) == CUDA_SUCCESS);
+  session.record(2);
+  session.watch();
+  CHECK(session.watched() == CUDA_SUCCESS);
+}
+
+TEST_CASE("an event that a graph records when it runs is asked about as before") {
+  Session session;
+  session.create(1);
+  session.create_working(2);
+  session.record(2);
+  session.watch();
+  session.begin_capture(1);
+  session.record(1, CU_EVENT_RECORD_EXTERNAL);
+  REQUIRE(session.client.deferred() == CUDA_SUCCESS);
+  hold_newest(false);
+  CHECK(session.watched() == CUDA_SUCCESS);
+  CHECK(session.end_capture(1) == CUDA_SUCCESS);
+}
