@@ -193,6 +193,19 @@ def test_attributes_are_checked_by_the_kind_of_descriptor(machine: Machine) -> N
         assert call(machine, "cudnnBackendCreateDescriptor", integer(99), out(8)).status == NOT_SUPPORTED
 
 
+def test_so_many_results_are_told_of_as_were_written(machine: Machine) -> None:
+    """PyTorch 2.15 asks for the first configuration, and takes the answer for the length of its list."""
+    with small_graph(machine) as (made, graph, _):
+        assert made.finalize(graph) == SUCCESS
+        heuristic = made.made(
+            graphs.HEURISTIC, (201, graphs.DESCRIPTOR, [graph]), (200, graphs.HEURISTIC_MODE, [0])
+        )
+        assert made.fill(heuristic, 202) == 2
+        for count in (1, 2, 3):
+            into = [made.create(graphs.ENGINE_CONFIG) for _ in range(count)]
+            assert made.fill(heuristic, 202, *into) == min(count, 2)
+
+
 def test_a_result_goes_into_a_descriptor_of_its_kind(machine: Machine) -> None:
     with small_graph(machine) as (made, graph, _):
         assert made.finalize(graph) == SUCCESS
