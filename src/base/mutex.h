@@ -38,6 +38,8 @@ class GPUPOOL_ANALYSED(capability("mutex")) Mutex {
 class GPUPOOL_ANALYSED(scoped_lockable) MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) ACQUIRE(mutex) : lock_(mutex) {}
+  /// Takes over a mutex that the caller has locked.
+  MutexLock(Mutex& mutex, std::adopt_lock_t taken) REQUIRES(mutex) : lock_(mutex, taken) {}
   ~MutexLock() RELEASE() {}
   MutexLock(const MutexLock&) = delete;
   MutexLock& operator=(const MutexLock&) = delete;

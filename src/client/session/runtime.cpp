@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <mutex>
+#include <thread>
 
 #include "base/mutex.h"
 #include "base/once.h"
@@ -101,9 +103,23 @@ CUresult Runtime::unavailable(const SessionState::Step& step) {
 
 CUresult Runtime::attach(bool may_begin) {
   if (forked() || !initialised()) return CUDA_ERROR_NOT_INITIALIZED;
-  // Who begins the next session waits for mutexes that this call may hold.
-  if (!may_begin && over_.load()) return lost();
-  const MutexLock attaching(attaching_);
+  if (may_begin) {
+    const MutexLock attaching(attaching_);
+    return attach_now(true);
+  }
+  // The thread that begins the next session waits for mutexes that this call may hold, and it may find out
+  // that it has to when this thread waits here already.
+  while (!over_.load()) {
+    if (attaching_.try_lock()) {
+      const MutexLock attaching(attaching_, std::adopt_lock);
+      return attach_now(false);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return lost();
+}
+
+CUresult Runtime::attach_now(bool may_begin) {
   std::optional<SessionFile> file;
   SessionState::Step step{SessionState::Step::Kind::ready, {}, false};
   std::uint64_t detaches = 0;

@@ -118,6 +118,7 @@ class Runtime {
   void notice_interrupts();
   // These speak with the workers: attaching_ is held, mutex_ is not. `detaches` is the number of detaches
   // before the file was read.
+  CUresult attach_now(bool may_begin);
   CUresult connect(const SessionFile& file, std::uint64_t detaches);
   void begin_next();
   /// Between two sessions: from here on nothing is left of the old one.
