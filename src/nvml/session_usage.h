@@ -14,7 +14,7 @@ namespace gpupool::nvml {
 
 struct SessionUsage {
   std::int64_t time_ns = 0;                ///< CLOCK_BOOTTIME of the report
-  double busy = 0;                         ///< share of the time since the report before, 0..1
+  double busy = 0;                         ///< part of the seconds before the report, 0..1
   std::vector<std::uint64_t> memory_used;  ///< bytes by ordinal
 };
 

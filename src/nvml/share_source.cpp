@@ -80,8 +80,8 @@ std::uint64_t used_memory(unsigned index) {
   return written && index < written->memory_used.size() ? written->memory_used[index] : 0;
 }
 
-/// The same for all devices: since the last call when the client runtime is in this process, else between the
-/// last two reports to the holder of the share.
+/// The same for all devices: since the last call when the client runtime is in this process, else in the last
+/// seconds before the last report to the holder of the share.
 std::optional<unsigned> utilisation(unsigned) {
   if (const auto first = worker_figures()) {
     if (const auto percent = WorkerTime::instance().percent(*first)) return percent;
