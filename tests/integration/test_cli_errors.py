@@ -134,6 +134,16 @@ def test_a_node_of_a_pool_elsewhere_does_not_send_kernels_to_themselves(
     assert option in done.stderr
 
 
+def test_an_address_that_kernels_are_told_is_one_that_workers_listen_on(tmp_path: Path) -> None:
+    done = gpupool(tmp_path, "node", "start", "--advertise-host", "192.0.2.7")
+    assert done.returncode == 2
+    assert "192.0.2.7" in done.stderr
+    assert "--listen-host" in done.stderr
+    (tmp_path / "file").touch()
+    tunnel = ("--advertise-host", "192.0.2.7", "--listen-host", "127.0.0.1")
+    assert gpupool(tmp_path / "file", "node", "start", *tunnel).returncode == 1, "it went on"
+
+
 def test_a_loopback_address_that_was_asked_for_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     loopback = ("--listen-host", "127.0.0.1")

@@ -58,6 +58,11 @@ def _check_advertised(pool: str | None, listen_host: str | None, advertise_host:
     """
     from gpupool.node.address import DEFAULT_HOST, pool_host, reaches_only_here
 
+    if listen_host is None and advertise_host is not None and not reaches_only_here(advertise_host):
+        raise typer.BadParameter(
+            f"kernels are told {advertise_host}, and workers listen on {DEFAULT_HOST}, which other machines cannot reach; "
+            f"give this machine's address with --listen-host, or --listen-host {DEFAULT_HOST} where a tunnel ends here"
+        )
     told = advertise_host or listen_host or DEFAULT_HOST
     elsewhere = pool_host(pool)
     if elsewhere is None or not reaches_only_here(told):
