@@ -7,7 +7,8 @@
 
 namespace softgpu::ptx {
 
-// Reads one expression (64-bit arithmetic) from the lexer. Throws CompileError.
-uint64_t parse_constant_expression(Lexer& lexer);
+// Reads one expression (64-bit arithmetic) from the lexer. `taken` is a unary operator that the caller has
+// read already: it belongs to the first operand alone. Throws CompileError.
+uint64_t parse_constant_expression(Lexer& lexer, char taken = '\0');
 
 }  // namespace softgpu::ptx

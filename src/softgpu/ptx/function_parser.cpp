@@ -169,6 +169,7 @@ class BodyParser {
     if (opcode.kind != TokenKind::word) syntax_error(opcode.line, "opcode expected");
     if (instruction.guard < 0 && in_.accept(':')) return parse_label(opcode);
     instruction.opcode = opcode.text;
+    in_call_ = opcode.text == "call" || opcode.text.starts_with("call.");
     if (!in_.at(';')) {
       do {
         instruction.operands.push_back(parse_operand(0));
@@ -205,6 +206,7 @@ class BodyParser {
     if (depth > 3) in_.fail("operands are nested too deeply");
     Operand operand;
     if (in_.accept('!')) {
+      if (in_.peek().kind != TokenKind::word || in_.peek().text == "WARP_SZ") return parse_constant('!');
       operand = parse_simple_operand(depth + 1);
       if (operand.kind != OperandKind::reg) in_.fail("predicate expected after '!'");
       operand.negated = !operand.negated;
@@ -215,7 +217,8 @@ class BodyParser {
       operand.elements = parse_elements('}', depth);
       return operand;
     }
-    if (in_.accept('(')) {
+    // Only calls have lists; elsewhere it is the parenthesis of an expression.
+    if (in_call_ && depth == 0 && in_.accept('(')) {
       operand.kind = OperandKind::list;
       operand.elements = parse_elements(')', depth);
       return operand;
@@ -245,20 +248,17 @@ class BodyParser {
         operand.negated = true;
         return operand;
       }
-      operand.kind = OperandKind::integer;
-      operand.bits = uint64_t{0} - parse_constant_expression(in_.lexer());
-      return operand;
-    }
-    if (token.kind == TokenKind::integer) {
-      // Not a whole expression: "a|b" after a number would be ambiguous with a pair.
-      in_.next();
-      operand.kind = OperandKind::integer;
-      operand.bits = token.bits;
-      return operand;
+      return parse_constant('-');
     }
     if (token.kind == TokenKind::end) in_.fail("operand expected");
+    return parse_constant('\0');
+  }
+
+  // `taken`: a unary operator that was read already.
+  Operand parse_constant(char taken) {
+    Operand operand;
     operand.kind = OperandKind::integer;
-    operand.bits = parse_constant_expression(in_.lexer());
+    operand.bits = parse_constant_expression(in_.lexer(), taken);
     return operand;
   }
 
@@ -346,6 +346,7 @@ class BodyParser {
   const std::vector<Variable>& variables_;
   Function& function_;
   std::vector<Scope> open_;
+  bool in_call_ = false;                                    // the instruction that is being read
   std::set<std::pair<uint32_t, std::string_view>> labels_;  // scope, name
 };
 
