@@ -14,6 +14,7 @@ namespace ptx = softgpu::ptx;
 
 constexpr std::uint64_t max_parameter_bytes = 32764;
 constexpr std::uint64_t max_variable_bytes = std::uint64_t{1} << 40;
+constexpr std::uint64_t max_initial_bytes = std::uint64_t{1} << 30;
 constexpr std::uint32_t nominal_registers = 32;  // per thread; nobody allocates any
 
 std::uint64_t aligned(std::uint64_t offset, const ptx::Variable& variable) {
@@ -73,6 +74,9 @@ void describe_variable(const ptx::Variable& variable, softgpu::ProgramParts& pro
   global.info = {std::string(variable.name), variable.bytes, std::max<std::uint64_t>(variable.alignment, 1),
                  is_constant};
   for (const ptx::InitialValue& value : variable.initial) {
+    if (value.place > max_initial_bytes / variable.type.bytes)
+      softgpu::syntax_error(variable.line, "the variable's initial values are too large");
+    global.initial.resize(value.place * variable.type.bytes);
     for (std::uint32_t n = 0; n < variable.type.bytes; ++n) {
       // Addresses stay zero: nothing follows them.
       const bool number = value.kind != ptx::OperandKind::name && n < sizeof value.bits;

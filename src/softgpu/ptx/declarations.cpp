@@ -55,11 +55,12 @@ uint64_t TokenReader::parse_alignment() {
   return alignment;
 }
 
-void TokenReader::parse_array_bounds(Variable& variable) {
-  bool first = true;
+TokenReader::Shape TokenReader::parse_array_bounds(Variable& variable) {
+  std::vector<uint64_t> counts;
   while (accept('[')) {
-    if (first && accept(']')) {
+    if (counts.empty() && accept(']')) {
       variable.unsized = true;
+      counts.push_back(0);
     } else {
       const uint64_t count = parse_constant_expression(lexer_);
       expect(']');
@@ -67,9 +68,15 @@ void TokenReader::parse_array_bounds(Variable& variable) {
         syntax_error(variable.line, "variable '" + std::string(variable.name) + "' is too large");
       }
       variable.bytes *= count;
+      counts.push_back(count);
     }
-    first = false;
   }
+  if (variable.element_bytes > variable.type.bytes)  // the lanes of a vector are its rows
+    counts.push_back(variable.element_bytes / variable.type.bytes);
+  Shape shape{1};
+  for (size_t i = counts.size(); i-- > 0;) shape.insert(shape.begin(), shape.front() * counts[i]);
+  if (variable.unsized) shape.front() = max_variable_bytes / variable.type.bytes;
+  return shape;
 }
 
 InitialValue TokenReader::parse_initial_value(const Variable& variable) {
@@ -97,15 +104,12 @@ InitialValue TokenReader::parse_initial_value(const Variable& variable) {
     value.bits = token.bits;
   } else if (at('-') && variable.type.kind == Kind::floating) {
     next();
-    const Token number = next();
-    if (number.kind == TokenKind::real64) {
-      value.bits = number.bits ^ (uint64_t{1} << 63);
-    } else if (number.kind == TokenKind::integer) {
-      value.bits = std::bit_cast<uint64_t>(-static_cast<double>(number.bits));
+    if (peek().kind == TokenKind::real64) {
+      value.kind = OperandKind::real64;
+      value.bits = next().bits ^ (uint64_t{1} << 63);
     } else {
-      syntax_error(token.line, "number expected");
+      value.bits = parse_constant_expression(lexer_, '-');
     }
-    value.kind = OperandKind::real64;
   } else if (token.kind == TokenKind::word && token.text != "WARP_SZ") {
     symbol_with_offset();
   } else {
@@ -122,32 +126,50 @@ InitialValue TokenReader::parse_initial_value(const Variable& variable) {
   return value;
 }
 
-void TokenReader::parse_initial_list(Variable& variable, int depth) {
+// A list fills one row, from `begin` on; returns where the next value would have been. As in C, what a list
+// does not name is zero, and the braces of whole rows may be left out.
+uint64_t TokenReader::parse_initial_list(Variable& variable, const Shape& shape, size_t depth,
+                                         uint64_t begin) {
   if (depth > 8) fail("initialiser is nested too deeply");
+  const uint64_t most = depth < shape.size() ? shape[depth] : 1;
+  const uint64_t row = depth + 1 < shape.size() ? shape[depth + 1] : 1;
+  const auto require_room = [&](uint64_t used, uint64_t wanted) {
+    if (used > most || wanted > most - used || most == 0 || row == 0) {
+      syntax_error(variable.line, "too many initial values for '" + std::string(variable.name) + "'");
+    }
+  };
+  uint64_t place = begin;
   expect('{');
-  if (accept('}')) return;
+  if (accept('}')) return place;
   do {
     if (at('{')) {
-      parse_initial_list(variable, depth + 1);
+      require_room(place - begin, row);
+      if ((place - begin) % row != 0) fail("a row of initial values begins in the middle of another");
+      parse_initial_list(variable, shape, depth + 1, place);
+      place += row;
     } else {
+      require_room(place - begin, 1);
       variable.initial.push_back(parse_initial_value(variable));
+      variable.initial.back().place = place++;
     }
   } while (accept(','));
   expect('}');
+  return place;
 }
 
-void TokenReader::parse_initialiser(Variable& variable) {
+void TokenReader::parse_initialiser(Variable& variable, const Shape& shape) {
+  uint64_t values = 1;
   if (at('{')) {
-    parse_initial_list(variable, 0);
+    values = parse_initial_list(variable, shape, 0, 0);
   } else {
     variable.initial.push_back(parse_initial_value(variable));
   }
-  const uint64_t bytes = variable.initial.size() * variable.type.bytes;
   if (variable.unsized && variable.bytes != 0) {
+    const uint64_t row = shape.size() > 1 ? shape[1] : 1;
     variable.unsized = false;
-    variable.bytes = bytes;
+    variable.bytes = (values + row - 1) / row * row * variable.type.bytes;
   }
-  if (bytes > variable.bytes) {
+  if (values * variable.type.bytes > variable.bytes) {
     syntax_error(variable.line, "too many initial values for '" + std::string(variable.name) + "'");
   }
 }
@@ -194,8 +216,8 @@ void TokenReader::parse_variables(Linkage linkage, std::vector<Variable>& into) 
       if (count > 4096) fail("too many variables");
       syntax_error(variable.line, "parameterised variable names are only supported for registers");
     }
-    parse_array_bounds(variable);
-    if (accept('=')) parse_initialiser(variable);
+    const Shape shape = parse_array_bounds(variable);
+    if (accept('=')) parse_initialiser(variable, shape);
     if (variable.unsized) variable.bytes = 0;
     into.push_back(std::move(variable));
   } while (accept(','));

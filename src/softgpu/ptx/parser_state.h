@@ -62,10 +62,12 @@ class TokenReader {
 
  private:
   uint64_t parse_alignment();
-  void parse_array_bounds(Variable& variable);
-  void parse_initialiser(Variable& variable);
+  // How many elements a variable has, one of its rows, one of that one's rows and so on; the last is 1.
+  using Shape = std::vector<uint64_t>;
+  Shape parse_array_bounds(Variable& variable);
+  void parse_initialiser(Variable& variable, const Shape& shape);
   InitialValue parse_initial_value(const Variable& variable);
-  void parse_initial_list(Variable& variable, int depth);
+  uint64_t parse_initial_list(Variable& variable, const Shape& shape, size_t depth, uint64_t begin);
 
   Lexer lexer_;
 };

@@ -50,6 +50,7 @@ enum class Linkage : uint8_t { local, visible, external, weak, common };
 // One element of an initialiser: a number, or an address (of a variable or function) plus offset,
 // of which `mask` bits shifted to the lowest place are taken.
 struct InitialValue {
+  uint64_t place = 0;  // which element of the variable; those that are not named are zero
   OperandKind kind = OperandKind::integer;
   uint64_t bits = 0;
   std::string_view symbol;
@@ -67,7 +68,7 @@ struct Variable {
   uint64_t alignment = 1;
   bool unsized = false;  // `name[]`
   int line = 0;
-  std::vector<InitialValue> initial;  // element by element, in order
+  std::vector<InitialValue> initial;  // in the order of their places
 };
 
 struct Register {

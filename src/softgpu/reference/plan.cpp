@@ -50,11 +50,11 @@ void Machine::place_variable(const ptx::Variable& variable, Memory& memory, Spac
   const uint64_t offset = aligned(memory.bytes.size(), variable.alignment);
   memory.resize(offset + variable.bytes);
   std::fill_n(memory.written.begin() + static_cast<ptrdiff_t>(offset), variable.bytes, true);
-  for (size_t i = 0; i < variable.initial.size(); ++i) {
-    if (variable.initial[i].kind != ptx::OperandKind::integer) throw Undefined("initialiser is no integer");
+  for (const ptx::InitialValue& value : variable.initial) {
+    if (value.kind != ptx::OperandKind::integer) throw Undefined("initialiser is no integer");
     for (uint32_t b = 0; b < variable.type.bytes; ++b) {
-      memory.bytes[offset + i * variable.type.bytes + b] =
-          static_cast<std::byte>(b < 8 ? variable.initial[i].bits >> (8 * b) : 0);
+      memory.bytes[offset + value.place * variable.type.bytes + b] =
+          static_cast<std::byte>(b < 8 ? value.bits >> (8 * b) : 0);
     }
   }
   variables_[variable.name] = Variable{space, offset, variable.bytes};

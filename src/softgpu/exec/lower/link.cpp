@@ -14,6 +14,8 @@ namespace softgpu {
 namespace {
 
 constexpr uint64_t max_global_bytes = uint64_t{1} << 40;
+constexpr uint64_t max_initial_bytes = uint64_t{1}
+                                       << 30;  // which the host holds, zeros between values included
 constexpr uint64_t max_parameter_bytes = 32764;
 
 bool is_defined(const ptx::Function& function) {
@@ -233,7 +235,11 @@ class Linker {
     const ptx::Variable& variable = *entry.variable;
     std::vector<std::byte> initial;
     std::vector<GlobalVariable::Relocation> relocations;
+    total_initial_bytes_ += (variable.initial.back().place + 1) * variable.type.bytes;
+    if (total_initial_bytes_ > max_initial_bytes)
+      syntax_error(variable.line, "the initial values of global variables are too large");
     for (const ptx::InitialValue& value : variable.initial) {
+      initial.resize(value.place * variable.type.bytes);
       if (value.kind == ptx::OperandKind::name) {
         const Symbol symbol = resolve(entry.module, value.symbol, variable.line);
         if (symbol.kind != Symbol::Kind::global && symbol.kind != Symbol::Kind::function) {
@@ -282,7 +288,7 @@ class Linker {
   std::vector<uint32_t> entries_;
   std::vector<Initialised> initialised_;
   std::set<uint32_t> address_taken_;
-  uint64_t total_global_bytes_ = 0;
+  uint64_t total_global_bytes_ = 0, total_initial_bytes_ = 0;
   size_t current_module_ = 0;
   std::unique_ptr<ProgramParts> parts_ = std::make_unique<ProgramParts>();
 };
