@@ -12,6 +12,7 @@ TierFunction::TierFunction(const LoweredFunction& lowered, const Function& origi
   function.is_entry = original.is_entry;
   function.call_sites = original.call_sites;
   function.local_bytes = original.local_bytes;
+  function.local_alignment = original.local_alignment;
   function.registers = original.registers;
   uint32_t bytes = 0;
   auto reserve = [&](uint32_t size) {

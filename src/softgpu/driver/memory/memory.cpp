@@ -2,6 +2,8 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+
 #include "softgpu/driver/base/error.h"
 #include "softgpu/driver/device/driver.h"
 #include "softgpu/driver/device/memory_pool.h"
@@ -40,8 +42,9 @@ bool is_device(const Allocation& allocation) {
 }  // namespace
 
 std::uint64_t allocate_device(Context& context, std::size_t size, MemoryKind kind,
-                              std::shared_ptr<MemoryPool> pool) {
-  const std::uint64_t address = context.device().allocate(size, allocation_alignment);
+                              std::shared_ptr<MemoryPool> pool, std::size_t alignment) {
+  const std::uint64_t address =
+      context.device().allocate(size, std::max(alignment, allocation_alignment));
   Allocation allocation = describe(context, address, size, kind);
   allocation.pool = std::move(pool);
   bool added = false;

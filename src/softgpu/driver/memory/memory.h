@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "softgpu/driver/backing/allocation_table.h"
+#include "softgpu/driver/backing/arena.h"
 
 namespace softgpu::driver {
 
@@ -15,7 +16,8 @@ class MemoryPool;
 // Device or managed memory, at least 512-byte aligned. Throws Error(INVALID_VALUE) for size 0,
 // Error(OUT_OF_MEMORY).
 std::uint64_t allocate_device(Context& context, std::size_t size, MemoryKind kind,
-                              std::shared_ptr<MemoryPool> pool = nullptr);
+                              std::shared_ptr<MemoryPool> pool = nullptr,
+                              std::size_t alignment = allocation_alignment);
 // The same, from a pool and counted by it.
 std::uint64_t allocate_from(const std::shared_ptr<MemoryPool>& pool, Context& context, std::size_t size);
 // Releases what they gave. Throws Error(INVALID_VALUE) if address is not the start of such memory.

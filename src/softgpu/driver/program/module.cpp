@@ -13,9 +13,8 @@ namespace {
 // A module's variables are ordinary device memory of its context, so copies and pointer queries know them.
 softgpu::GlobalStorage storage_in(const std::shared_ptr<Context>& context) {
   return {[context](std::size_t size, std::size_t alignment) -> std::uint64_t {
-            if (alignment > allocation_alignment) return 0;
             try {
-              return allocate_device(*context, size, MemoryKind::device);
+              return allocate_device(*context, size, MemoryKind::device, nullptr, alignment);
             } catch (const Error&) {
               return 0;
             }

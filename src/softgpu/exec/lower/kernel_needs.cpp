@@ -33,7 +33,11 @@ uint64_t stack_of(const ProgramParts& parts, std::span<const PlacedFunction> fun
       continue;
     }
     uint64_t below = 0;
-    for (const uint32_t callee : place.calls) below = std::max(below, reached.depth[callee]);
+    for (const uint32_t callee : place.calls) {
+      // A frame ends at a multiple of 16: so much may be lost before the next one begins.
+      const uint64_t gap = parts.functions[callee].local_alignment - 16;
+      below = std::max(below, reached.depth[callee] + gap);
+    }
     reached.depth[top.function] = below + parts.functions[top.function].local_bytes;
     if (place.indirect) kernel.unbounded_stack = true;
     reached.state[top.function] = 2;
@@ -67,6 +71,7 @@ void add_kernel(ProgramParts& parts, std::span<const PlacedFunction> functions,
     info.uses_dynamic_shared |= functions[f].dynamic_shared;
     info.uses_grid_sync |= functions[f].grid_sync;
     info.registers = std::max(info.registers, parts.functions[f].registers);
+    kernel.local_alignment = std::max<uint64_t>(kernel.local_alignment, parts.functions[f].local_alignment);
     for (const uint32_t variable : functions[f].shared) shared.insert(variable);
   }
   uint64_t offset = 0;
@@ -81,6 +86,9 @@ void add_kernel(ProgramParts& parts, std::span<const PlacedFunction> functions,
     kernel.shared_offsets.emplace(index, offset);
     offset += variable.bytes;
   }
+  kernel.shared_alignment = dynamic_alignment;
+  for (const uint32_t index : shared)
+    kernel.shared_alignment = std::max(kernel.shared_alignment, parts.shared_variables[index].alignment);
   kernel.static_shared_bytes = offset;
   kernel.dynamic_shared_offset =
       info.uses_dynamic_shared ? (offset + dynamic_alignment - 1) / dynamic_alignment * dynamic_alignment

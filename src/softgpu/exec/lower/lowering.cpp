@@ -193,6 +193,13 @@ void Lowering::declare_variables() {
     }
   }
   function_.local_bytes = (local + 15) / 16 * 16;
+  for (const auto* const variables : {&syntax_.variables, &syntax_.parameters, &syntax_.returns}) {
+    for (const ptx::Variable& variable : *variables) {
+      const bool is_local = variable.space == ptx::Space::local || variable.space == ptx::Space::param;
+      if (is_local && !(syntax_.is_entry && variables == &syntax_.parameters))
+        function_.local_alignment = std::max(function_.local_alignment, static_cast<uint32_t>(variable.alignment));
+    }
+  }
 }
 
 void Lowering::run() {

@@ -120,6 +120,7 @@ struct Function {
   std::vector<Constant> block_constants;  // those of `constants` that differ from block to block
   uint32_t register_bytes = 0;            // size of a frame's register file for one warp
   uint32_t local_bytes = 0;               // per thread: formal parameters, .local and .param variables
+  uint32_t local_alignment = 16;          // of where that begins
   uint32_t registers = 0;                 // 32-bit registers per thread
   std::shared_ptr<const LoweredFunction> lowered;  // entries: what tier 1 compiles
 };
@@ -150,6 +151,8 @@ struct Kernel {
   std::unordered_map<uint32_t, uint64_t> shared_offsets;  // shared variable -> offset in shared memory
   uint64_t dynamic_shared_offset = 0;                     // where `.extern .shared` arrays begin
   uint64_t static_shared_bytes = 0;
+  uint64_t shared_alignment = 16;  // of a block's shared memory
+  uint64_t local_alignment = 16;   // of a thread's local memory
   uint32_t stack_bytes = 0;      // local memory that the call tree needs, per thread
   bool unbounded_stack = false;  // recursion or indirect calls
   std::vector<bool> reached;     // by function: what it may call, and so has what they need

@@ -21,9 +21,10 @@ Block::Block(LaunchState& state) : launch(state) {
   threads = state.threads_per_block;
   warp_count = (threads + warp_lanes - 1) / warp_lanes;
   warps = std::make_unique<Warp[]>(warp_count);
-  shared_pages = BlockPages(state.shared_bytes);
+  shared_pages = BlockPages(state.shared_bytes, state.kernel->shared_alignment);
   shared = shared_pages.data();
-  local_pages = BlockPages(state.local_stride * warp_lanes * warp_count);
+  local_pages =
+      BlockPages(state.local_stride * warp_lanes * warp_count, state.kernel->local_alignment);
   local = local_pages.data();
   barriers.resize(block_barriers);
   for (Barrier& barrier : barriers) barrier.arrived.resize(warp_count, 0);

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <new>
 #include <vector>
@@ -33,8 +34,12 @@ Spares& spares() {
 
 }  // namespace
 
-BlockPages::BlockPages(size_t bytes) {
-  if (bytes == 0) return;
+BlockPages::BlockPages(size_t wanted, size_t alignment) {
+  if (wanted == 0) return;
+  const size_t spare = alignment > page_bytes ? alignment : 0, bytes = wanted + spare;
+  const auto skip = [&] {
+    if (spare != 0) skipped_ = (alignment - reinterpret_cast<uintptr_t>(data_) % alignment) % alignment;
+  };
   auto& kept = spares().kept;
   const auto fits = std::ranges::find_if(kept, [bytes](const Pages& pages) { return pages.mapped >= bytes; });
   if (fits != kept.end()) {
@@ -42,6 +47,7 @@ BlockPages::BlockPages(size_t bytes) {
     mapped_ = fits->mapped;
     kept.erase(fits);
     std::memset(data_, 0, bytes);
+    skip();
     return;
   }
   const size_t rounded = (bytes + page_bytes - 1) / page_bytes * page_bytes;
@@ -50,6 +56,7 @@ BlockPages::BlockPages(size_t bytes) {
   if (pages == MAP_FAILED) throw std::bad_alloc();
   data_ = static_cast<std::byte*>(pages);
   mapped_ = rounded;
+  skip();
 }
 
 BlockPages::~BlockPages() {

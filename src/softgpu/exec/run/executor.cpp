@@ -326,7 +326,8 @@ LaunchResult Executor::run(const Launch& launch, const MemoryMap& memory, const 
   state.shared_bytes = kernel.dynamic_shared_offset + launch.dynamic_shared_bytes;
   if (state.shared_bytes > max_shared_bytes) return refuse("too much shared memory");
   const uint64_t stack = kernel.stack_bytes + (kernel.unbounded_stack ? launch.stack_bytes : 0);
-  state.local_stride = (stack + 63) / 64 * 64;
+  const uint64_t unit = std::max<uint64_t>(64, kernel.local_alignment);  // of each thread's local memory
+  state.local_stride = (stack + unit - 1) / unit * unit;
   state.grid_id = ++state_->grids;
   state.multiprocessors = this->threads();
   if (launch.time_limit.count() > 0) state.deadline = device_now() + launch.time_limit;

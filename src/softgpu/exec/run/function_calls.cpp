@@ -39,8 +39,10 @@ void call_function(Warp& warp, const Instruction& in) {
     }
   }
   Frame* const caller = warp.frame;
-  const uint32_t local_offset = caller->local_offset + caller->function->local_bytes;
   const Function& callee = block.launch.program->functions[function];
+  const uint32_t local_offset =
+      (caller->local_offset + caller->function->local_bytes + callee.local_alignment - 1) /
+      callee.local_alignment * callee.local_alignment;
   if (local_offset + callee.local_bytes > warp.local_stride || caller->depth >= max_call_depth) {
     raise_fault(warp, in, Fault::stack_overflow, "call stack overflow", 0,
                 static_cast<uint32_t>(std::countr_zero(warp.mask)));

@@ -278,3 +278,32 @@ TEST_CASE("the address of an element") {
   const uint32_t expected[] = {12, 28, 24, 16, 7, 3, 8};
   for (size_t i = 0; i < std::size(expected); ++i) CHECK(out[i] == expected[i]);
 }
+
+TEST_CASE("local variables begin at a multiple of their alignment, in functions too") {
+  const auto out = run(kernel(R"(
+    .local .align 4 .b32 word; .local .align 128 .b8 own[100]; .param .align 4 .b32 result;
+    mov.u64 %x1, own; cvta.local.u64 %x2, %x1; or.b64 %x1, %x1, %x2; and.b64 %x1, %x1, 127; cvt.u32.u64 %r1, %x1;
+    call (result), f, (); ld.param.b32 %r2, [result]; or.b32 %r1, %r1, %r2;
+    mov.u64 %x3, word; st.local.u32 [%x3], %tid; ld.local.u32 %r3, [word]; sub.u32 %r3, %r3, %tid;
+    or.b32 %r1, %r1, %r3; st.global.u32 [%slot], %r1;)",
+                              R"(
+.func (.param .align 4 .b32 r) f()
+{
+  .reg .b64 %x<3>; .reg .b32 %r; .local .align 8192 .b8 far[20000];
+  mov.u64 %x1, far; cvta.local.u64 %x2, %x1; or.b64 %x1, %x1, %x2; and.b64 %x1, %x1, 8191; cvt.u32.u64 %r, %x1;
+  st.local.u32 [far+19996], %r; st.param.b32 [r], %r; ret;
+}
+)"),
+                       2, 70, 140);
+  for (const uint32_t wrong : out) CHECK(wrong == 0);
+}
+
+TEST_CASE("shared variables begin at a multiple of their alignment") {
+  const auto out = run(kernel(R"(
+    .shared .align 4 .b32 word; .shared .align 16384 .b8 far[100];
+    mov.u64 %x1, far; cvta.shared.u64 %x2, %x1; or.b64 %x1, %x1, %x2; and.b64 %x1, %x1, 16383;
+    cvt.u32.u64 %r1, %x1; st.global.u32 [%slot], %r1;
+    st.shared.u32 [word], 1; st.shared.u32 [far+96], 1;)"),
+                       20, 1, 20);
+  for (const uint32_t wrong : out) CHECK(wrong == 0);
+}
