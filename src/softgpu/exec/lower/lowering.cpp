@@ -197,7 +197,8 @@ void Lowering::declare_variables() {
     for (const ptx::Variable& variable : *variables) {
       const bool is_local = variable.space == ptx::Space::local || variable.space == ptx::Space::param;
       if (is_local && !(syntax_.is_entry && variables == &syntax_.parameters))
-        function_.local_alignment = std::max(function_.local_alignment, static_cast<uint32_t>(variable.alignment));
+        function_.local_alignment =
+            std::max(function_.local_alignment, static_cast<uint32_t>(variable.alignment));
     }
   }
 }

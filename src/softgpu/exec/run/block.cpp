@@ -23,8 +23,7 @@ Block::Block(LaunchState& state) : launch(state) {
   warps = std::make_unique<Warp[]>(warp_count);
   shared_pages = BlockPages(state.shared_bytes, state.kernel->shared_alignment);
   shared = shared_pages.data();
-  local_pages =
-      BlockPages(state.local_stride * warp_lanes * warp_count, state.kernel->local_alignment);
+  local_pages = BlockPages(state.local_stride * warp_lanes * warp_count, state.kernel->local_alignment);
   local = local_pages.data();
   barriers.resize(block_barriers);
   for (Barrier& barrier : barriers) barrier.arrived.resize(warp_count, 0);
