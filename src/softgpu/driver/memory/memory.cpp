@@ -103,7 +103,7 @@ void free_host(void* address) {
 }
 
 void register_host(Context& context, void* address, std::size_t size, unsigned flags) {
-  require(address && size > 0);
+  require(address && size > 0 && size <= UINT64_MAX - reinterpret_cast<std::uint64_t>(address));
   Allocation allocation =
       describe(context, reinterpret_cast<std::uint64_t>(address), size, MemoryKind::registered_host);
   allocation.host_flags = flags;

@@ -200,6 +200,7 @@ void VirtualMemory::map(std::uint64_t address, std::size_t size, std::size_t off
 }
 
 void VirtualMemory::unmap(std::uint64_t address, std::size_t size) {
+  require(size > 0);
   const gpupool::MutexLock lock(mutex_);
   const auto reservation = reservation_of(address, size);
   // Only whole mappings, as CUDA requires; checked before anything is changed.

@@ -146,6 +146,10 @@ TEST_CASE("host memory can be allocated and registered for the device") {
   CHECK_RESULT(cuMemHostRegister_v2(own.data() + 10, 10, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
   CHECK_CUDA(cuMemHostUnregister(own.data()));
   CHECK_RESULT(cuMemHostUnregister(own.data()), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+  // More than the address space has behind it.
+  const auto behind = SIZE_MAX - reinterpret_cast<std::size_t>(own.data());
+  CHECK_RESULT(cuMemHostRegister_v2(own.data(), SIZE_MAX, 0), CUDA_ERROR_INVALID_VALUE);
+  CHECK_RESULT(cuMemHostRegister_v2(own.data(), behind + 2, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST_CASE("pointers can be asked what they are") {

@@ -1,3 +1,4 @@
+#include <cstdint>
 #include <cstring>
 
 #include "driver_fixture.h"
@@ -83,6 +84,11 @@ TEST_CASE("neighbouring mappings are one array") {
   REQUIRE_CUDA(cuMemSetAccess(range, 2 * chunk_size, &both, 1));
   CHECK_CUDA(cuMemsetD8_v2(range + 100, 5, 2 * chunk_size - 200));
   CHECK_RESULT(cuMemUnmap(range, chunk_size / 2), CUDA_ERROR_INVALID_VALUE);
+  CHECK_RESULT(cuMemUnmap(range, 0), CUDA_ERROR_INVALID_VALUE);
+  CHECK_RESULT(cuMemUnmap(range, SIZE_MAX), CUDA_ERROR_INVALID_VALUE);
+  CHECK_RESULT(cuMemSetAccess(range, SIZE_MAX / chunk_size * chunk_size, &both, 1), CUDA_ERROR_INVALID_VALUE);
+  CHECK_RESULT(cuMemMap(range, SIZE_MAX / chunk_size * chunk_size, chunk_size, handles[0], 0),
+               CUDA_ERROR_INVALID_VALUE);
   CHECK_CUDA(cuMemUnmap(range, 2 * chunk_size));
   CHECK_CUDA(cuMemAddressFree(range, 2 * chunk_size));
   for (const auto handle : handles) CHECK_CUDA(cuMemRelease(handle));
