@@ -94,10 +94,11 @@ Operation conditional_operation(CUDA_CONDITIONAL_NODE_PARAMS& given) {
 
 }  // namespace
 
-CUdeviceptr capture_allocation(const std::shared_ptr<Stream>& stream, std::size_t size) {
+CUdeviceptr capture_allocation(const std::shared_ptr<Stream>& stream, const Device& device,
+                               std::size_t size) {
   CUDA_MEM_ALLOC_NODE_PARAMS_v2 wanted{};
   wanted.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-  wanted.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {stream->context().device().ordinal()}};
+  wanted.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device.ordinal()}};
   wanted.bytesize = size;
   issue(stream, allocate_operation(wanted));
   return wanted.dptr;

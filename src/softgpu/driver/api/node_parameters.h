@@ -23,7 +23,7 @@ void set_kernel_attribute(GraphNode& node, CUlaunchAttributeID id, const CUlaunc
 CUlaunchAttributeValue kernel_attribute(const GraphNode& node, CUlaunchAttributeID id);
 
 // In a capturing stream: an allocation node, and the address it will have.
-CUdeviceptr capture_allocation(const std::shared_ptr<Stream>& stream, std::size_t size);
+CUdeviceptr capture_allocation(const std::shared_ptr<Stream>& stream, const Device& device, std::size_t size);
 // Frees what an allocation node gave out, in a capturing stream by a node. False for any other address.
 bool free_graph_allocation(const std::shared_ptr<Stream>& stream, CUdeviceptr address);
 

@@ -17,9 +17,8 @@ namespace {
 // order may not have run. If that is why it does not fit, waiting for them makes room.
 std::uint64_t allocate_in_stream(const std::shared_ptr<Stream>& stream,
                                  const std::shared_ptr<MemoryPool>& pool, std::size_t size) {
-  require(&pool->device() == &stream->context().device(), CUDA_ERROR_INVALID_VALUE);
   if (size == 0) return 0;
-  if (is_capturing(*stream)) return capture_allocation(stream, size);
+  if (is_capturing(*stream)) return capture_allocation(stream, pool->device(), size);
   try {
     return allocate_from(pool, stream->context(), size);
   } catch (const Error& error) {

@@ -43,19 +43,20 @@ bool is_device(const Allocation& allocation) {
 
 std::uint64_t allocate_device(Context& context, std::size_t size, MemoryKind kind,
                               std::shared_ptr<MemoryPool> pool, std::size_t alignment) {
-  const std::uint64_t address =
-      context.device().allocate(size, std::max(alignment, allocation_alignment));
+  Device& device = pool ? pool->device() : context.device();
+  const std::uint64_t address = device.allocate(size, std::max(alignment, allocation_alignment));
   Allocation allocation = describe(context, address, size, kind);
+  allocation.device = device.ordinal();
   allocation.pool = std::move(pool);
   bool added = false;
   try {
     added = table().add(allocation);
   } catch (...) {
-    context.device().free(address, size);
+    device.free(address, size);
     throw;
   }
   if (added) return address;
-  context.device().free(address, size);
+  device.free(address, size);
   fail(CUDA_ERROR_UNKNOWN);
 }
 
@@ -123,7 +124,8 @@ void free_memory_of(const Context& context) {
     if (allocation.kind == MemoryKind::mapped)
       continue;  // VMM objects belong to the device, not to a context
     table().remove(allocation.base);
-    if (allocation.pool && !context.primary()) {  // so does the memory of pools
+    // So does the memory of pools; a primary context ends with its own device's.
+    if (allocation.pool && (!context.primary() || &allocation.pool->device() != &context.device())) {
       Allocation kept = allocation;
       kept.context = nullptr;
       table().add(kept);

@@ -18,7 +18,8 @@ class MemoryPool;
 std::uint64_t allocate_device(Context& context, std::size_t size, MemoryKind kind,
                               std::shared_ptr<MemoryPool> pool = nullptr,
                               std::size_t alignment = allocation_alignment);
-// The same, from a pool and counted by it.
+// The same, from a pool and counted by it: memory of the pool's device, which may be another than the
+// context's.
 std::uint64_t allocate_from(const std::shared_ptr<MemoryPool>& pool, Context& context, std::size_t size);
 // Releases what they gave. Throws Error(INVALID_VALUE) if address is not the start of such memory.
 void free_device(std::uint64_t address);

@@ -204,3 +204,33 @@ TEST_CASE("a stream that waits for the legacy one frees behind it, and allocates
   CHECK_CUDA(cuMemPoolDestroy(pool));
   CHECK_CUDA(cuStreamDestroy_v2(stream));
 }
+
+TEST_CASE("a pool may be of another device than the stream") {
+  CUmemPoolProps wanted{};
+  wanted.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  wanted.location = {CU_MEM_LOCATION_TYPE_DEVICE, {1}};
+  CUmemoryPool pool = nullptr;
+  const CurrentContext other(1);
+  const std::size_t at_start = free_memory();
+  {
+    const CurrentContext context(0);
+    REQUIRE_CUDA(cuMemPoolCreate(&pool, &wanted));
+    const std::size_t here = free_memory();
+    const CUdeviceptr memory = allocate(pool, mib);
+    CHECK_EQ(free_memory(), here);
+    CHECK_EQ(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), mib);
+    int ordinal = -1;
+    REQUIRE_CUDA(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, memory));
+    CHECK_EQ(ordinal, 1);
+    REQUIRE_CUDA(cuMemsetD8_v2(memory, 3, mib));
+    CUcontext popped = nullptr;
+    REQUIRE_CUDA(cuCtxPopCurrent_v2(&popped));
+    CHECK_EQ(free_memory(), at_start - mib);
+    REQUIRE_CUDA(cuCtxPushCurrent_v2(popped));
+    REQUIRE_CUDA(cuMemFreeAsync(memory, nullptr));
+    REQUIRE_CUDA(cuCtxSynchronize());
+    CHECK_EQ(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0);
+  }
+  CHECK_EQ(free_memory(), at_start);
+  CHECK_CUDA(cuMemPoolDestroy(pool));
+}
