@@ -146,12 +146,14 @@ CUresult cuKernelGetLibrary(CUlibrary* pLib, CUkernel kernel) {
 CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev) {
   return entry([&] {
     require(pi != nullptr);
-    *pi = kernel_of(kernel)->function_in(context_on(dev))->attribute(attrib);
+    const auto found = kernel_of(kernel);
+    const auto set = found->set_value(attrib, dev);
+    *pi = set ? *set : found->function_in(context_on(dev))->attribute(attrib, SetFor::kernel);
   });
 }
 
 CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev) {
-  return entry([&] { kernel_of(kernel)->set_attribute(attrib, val, context_on(dev)); });
+  return entry([&] { kernel_of(kernel)->set_attribute(attrib, val, Driver::get().device(dev)); });
 }
 
 CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache, CUdevice dev) {

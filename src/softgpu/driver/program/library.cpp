@@ -31,6 +31,13 @@ std::shared_ptr<Module> LibraryPart::module_in(const std::shared_ptr<Context>& c
   return module;
 }
 
+void LibraryPart::for_each_module(const std::function<void(Module&)>& use) {
+  const gpupool::MutexLock lock(mutex_);
+  for (const auto& [context, module] : modules_) {
+    if (module) use(*module);
+  }
+}
+
 void LibraryPart::take_modules(std::vector<std::shared_ptr<Module>>& into) {
   const gpupool::MutexLock lock(mutex_);
   for (auto& [context, module] : modules_) {
@@ -67,19 +74,34 @@ std::shared_ptr<Function> Kernel::function_in(const std::shared_ptr<Context>& co
   return library_.module_of(part_, context)->functions()[found];
 }
 
-void Kernel::set_attribute(CUfunction_attribute attribute, int value,
-                           const std::shared_ptr<Context>& context) {
-  function_in(context)->set_attribute(attribute, value);  // validates
+void Kernel::set_attribute(CUfunction_attribute attribute, int value, const Device& device) {
+  require_settable(attribute, value, info(), device);
+  {
+    const gpupool::MutexLock lock(mutex_);
+    attributes_[device.ordinal()][attribute] = value;
+  }
+  // Not under the lock, which a module that is being made takes while the part's is held.
+  part_.for_each_module([&](const Module& module) {
+    if (&module.context().device() == &device)
+      module.functions()[index()]->set_attribute(attribute, value, SetFor::kernel);
+  });
+}
+
+std::optional<int> Kernel::set_value(CUfunction_attribute attribute, int ordinal) const {
   const gpupool::MutexLock lock(mutex_);
-  attributes_[attribute] = value;
+  const auto device = attributes_.find(ordinal);
+  if (device == attributes_.end()) return std::nullopt;
+  const auto found = device->second.find(attribute);
+  return found == device->second.end() ? std::nullopt : std::optional(found->second);
 }
 
 void Kernel::apply_attributes(Module& module) const {
   const gpupool::MutexLock lock(mutex_);
-  if (attributes_.empty()) return;
+  const auto device = attributes_.find(module.context().device().ordinal());
+  if (device == attributes_.end()) return;
   const auto function = module.function(name_);
-  for (const auto& [attribute, value] : attributes_) {
-    function->set_attribute(static_cast<CUfunction_attribute>(attribute), value);
+  for (const auto& [attribute, value] : device->second) {
+    function->set_attribute(static_cast<CUfunction_attribute>(attribute), value, SetFor::kernel);
   }
 }
 

@@ -36,6 +36,7 @@ class LibraryPart {
   // `prepare` is called with a module that was just made.
   std::shared_ptr<Module> module_in(const std::shared_ptr<Context>& context,
                                     const std::function<void(Module&)>& prepare);
+  void for_each_module(const std::function<void(Module&)>& use);
   void take_modules(std::vector<std::shared_ptr<Module>>& into);
   void forget(const Context& context);
 
@@ -59,8 +60,10 @@ class Kernel {
   const softgpu::KernelInfo& info() const;
   std::shared_ptr<Function> function_in(const std::shared_ptr<Context>& context) const;
 
-  // Applies to all devices' functions made from now on and so far.
-  void set_attribute(CUfunction_attribute attribute, int value, const std::shared_ptr<Context>& context);
+  // Applies to all functions of the device, made from now on and so far.
+  void set_attribute(CUfunction_attribute attribute, int value, const Device& device);
+  // What was set so.
+  std::optional<int> set_value(CUfunction_attribute attribute, int ordinal) const;
 
  private:
   friend class Library;
@@ -73,7 +76,8 @@ class Kernel {
   mutable gpupool::Once find_;
   mutable std::size_t index_ = 0;  // in the part's program, once found
   mutable gpupool::Mutex mutex_;
-  std::map<int, int> attributes_ GUARDED_BY(mutex_);  // set by the program, applied to every new function
+  // Set by the program, by the device's ordinal; applied to every new function.
+  std::map<int, std::map<int, int>> attributes_ GUARDED_BY(mutex_);
 };
 
 class Library {

@@ -47,13 +47,24 @@ KernelNeeds Function::needs() const {
   return {registers(), info().max_threads_per_block, info().static_shared_bytes, dynamic_shared_limit()};
 }
 
+int Function::Setting::value(SetFor whom, int otherwise) const {
+  if (const int set = of_function; whom == SetFor::function && set != not_set) return set;
+  const int set = of_kernel;
+  return set != not_set ? set : otherwise;
+}
+
 std::size_t Function::dynamic_shared_limit() const {
-  if (const int optin = dynamic_shared_optin_; optin >= 0) return static_cast<std::size_t>(optin);
+  return dynamic_shared_limit(SetFor::function);
+}
+
+std::size_t Function::dynamic_shared_limit(SetFor whom) const {
+  if (const int optin = dynamic_shared_optin_.value(whom, -1); optin >= 0)
+    return static_cast<std::size_t>(optin);
   const auto most = static_cast<std::size_t>(module_.context().device().limits().shared_per_block);
   return most - std::min(most, info().static_shared_bytes);
 }
 
-int Function::attribute(CUfunction_attribute attribute) const {
+int Function::attribute(CUfunction_attribute attribute, SetFor whom) const {
   const softgpu::KernelInfo& kernel = info();
   switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
@@ -74,41 +85,53 @@ int Function::attribute(CUfunction_attribute attribute) const {
     case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
       return 0;
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-      return static_cast<int>(dynamic_shared_limit());
+      return static_cast<int>(dynamic_shared_limit(whom));
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-      return carveout_;
+      return carveout_.value(whom, -1);
     case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
       return 0;
     case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
-      return non_portable_cluster_;
+      return non_portable_cluster_.value(whom, 0);
     case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-      return cluster_policy_;
+      return cluster_policy_.value(whom, 0);
     default:
       fail(CUDA_ERROR_INVALID_VALUE);
   }
 }
 
-void Function::set_attribute(CUfunction_attribute attribute, int value) {
+void require_settable(CUfunction_attribute attribute, int value, const softgpu::KernelInfo& kernel,
+                      const Device& device) {
   switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: {
-      const auto most = static_cast<std::size_t>(module_.context().device().limits().shared_per_block_optin);
-      require(value >= 0 && info().static_shared_bytes + static_cast<std::size_t>(value) <= most);
-      dynamic_shared_optin_ = value;
+      const auto most = static_cast<std::size_t>(device.limits().shared_per_block_optin);
+      require(value >= 0 && kernel.static_shared_bytes + static_cast<std::size_t>(value) <= most);
       return;
     }
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
       require(value >= -1 && value <= 100);
-      carveout_ = value;
       return;
     case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
-      non_portable_cluster_ = value;
-      return;
     case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-      cluster_policy_ = value;
       return;
+    default:
+      fail(CUDA_ERROR_INVALID_VALUE);
+  }
+}
+
+void Function::set_attribute(CUfunction_attribute attribute, int value, SetFor whom) {
+  require_settable(attribute, value, info(), module_.context().device());
+  switch (attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+      return dynamic_shared_optin_.set(whom, value);
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      return carveout_.set(whom, value);
+    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+      return non_portable_cluster_.set(whom, value);
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      return cluster_policy_.set(whom, value);
     default:
       fail(CUDA_ERROR_INVALID_VALUE);
   }

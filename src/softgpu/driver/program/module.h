@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -14,7 +15,16 @@
 namespace softgpu::driver {
 
 class Context;
+class Device;
 class Module;
+
+// Who has set an attribute: what was set for the function holds against what was set for the library's
+// kernel.
+enum class SetFor { function, kernel };
+
+// Throws Error(INVALID_VALUE) for an attribute that does not exist, or cannot be set to that value.
+void require_settable(CUfunction_attribute attribute, int value, const softgpu::KernelInfo& kernel,
+                      const Device& device);
 
 class Function {
  public:
@@ -30,16 +40,21 @@ class Function {
   std::size_t dynamic_shared_limit() const;
 
   // Throw Error(INVALID_VALUE) for an attribute that does not exist, or cannot be set to that value.
-  int attribute(CUfunction_attribute attribute) const;
-  void set_attribute(CUfunction_attribute attribute, int value);
+  int attribute(CUfunction_attribute attribute, SetFor whom = SetFor::function) const;
+  void set_attribute(CUfunction_attribute attribute, int value, SetFor whom = SetFor::function);
 
  private:
+  static constexpr int not_set = std::numeric_limits<int>::min();
+  struct Setting {
+    std::atomic<int> of_function{not_set}, of_kernel{not_set};
+    int value(SetFor whom, int otherwise) const;
+    void set(SetFor whom, int value) { (whom == SetFor::function ? of_function : of_kernel) = value; }
+  };
+  std::size_t dynamic_shared_limit(SetFor whom) const;
+
   Module& module_;
   const std::size_t index_;
-  std::atomic<int> dynamic_shared_optin_{-1};
-  std::atomic<int> carveout_{-1};
-  std::atomic<int> non_portable_cluster_{0};
-  std::atomic<int> cluster_policy_{0};
+  Setting dynamic_shared_optin_, carveout_, non_portable_cluster_, cluster_policy_;
 };
 
 class Module : public std::enable_shared_from_this<Module> {
