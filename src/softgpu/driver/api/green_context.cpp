@@ -1,9 +1,13 @@
 // Device resources and green contexts; events over all streams of a context.
 #include <algorithm>
+#include <functional>
+#include <iterator>
 
+#include "base/mutex.h"
 #include "softgpu/driver/api/end_context.h"
 #include "softgpu/driver/api/entry.h"
 #include "softgpu/driver/api/green_context.h"
+#include "softgpu/driver/graph/operation.h"
 #include "softgpu/driver/stream/context.h"
 #include "softgpu/driver/stream/current_context.h"
 #include "softgpu/driver/stream/event.h"
@@ -60,20 +64,60 @@ unsigned rounded_up(unsigned count, unsigned to) {
   return (count + to - 1) / to * to;
 }
 
+/// A primary context stands for the green ones of its device, too. Throws Error(STREAM_CAPTURE_UNSUPPORTED).
+std::vector<std::shared_ptr<Context>> contexts_of(Context& context) {
+  std::vector<std::shared_ptr<Context>> found{context.shared_from_this()};
+  if (context.primary()) {
+    registry<GreenContext>().for_each([&](const GreenContext& green) {
+      if (&green.context->device() == &context.device()) found.push_back(green.context);
+    });
+  }
+  for (const auto& each : found) refuse_in_capture(*each);
+  return found;
+}
+
+/// In a stream of its own: in the legacy one it would hold up what others do after it.
+CompletionRef mark_apart(Context& context, std::function<void()> work, std::vector<CompletionRef> after) {
+  const auto own = context.create_stream(CU_STREAM_NON_BLOCKING, 0);
+  auto mark = own->submit(std::move(work), std::move(after));
+  context.forget_stream(own);
+  return mark;
+}
+
 /// The event is complete when everything given to the context so far is.
 void record(Context& context, CUevent handle) {
   const auto event = registry<Event>().get(handle);
   require(&event->context().device() == &context.device(), CUDA_ERROR_INVALID_HANDLE);
-  event->set_mark(context.legacy_stream()->submit(nullptr, context.pending_work()));
+  std::vector<CompletionRef> pending;
+  for (const auto& each : contexts_of(context))
+    std::ranges::copy(each->pending_work(), std::back_inserter(pending));
+  std::function<void()> work;
+  if (event->shared() != nullptr) work = [recorded = SharedEvent::record(event->shared())] {};
+  event->set_mark(mark_apart(context, std::move(work), std::move(pending)));
 }
 
 /// Everything given to the context from now on comes after the event.
 void wait(Context& context, CUevent handle) {
   const auto event = registry<Event>().get(handle);
-  const auto mark = event->mark();
+  if (const auto capture = event->captured_in()) {
+    const gpupool::MutexLock order(event->context().submit_mutex);
+    capture->invalidated = true;
+    fail(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  }
+  const auto waiting = contexts_of(context);
+  auto mark = event->mark();
+  if (const auto& shared = event->shared()) {
+    const std::uint64_t number = shared->last();
+    if (shared->done(number)) return;
+    mark = mark_apart(context,
+                      [shared, number, &context] {
+                        require(shared->wait(number, [&context] { return context.gives_up(); }),
+                                CUDA_ERROR_LAUNCH_TIMEOUT);
+                      },
+                      {});
+  }
   if (!mark || mark->done()) return;
-  for (const auto& stream : context.streams()) stream->submit(nullptr, {mark});
-  context.legacy_stream()->submit(nullptr, {mark});
+  for (const auto& each : waiting) each->come_after(mark);
 }
 
 }  // namespace

@@ -65,20 +65,48 @@ bool Context::attempt(const std::function<void()>& work) {
 }
 
 std::shared_ptr<Stream> Context::per_thread_stream() {
-  const gpupool::MutexLock lock(streams_mutex_);
-  std::shared_ptr<Stream>& mine = per_thread_[std::this_thread::get_id()];
-  if (!mine) {
-    mine = std::make_shared<Stream>(*this, Stream::Role::per_thread, 0, 0);
+  std::shared_ptr<Stream> made;
+  {
+    const gpupool::MutexLock lock(streams_mutex_);
+    std::shared_ptr<Stream>& mine = per_thread_[std::this_thread::get_id()];
+    if (mine) return mine;
+    made = mine = std::make_shared<Stream>(*this, Stream::Role::per_thread, 0, 0);
     streams_.insert(mine);
   }
-  return mine;
+  begin_after_marks(*made);
+  return made;
 }
 
 std::shared_ptr<Stream> Context::create_stream(unsigned flags, int priority) {
   auto stream = std::make_shared<Stream>(*this, Stream::Role::created, flags, priority);
-  const gpupool::MutexLock lock(streams_mutex_);
-  streams_.insert(stream);
+  {
+    const gpupool::MutexLock lock(streams_mutex_);
+    streams_.insert(stream);
+  }
+  begin_after_marks(*stream);
   return stream;
+}
+
+void Context::come_after(const CompletionRef& mark) {
+  {
+    const gpupool::MutexLock lock(streams_mutex_);
+    std::erase_if(marks_, [](const CompletionRef& known) { return known->done(); });
+    marks_.push_back(mark);
+  }
+  // A stream that comes into being meanwhile is among these or sees the mark, or both.
+  for (const auto& stream : streams()) stream->submit(nullptr, {mark});
+  legacy_->submit(nullptr, {mark});
+}
+
+// Not under the lock: submitting takes the one of the order of submission, which comes first.
+void Context::begin_after_marks(Stream& made) {
+  std::vector<CompletionRef> marks;
+  {
+    const gpupool::MutexLock lock(streams_mutex_);
+    std::erase_if(marks_, [](const CompletionRef& known) { return known->done(); });
+    marks = marks_;
+  }
+  if (!marks.empty()) made.submit(nullptr, std::move(marks));
 }
 
 void Context::forget_stream(const std::shared_ptr<Stream>& stream) {

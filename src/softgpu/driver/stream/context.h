@@ -40,6 +40,8 @@ class Context : public std::enable_shared_from_this<Context> {
   // Its handle is gone. What it has to do is still work of the context.
   void forget_stream(const std::shared_ptr<Stream>& stream);
   std::set<std::shared_ptr<Stream>> streams() const;
+  // What is given to any stream from now on comes after `mark`, also in streams that do not exist yet.
+  void come_after(const CompletionRef& mark);
 
   // The last work of each stream that is not done, also of those whose handles are gone.
   std::vector<CompletionRef> pending_work();
@@ -83,6 +85,7 @@ class Context : public std::enable_shared_from_this<Context> {
   enum class Which { all, blocking };  // of all streams but the legacy one
   void collect_pending(std::vector<CompletionRef>& into, Which which);
   void drop_done() REQUIRES(streams_mutex_);
+  void begin_after_marks(Stream& made);
   Context(Device& device, unsigned flags, bool primary);
 
   Device& device_;
@@ -101,6 +104,7 @@ class Context : public std::enable_shared_from_this<Context> {
   };
   std::vector<Left> left_ GUARDED_BY(streams_mutex_);
   std::map<std::thread::id, std::shared_ptr<Stream>> per_thread_ GUARDED_BY(streams_mutex_);
+  std::vector<CompletionRef> marks_ GUARDED_BY(streams_mutex_);  // what new streams come after
   mutable gpupool::Mutex limits_mutex_;
   std::map<int, std::size_t> limits_ GUARDED_BY(limits_mutex_);
   gpupool::Mutex printf_mutex_;
