@@ -18,6 +18,10 @@ CUresult add_node(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependenci
     require(out != nullptr);
     const auto into = graph_of(graph);
     std::vector<GraphNode*> after = nodes_of(*into, dependencies, count);
+    // A graph that owned itself would never end, and walking it would not either.
+    if (params.type == CU_GRAPH_NODE_TYPE_GRAPH &&
+        params.graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE)
+      require(!graph_of(params.graph.graph)->holds(*into));
     Operation operation = make_operation(params);
     GraphNode* const node = into->add(operation.type, std::move(operation.parameters),
                                       std::move(operation.run), std::move(after), edge_data(data, count));

@@ -162,6 +162,17 @@ bool Graph::has_memory_nodes() const {
   });
 }
 
+bool Graph::holds(const Graph& other) const {
+  const auto inside = [&](const std::shared_ptr<Graph>& graph) { return graph->holds(other); };
+  return this == &other || std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& node) {
+           if (const auto* child = std::get_if<std::shared_ptr<Graph>>(&node->parameters))
+             return inside(*child);
+           const auto* conditional = std::get_if<Conditional>(&node->parameters);
+           return conditional != nullptr &&
+                  std::any_of(conditional->bodies.begin(), conditional->bodies.end(), inside);
+         });
+}
+
 std::shared_ptr<Graph> Graph::clone() const {
   require(!has_memory_nodes(), CUDA_ERROR_NOT_SUPPORTED);
   std::shared_ptr<Graph> copy(new Graph(user_objects));

@@ -90,6 +90,8 @@ class Graph {
   // With copies of its child graphs. Throws Error(NOT_SUPPORTED) where there are allocations.
   std::shared_ptr<Graph> clone() const;
   bool has_memory_nodes() const;
+  // Is it this graph, or one inside of it?
+  bool holds(const Graph& other) const;
 
   // A live node of any graph? The handle is the node's address; a stale one must not be followed.
   static bool is_live(const GraphNode* node);

@@ -285,3 +285,26 @@ TEST_CASE("what cannot be captured spoils the capture, in every mode") {
     capture([&] { return cuEventSynchronize(event); }, CUDA_ERROR_CAPTURED_EVENT);
   }
 }
+
+TEST_CASE("a graph cannot be moved into itself") {
+  const CurrentContext context;
+  CUgraph outer = nullptr, inner = nullptr;
+  REQUIRE_CUDA(cuGraphCreate(&outer, 0));
+  REQUIRE_CUDA(cuGraphCreate(&inner, 0));
+  const auto move = [](CUgraph into, CUgraph child) {
+    CUgraphNodeParams parameters{};
+    parameters.type = CU_GRAPH_NODE_TYPE_GRAPH;
+    parameters.graph.graph = child;
+    parameters.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+    CUgraphNode node = nullptr;
+    return cuGraphAddNode_v2(&node, into, nullptr, nullptr, 0, &parameters);
+  };
+  CHECK_RESULT(move(outer, outer), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_CUDA(move(outer, inner));
+  CHECK_RESULT(move(inner, outer), CUDA_ERROR_INVALID_VALUE);  // which owns it
+  // Refused, it is as it was.
+  CUgraphExec executable = nullptr;
+  REQUIRE_CUDA(cuGraphInstantiateWithFlags(&executable, outer, 0));
+  CHECK_CUDA(cuGraphExecDestroy(executable));
+  CHECK_CUDA(cuGraphDestroy(outer));
+}
