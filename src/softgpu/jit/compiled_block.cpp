@@ -84,6 +84,7 @@ void CompiledBody::make_state(Block& block) const {
   const LaunchState& launch = block.launch;
   auto made = std::make_unique<State>();
   const uint32_t bytes = tier_->function.register_bytes;
+  block.launch.take_registers(uint64_t{bytes} * block.warp_count);
   made->registers.reset(
       static_cast<std::byte*>(::operator new[](size_t{bytes} * block.warp_count, std::align_val_t{64})));
   made->warp_entries.resize(block.warp_count);

@@ -95,6 +95,7 @@ Frame* Block::new_frame(Warp& warp, const Function& code) {
     break;
   }
   if (frame == nullptr) {
+    launch.take_registers(code.register_bytes);
     auto* const memory = static_cast<std::byte*>(::operator new[](code.register_bytes, std::align_val_t{64}));
     std::memset(memory, 0, code.register_bytes);
     register_files_.emplace_back(memory, free_aligned);
@@ -110,6 +111,13 @@ Frame* Block::new_frame(Warp& warp, const Function& code) {
   if (frame->block_serial != serial) prepare_frame(warp, *frame);
   frame->block_serial = serial;
   return frame;
+}
+
+void LaunchState::take_registers(uint64_t bytes) {
+  if (register_bytes.fetch_add(bytes) + bytes <= most_register_bytes) return;
+  set_fault(Fault::launch_out_of_resources,
+            "kernel " + info->name + ": the registers of its threads take more than 4 GiB of host memory");
+  throw std::bad_alloc();
 }
 
 void Block::release_frame(Warp& warp, Frame* frame) {

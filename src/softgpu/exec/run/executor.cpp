@@ -40,9 +40,8 @@ class BlockRunner {
     uint64_t patience_used = 0;
     for (;;) {
       if (launch_.cancelled()) break;
-      const bool may_start =
-          resident_.empty() || launch_.request->cooperative ||
-          (patience_used >= patience_instructions && resident_.size() < max_resident_blocks);
+      const bool may_start = resident_.empty() || launch_.request->cooperative ||
+                             (patience_used >= patience_instructions && has_room());
       if (may_start && start_block()) patience_used = 0;
       if (resident_.empty()) break;
       bool all_wait = true;
@@ -76,7 +75,7 @@ class BlockRunner {
       }
       if (all_wait && !more_blocks()) wait_for_grid();
       if (all_wait || rests == 0) continue;
-      if (more_blocks() && resident_.size() < max_resident_blocks) {
+      if (more_blocks() && has_room()) {
         patience_used = patience_instructions;  // the thread has time for one that may be waited for
       } else {
         std::this_thread::sleep_for(std::chrono::nanoseconds(rests));
@@ -86,6 +85,13 @@ class BlockRunner {
   }
 
  private:
+  // For a block beside those that have not finished. The other half of the registers is for functions that
+  // they call.
+  [[nodiscard]] bool has_room() const {
+    return resident_.size() < max_resident_blocks &&
+           (!idle_.empty() || launch_.register_bytes < most_register_bytes / 2);
+  }
+
   // A slice of one block; if the block ends in it, whole blocks after it for as long as they end. Separate
   // from its caller so that the jump out of a fault passes no destructor.
   [[gnu::noinline]] SliceResult run_slice(Block& block) {

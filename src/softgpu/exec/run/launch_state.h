@@ -22,6 +22,9 @@ struct GridWorkspace {
   uint32_t reserved[14] = {};
 };
 
+// Of host memory, for the registers of a launch.
+inline constexpr uint64_t most_register_bytes = uint64_t{4} << 30;
+
 struct LaunchState {
   const Launch* request = nullptr;
   const MemoryMap* memory = nullptr;
@@ -50,6 +53,12 @@ struct LaunchState {
   std::vector<uint64_t> returned_blocks GUARDED_BY(mutex);
   std::atomic<uint64_t> returned_count{0};
   std::atomic<uint64_t> executed{0};
+
+  // Host memory of the registers of all blocks, which keep it until the launch ends.
+  std::atomic<uint64_t> register_bytes{0};
+  // Counts more. Throws std::bad_alloc if that is more than a launch may take, which is the launch's fault
+  // then.
+  void take_registers(uint64_t bytes);
 
   // Grid barrier.
   gpupool::Mutex mutex;
