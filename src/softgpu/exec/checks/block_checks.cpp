@@ -55,6 +55,14 @@ void BlockChecks::arrived(const Warp& warp, uint32_t barrier) {
   races.advance();
 }
 
+void BlockChecks::passed(const Warp& warp, uint32_t barrier, uint32_t lanes) {
+  if (!checks.race) return;
+  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
+    races.acquire(object_of(barrier),
+                  warp.index * warp_lanes + static_cast<uint32_t>(std::countr_zero(rest)));
+  }
+}
+
 bool BlockChecks::open(Block& block, uint32_t barrier, bool counted) {
   uint32_t waiting = 0, divided_warp = no_index;
   for (uint32_t w = 0; w < block.warp_count; ++w) {

@@ -28,6 +28,8 @@ class BlockChecks {
   void lanes_missing(Warp& warp, const Instruction& in, uint32_t missing) const;
   // Lanes of the warp have come to a barrier of the block, whether they wait or only arrive.
   void arrived(const Warp& warp, uint32_t barrier);
+  // Lanes wait for a barrier at which they arrived before, and which has opened since.
+  void passed(const Warp& warp, uint32_t barrier, uint32_t lanes);
   // The barrier is about to open; its waiting groups still wait. The fault that this is, if it is one: the
   // text is then the launch's, and the caller must leave.
   [[nodiscard]] bool open(Block& block, uint32_t barrier, bool counted);

@@ -64,12 +64,14 @@ void sleep(Warp& warp, const Instruction& in) {
 }
 
 // aux of barriers: bit 0 wait, bits 1..2 reduction + 1 (popc, and, or), bit 3 negate, bit 4 result is 32 bit,
-// bit 5: has thread count. Operands: [result,] barrier [, count] [, predicate]
+// bit 5: has thread count, bit 6: has arrived before and only waits. Operands: [result,] barrier [, count] [,
+// predicate]
 void barrier(Warp& warp, const Instruction& in) {
   const uint32_t reduction = in.aux >> 1 & 3;
   uint32_t next = reduction != 0 ? 1 : 0;
   const auto lane = static_cast<uint32_t>(std::countr_zero(warp.mask));
   const uint32_t id = reg<uint32_t>(warp, in.op[next++])[lane];
+  if (in.aux & 64) return wait_for_arrivals(warp, id);
   uint32_t expected = 0;
   if (in.aux & 32) expected = reg<uint32_t>(warp, in.op[next++])[lane];
   uint32_t p = 0;

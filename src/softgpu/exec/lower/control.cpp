@@ -199,11 +199,11 @@ void Lowering::lower_bar(const ptx::Instruction& instruction, const Suffixes& su
     return operands[i];
   };
   if (cluster) {
-    // A cluster is one block: its barrier's second half is a barrier of the block, under a number of its own.
+    // A cluster is one block: its barrier is one of the block, under a number of its own, in two steps.
     if (operation == "arrive") {
-      emit("@nothing", {}, {});
+      emit("@barrier", {}, {immediate(cluster_barrier, 'w')}).in.aux = 0;
     } else if (operation == "wait") {
-      emit("@barrier", {}, {immediate(16, 'w')}).in.aux = 1;
+      emit("@barrier", {}, {immediate(cluster_barrier, 'w')}).in.aux = 64;
     } else {
       fail_opcode();
     }

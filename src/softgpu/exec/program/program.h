@@ -19,6 +19,8 @@ struct Instruction;
 struct LoweredFunction;
 using Handler = void (*)(Warp&, const Instruction&);
 
+inline constexpr uint32_t cluster_barrier = 16;  // of a block's barriers; PTX numbers the others
+
 // One decoded instruction. Register operands are byte offsets into the frame's register file, where
 // every register is an array over the 32 lanes (predicates: one 32-bit mask). Immediates, addresses of
 // variables and constant special registers are registers too, filled before the frame runs, so that a
@@ -153,9 +155,9 @@ struct Kernel {
   uint64_t static_shared_bytes = 0;
   uint64_t shared_alignment = 16;  // of a block's shared memory
   uint64_t local_alignment = 16;   // of a thread's local memory
-  uint32_t stack_bytes = 0;      // local memory that the call tree needs, per thread
-  bool unbounded_stack = false;  // recursion or indirect calls
-  std::vector<bool> reached;     // by function: what it may call, and so has what they need
+  uint32_t stack_bytes = 0;        // local memory that the call tree needs, per thread
+  bool unbounded_stack = false;    // recursion or indirect calls
+  std::vector<bool> reached;       // by function: what it may call, and so has what they need
 };
 
 struct ProgramParts {

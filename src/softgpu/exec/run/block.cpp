@@ -331,12 +331,21 @@ BlockStatus Block::status_after_round(bool progress) {
   return BlockStatus::running;
 }
 
+static uint32_t living_arrivals(const Block& block, const Barrier& barrier) {
+  uint32_t lanes = 0;
+  for (uint32_t w = 0; w < block.warp_count; ++w)
+    lanes += count_lanes(barrier.arrived[w] & block.warps[w].live);
+  return lanes;
+}
+
 void Block::open_barriers() {
   for (uint32_t rest = barriers_in_use; rest != 0; rest &= rest - 1) {
     const auto id = static_cast<uint32_t>(std::countr_zero(rest));
     Barrier& barrier = barriers[id];
     if (barrier.expected == 0) {
       if (barrier.count < live_threads) continue;
+      // Whoever arrives there may end without waiting, and counts no more.
+      if (id == cluster_barrier && living_arrivals(*this, barrier) < live_threads) continue;
     } else {
       uint64_t arrived = barrier.extra;
       for (uint32_t w = 0; w < warp_count; ++w) {
@@ -347,7 +356,8 @@ void Block::open_barriers() {
       }
       if (arrived < barrier.expected) continue;
     }
-    if (checks && !checks->open(*this, id, barrier.expected != 0)) siglongjmp(*fault_guard().escape, 1);
+    const bool all_wait_here = barrier.expected == 0 && id != cluster_barrier;
+    if (checks && !checks->open(*this, id, !all_wait_here)) siglongjmp(*fault_guard().escape, 1);
     for (uint32_t w = 0; w < warp_count; ++w) {
       for (Group& group : warps[w].groups) {
         if (group.state != GroupState::at_barrier || group.barrier != id) continue;

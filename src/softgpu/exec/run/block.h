@@ -23,7 +23,7 @@ struct Barrier {
   bool all = true, any = false;
 };
 
-inline constexpr uint32_t block_barriers = 17;  // 16 of PTX, one for barrier.cluster
+inline constexpr uint32_t block_barriers = cluster_barrier + 1;
 
 enum class BlockStatus : uint8_t { finished, running, at_grid_barrier };
 

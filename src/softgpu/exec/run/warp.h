@@ -169,6 +169,9 @@ bool address_is_constant(const Warp& warp, uint64_t address);  // inside a .cons
 
 void block_on_barrier(Warp& warp, const Instruction& in, uint32_t barrier, uint32_t expected_threads,
                       bool wait, uint32_t reduction, uint32_t result_register, uint32_t predicate);
+// The second half of a barrier at which lanes have arrived without waiting: those go on for which it has
+// opened since.
+void wait_for_arrivals(Warp& warp, uint32_t barrier);
 // True if all live lanes of `members` are here; else the running lanes wait and the handler must return.
 // `exchanges`: lanes read each other's registers then, which lanes of another call of the function cannot.
 bool converge(Warp& warp, const Instruction& in, uint32_t members, bool exchanges = true);

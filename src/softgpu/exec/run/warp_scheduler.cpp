@@ -377,4 +377,17 @@ void block_on_barrier(Warp& warp, const Instruction& in, uint32_t id, uint32_t e
   if (barrier.expected != 0 || barrier.count >= block.live_threads) block.open_barriers();
 }
 
+void wait_for_arrivals(Warp& warp, uint32_t id) {
+  Block& block = *warp.block;
+  const uint32_t waiting = warp.mask & block.barriers[id].arrived[warp.index];
+  if (block.checks) block.checks->passed(warp, id, warp.mask & ~waiting);
+  if (waiting == 0) return;
+  set_mask(warp, waiting);
+  Group& group = add_group(warp, waiting, warp.pc);
+  group.state = GroupState::at_barrier;
+  group.barrier = static_cast<uint8_t>(id);
+  detach_lanes(warp);
+  warp.meet_pc = 0;
+}
+
 }  // namespace softgpu
