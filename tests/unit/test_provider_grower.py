@@ -428,6 +428,29 @@ class TestTimeLimits:
         await world.look()
         assert world.provider.cancels == [job]
 
+    async def test_a_node_is_emptied_in_time_though_the_engine_is_silent(self) -> None:
+        world = World()
+        job = await world.one_job(busy=True)
+        node = world.provider.node_of(job)
+        world.provider.jobs[job] = JobReport("running", seconds_left=150.0)
+        await world.look()
+        world.provider.down = True
+        await world.look(after=49.0)
+        assert world.pool.drains == []
+        await world.look(after=2.0, times=3)
+        assert world.pool.drains == [(node, "its time limit is near", True)] and world.provider.cancels == []
+
+    async def test_what_the_engine_says_after_a_silence_counts_again(self) -> None:
+        world = World()
+        job = await world.one_job(busy=True)
+        world.provider.jobs[job] = JobReport("running", seconds_left=150.0)
+        await world.look()
+        world.provider.down = True
+        await world.look(after=20.0)
+        world.provider.down = False
+        await world.look(after=40.0)  # its limit was moved meanwhile
+        assert world.pool.drains == []
+
     async def test_while_it_is_emptied_whoever_waits_gets_another(self) -> None:
         world = World()
         job = await world.one_job(busy=True)

@@ -145,12 +145,14 @@ class Ending:
     Attributes:
         evict: its leases are told to go.
         failed: it was of no use from the start; the next may be no better.
+        in_time: it ends soon, whether the engine answers or not.
     """
 
     job: str
     why: str
     evict: bool = False
     failed: bool = False
+    in_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,13 +324,13 @@ def _endings(
             if not job.busy:
                 cancel.append(Ending(job.id, "it serves nobody any more"))
             elif not job.evicting and _time_is_up(scale, job):
-                drain.append(Ending(job.id, _why_now(job), evict=True))
+                drain.append(Ending(job.id, _why_now(job), evict=True, in_time=True))
         elif wrong and job.busy:
             drain.append(Ending(job.id, wrong, evict=True))
         elif wrong:
             cancel.append(Ending(job.id, wrong, failed=True))
         elif _time_is_up(scale, job):
-            drain.append(Ending(job.id, _why_now(job), evict=True))
+            drain.append(Ending(job.id, _why_now(job), evict=True, in_time=True))
         elif (job.lost or staying > scale.minimum) and _is_idle(scale, job, needed, now):
             ending = Ending(job.id, f"nobody needed it for {scale.idle:g} s")
             (drain if job.connected else cancel).append(ending)

@@ -262,10 +262,10 @@ class Grower:
             known = {job.id: job.state for job in self._jobs.of(provided.name) if _is_asked_for(job)}
             reports = await provided.provider.poll(known) if known else {}
         except ProviderDownError as error:
-            # Nothing is known of the engine; leases and nodes go on as they are.
+            # Nothing new is known of the engine; leases and nodes go on as they are, until their time is up.
             provided.silence = provided.silence.failed(now, _words(error))
             logger.warning("a provider does not answer", provider=provided.name, problem=str(error))
-            return self._plan(provided, now).said
+            return self._go_on(provided, now)
         provided.silence = Trouble()
         for job_id, report in reports.items():
             self._take_report(provided, self._jobs[job_id], report, now)
@@ -274,6 +274,18 @@ class Grower:
         decided = self._plan(provided, now)
         self._note_needs(provided, decided, now)
         await self._act(provided, decided, now)
+        return decided.said
+
+    def _go_on(self, provided: _Provided, now: float) -> dict[str, Sentence]:
+        """Empties the nodes whose time limit is near by what the engine said before: it keeps to that though it is silent."""
+        for job in self._jobs.of(provided.name):
+            seen = self._jobs.seen(job)
+            if seen.ends_at is not None:
+                seen.seconds_left = max(0.0, seen.ends_at - now)
+        decided = self._plan(provided, now)
+        for ending in decided.drain:
+            if ending.in_time:
+                self._drain(ending)
         return decided.said
 
     def _plan(self, provided: _Provided, now: float) -> Plan:
@@ -360,10 +372,11 @@ class Grower:
 
     def _take_report(self, provided: _Provided, job: Job, report: JobReport, now: float) -> None:
         seen = self._jobs.seen(job)
+        seen.seconds_left = report.seconds_left
+        seen.ends_at = None if report.seconds_left is None else now + report.seconds_left
         if report == seen.report and report.phase != "ended":
             return  # as at the last look
-        seen.report = report
-        seen.seconds_left, seen.starts_in = report.seconds_left, report.starts_in
+        seen.report, seen.starts_in = report, report.starts_in
         seen.reason = _words(report.reason)
         if report.phase != seen.engine:
             seen.engine, seen.since = report.phase, now

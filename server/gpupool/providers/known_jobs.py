@@ -22,6 +22,8 @@ class Seen:
     engine: str = ""
     reason: str = ""
     seconds_left: float | None = None
+    #: When the engine ends it, by the pool's clock: what was said last holds while the engine says nothing.
+    ends_at: float | None = None
     starts_in: float | None = None
     unneeded_since: float | None = None
     connected: bool = False
