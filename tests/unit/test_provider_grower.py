@@ -244,6 +244,20 @@ class TestEnginesThatFail:
         assert len(world.provider.orders) == 1
         assert "lets it wait (Priority)" in world.pool.words("u2")
 
+    async def test_a_job_that_the_engine_never_starts_goes_back_and_is_asked_for_again(self) -> None:
+        world = World()
+        world.provider.first = JobReport("pending", "PartitionTimeLimit", never=True)
+        world.pool.waiting = [ASK]
+        await world.look()
+        (job,) = world.provider.living()
+        await world.look(after=PENDING_PATIENCE + 1.0, times=2)
+        assert world.provider.cancels == [job]
+        await world.look(after=1.0)
+        assert "never starts it: PartitionTimeLimit" in world.pool.words("ann")
+        world.provider.first = JobReport("running")
+        await world.look(after=10.0, times=2)
+        assert len(world.provider.living()) == 1 and job not in world.provider.living()
+
     async def test_a_job_that_dies_at_its_start_is_tried_again_ever_later(self) -> None:
         world = World()
         world.provider.first = JobReport("ended", "exit code 1")

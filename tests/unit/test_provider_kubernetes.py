@@ -155,6 +155,10 @@ _RUNNING = {"running": {"startedAt": at(0)}}
         (pod("Pending"), "pending", "not scheduled yet", None),
         (pod("Pending", spec={"nodeName": "n"}), "pending", "ContainerCreating", None),
         (
+            pod("Pending", state={"waiting": {"reason": "ErrImageNeverPull", "message": "it is not here"}}),
+            "pending", "ErrImageNeverPull: it is not here", None,
+        ),
+        (
             pod("Pending", state={"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}),
             "pending", "ImagePullBackOff: Back-off pulling image", None,
         ),

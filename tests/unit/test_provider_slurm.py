@@ -25,6 +25,12 @@ SOON = str(int(NOW) + 700)
         (("PENDING", "10:00", SOON, "Resources"), JobReport("pending", "Resources", starts_in=700.0)),
         (("PENDING", "10:00", "N/A", "Priority"), JobReport("pending", "Priority")),
         (("PENDING", "10:00", "", "None"), JobReport("pending")),
+        (("PENDING", "10:00", "N/A", "BadConstraints"), JobReport("pending", "BadConstraints", never=True)),
+        (
+            ("PENDING", "10:00", "N/A", "QOSMaxWallDurationPerJobLimit"),
+            JobReport("pending", "QOSMaxWallDurationPerJobLimit", never=True),
+        ),
+        (("PENDING", "10:00", "N/A", "QOSMaxJobsPerUserLimit"), JobReport("pending", "QOSMaxJobsPerUserLimit")),
         (("PENDING", "10:00", "2027-01-15T09:00:00", "Resources"), JobReport("pending", "Resources")),
         (
             ("PENDING", "10:00", str(int(NOW) - 5), "Resources"),

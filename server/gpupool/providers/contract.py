@@ -77,12 +77,14 @@ class JobReport:
         reason: in the engine's own words: why it waits, or how it ended.
         seconds_left: until the engine ends it; None: it does not say.
         starts_in: seconds until the engine expects to start it; None: it does not say.
+        never: as it was asked for the engine will not start it, however long it waits.
     """
 
     phase: Phase
     reason: str = ""
     seconds_left: float | None = None
     starts_in: float | None = None
+    never: bool = False
 
 
 class Provider(Protocol):

@@ -93,6 +93,7 @@ class Standing:
         seconds_left: until its time limit; None: none is known.
         lifetime: the same when it began to run; None: not known.
         starts_in: seconds until the engine expects to start it; None: it does not say.
+        never: the engine says that it will not start it, however long it waits.
         evicting: its leases were told to end.
         leases: that go on elsewhere when its node is drained.
         free: milli-GPU of each of its devices that nobody has; empty if it takes no new leases.
@@ -113,6 +114,7 @@ class Standing:
     seconds_left: float | None = None
     lifetime: float | None = None
     starts_in: float | None = None
+    never: bool = False
     evicting: bool = False
     leases: tuple[Ask, ...] = ()
     free: tuple[int, ...] = ()
@@ -377,6 +379,9 @@ def _wrong(scale: Scale, job: Standing, now: float) -> str:
         return f"its agent has {job.found} device(s), and the engine was asked for {job.devices}"
     if job.engine == "running" and not job.connected and now - job.since >= scale.start:
         return f"its agent did not connect within {scale.start:g} s"
+    if job.never and job.engine == "pending" and now - job.since >= PENDING_PATIENCE:
+        # It would keep its place for ever, and with it all who wait for this provider.
+        return f"the engine never starts it: {job.reason}"
     if job.lifetime is not None and job.lifetime <= scale.lead:
         return f"its time limit of {job.lifetime:.0f} s is no longer than drain_before and replace_before, {scale.lead:g} s"
     return ""

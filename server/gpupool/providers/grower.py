@@ -376,7 +376,7 @@ class Grower:
         seen.ends_at = None if report.seconds_left is None else now + report.seconds_left
         if report == seen.report and report.phase != "ended":
             return  # as at the last look
-        seen.report, seen.starts_in = report, report.starts_in
+        seen.report, seen.starts_in, seen.never = report, report.starts_in, report.never
         seen.reason = _words(report.reason)
         if report.phase != seen.engine:
             seen.engine, seen.since = report.phase, now

@@ -25,6 +25,7 @@ class Seen:
     #: When the engine ends it, by the pool's clock: what was said last holds while the engine says nothing.
     ends_at: float | None = None
     starts_in: float | None = None
+    never: bool = False
     unneeded_since: float | None = None
     connected: bool = False
     connected_at: float = -math.inf
@@ -117,7 +118,7 @@ class KnownJobs:
         seen = self.seen(job)
         more = (
             free, settling, seen.engine, seen.since, seen.reason, seen.connected, seen.unneeded_since,
-            seen.seconds_left, seen.lifetime, seen.starts_in, seen.evicting,
+            seen.seconds_left, seen.lifetime, seen.starts_in, seen.never, seen.evicting,
         )  # fmt: skip
         known = self._stood.get(job.id)
         # Of a thousand jobs most stand as they did a look ago.
@@ -145,6 +146,7 @@ def _standing(
         seconds_left=seen.seconds_left,
         lifetime=seen.lifetime,
         starts_in=seen.starts_in,
+        never=seen.never,
         evicting=seen.evicting,
         leases=node.leases if node is not None else (),
         free=free,

@@ -50,6 +50,11 @@ _ENDED: Final = frozenset(
         "TIMEOUT",
     }
 )  # fmt: skip
+#: Why a job waits that no node and no hour will ever suit: what it was asked with has to change.
+_NEVER: Final = re.compile(
+    r"BadConstraints|DependencyNeverSatisfied|Invalid(Account|QOS)|(Account|QOS)NotAllowed|Partition(Node|Time)Limit"
+    r"|(Assoc|QOS)Max[A-Za-z]{1,40}PerJob(Limit)?"
+)
 _TIME: Final = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,2}):)?(\d{1,6}):(\d{2})", re.ASCII)
 #: Seconds. Behind jobs without a time limit Slurm expects a start in a year, which is no expectation.
 _FARTHEST_START: Final = 30 * 86_400.0
@@ -275,7 +280,8 @@ def report(state: str, left: str, start: str, reason: str, now: float) -> JobRep
         return JobReport(phase, words, seconds_left=seconds_of(left))
     expected = max(0.0, float(start) - now) if _MOMENT.fullmatch(start) else None
     known = expected is not None and expected <= _FARTHEST_START
-    return JobReport(phase, words, starts_in=expected if known else None)
+    never = _NEVER.fullmatch(words) is not None
+    return JobReport(phase, words, starts_in=expected if known else None, never=never)
 
 
 def seconds_of(text: str) -> float | None:

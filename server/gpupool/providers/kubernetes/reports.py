@@ -18,6 +18,8 @@ Pod: TypeAlias = Mapping[str, Any]
 
 #: Words that say only that something goes on; a better reason may be among the pod's events.
 VAGUE: Final = frozenset({"", "ContainerCreating", "PodInitializing", "not scheduled yet"})
+#: Why a container waits that Kubernetes can never start: only another pod can help.
+_NEVER: Final = frozenset({"InvalidImageName", "ErrImageNeverPull"})
 _MOST_WORDS: Final = 300
 _UNSCHEDULABLE: Final = re.compile(r"0/(\d{1,6}) nodes are available: (.*)", re.DOTALL)
 _NODES: Final = re.compile(r"(\d{1,6}) (?:node\(s\) )?(.+)", re.DOTALL)
@@ -47,7 +49,8 @@ def report(pod: Pod, now: float) -> JobReport:
         return JobReport("running", going, left)
     if going:
         return JobReport("pending", going)
-    return JobReport("pending", why_waiting(pod))
+    waiting = _table(_table(_agent(status), "state"), "waiting")
+    return JobReport("pending", why_waiting(pod), never=waiting.get("reason") in _NEVER)
 
 
 def is_over(pod: Pod) -> bool:
