@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from gpupool.pool.growing.node_stands import NodesStand
 from gpupool.pool.growing.pool_side import PoolSide
+from gpupool.providers.elasticity import Scale
+from gpupool.providers.offer import Offer
 from gpupool.providers.elasticity import Ask
 
 from tests.support.pool_world import PoolWorld
@@ -51,3 +53,21 @@ def test_a_session_that_can_go_on_in_no_other_node_asks_for_none(
     state.sessions[session.id] = replace(state.sessions[session.id], **held)
     pool: Any = SimpleNamespace(state=state, now=lambda: world.now)
     assert len(PoolSide(pool).asks()) == (0 if held else 1)
+
+
+def test_a_session_that_goes_on_asks_only_for_devices_of_its_type(tmp_path: Path) -> None:
+    world = PoolWorld(tmp_path / "pool.sqlite", nodes={"node1": 1})
+    world.connect()
+    world.release(world.attach("k1", 500))
+    world.settle()
+    world.attach("k2", 800, user="bob")
+    state = world.machine.state
+    session = next(one for one in state.sessions.values() if one.state == "parked")
+    world.request("k3", 500, session_id=session.id, wait=None)
+    pool: Any = SimpleNamespace(state=state, now=lambda: world.now, promise=lambda promised: None)
+    side = PoolSide(pool)
+    like = state.devices["node1/0"].name
+    offers = {"same": Offer(like), "other": Offer("NVIDIA L4"), "unsaid": Offer(), "open": Offer(like, sharing="open")}
+    side.promise({name: Scale(offer=offer) for name, offer in offers.items()})
+    (ask,) = side.asks()
+    assert ask.unlike == {"other", "open"}

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from gpupool.ledger.ledger import LedgerError
 from gpupool.model import events
-from gpupool.model.state import RequestRecord, State
+from gpupool.model.state import RequestRecord, SessionRecord, State
 from gpupool.pool.growing.node_stands import NodesStand
 from gpupool.pool.model.view import parked_session, wish_for_new_session
 from gpupool.providers.elasticity import Ask, Scale
 from gpupool.providers.pool import NodeStands
-from gpupool.scheduler.model import Promise
+from gpupool.records import replace
+from gpupool.scheduler.model import Promise, Request
 from gpupool.scheduler.promised import could_serve
 from gpupool.sentences import Sentence
 
@@ -78,11 +80,19 @@ class PoolSide:
         self._pool.promise(self._promised)
 
     def _ask(self, request: RequestRecord) -> Ask:
-        unlike: frozenset[str] = frozenset()
-        if not request.session_id:
-            wish = wish_for_new_session(request)
-            unlike = frozenset(one.provider for one in self._promised if not could_serve(one, wish))
+        wish = wish_for_new_session(request)
+        session = self._pool.state.sessions.get(request.session_id)
+        kind = ""
+        if session is not None:
+            wish, kind = replace(wish, isolated=session.isolated), self._kind_of(session)
+        unlike = frozenset(one.provider for one in self._promised if not _could_serve(one, wish, kind))
         return Ask(request.id, request.milli, request.mib, request.count, request.pools, unlike)
+
+    def _kind_of(self, session: SessionRecord) -> str:
+        """What the devices are called on which its memory can go on; empty: it is not known."""
+        devices = self._pool.state.devices
+        kinds = {devices[name].name for name in session.device_ids if name in devices}
+        return kinds.pop() if len(kinds) == 1 else ""
 
     def node(self, name: str) -> NodeStands | None:
         if self._nodes.state is not self._pool.state:
@@ -105,6 +115,16 @@ class PoolSide:
     def _apply(self, event: events.Event) -> None:
         with contextlib.suppress(LedgerError):  # said in the log and in /health
             self._pool.apply(event)
+
+
+def _could_serve(promise: Promise, wish: Request, kind: str) -> bool:
+    """Whether its nodes have devices for the wish; `kind`: what they have to be called, empty: anything.
+
+    A provider of which nobody has said what it brings may bring that kind: a session that goes on has been placed there, perhaps.
+    """
+    if kind and promise.type not in ("", kind):
+        return False
+    return could_serve(dataclasses.replace(promise, type=promise.type or kind), wish)
 
 
 def _promise(name: str, scale: Scale) -> Promise:
