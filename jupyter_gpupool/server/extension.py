@@ -296,12 +296,12 @@ class GpuPoolExtension(ExtensionApp):
 
     @property
     def startable(self) -> Literal["no", "lends", "borrows"]:
-        """Whether a page may start a pool here: none is configured, and none has answered since this server started."""
+        """Whether a page may start a pool here: none is configured, and none answers, or not any more."""
         may_start = (
             self.start_pool_allowed
             and not self.token_file
             and not self.hub_identity
-            and (self._pool is None or not self._pool.has_answered)
+            and (self._pool is None or not self._pool.answers)
             and self._embedded.fits(self.pool_endpoint)
         )
         if not may_start:

@@ -63,6 +63,24 @@ class TestTheUserOfATokenIs:
         assert (server.known_user, server.problem) == ("ann", "")
         assert await greeting(server) == (True, f"GPU pool {ADDRESS} as ann: 1 GPU")
 
+    async def test_a_pool_that_has_answered_and_stays_away_is_not_there_any_more(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pool = MemoryPool()
+        server = connection(pool, PoolUser("ann"))
+        assert not server.answers
+        await server.devices()
+        assert server.answers
+        pool.down = True
+        with pytest.raises(PoolUnavailableError):
+            await server.devices()
+        assert server.answers, "it may be started again just now"
+        monkeypatch.setattr("jupyter_gpupool.server.pool.connection.GONE_SECONDS", 0.0)
+        assert not server.answers
+        pool.down = False
+        await server.devices()
+        assert server.answers
+
     async def test_nobody_where_the_token_is_a_nodes(self) -> None:
         pool = MemoryPool(caller=Caller("node1", "node"))
         server = connection(pool, PoolUser("", by_token=True))

@@ -7,6 +7,7 @@ file that was missing is there, the next call finds it.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeAlias, TypeVar
@@ -37,6 +38,8 @@ PoolFactory: TypeAlias = Callable[[str, PoolAccess], Awaitable[Pool]]
 #: Id of a refusal that only whoever configures this server can do something about.
 WRONG_SETTING: Final = "wrong-setting"
 _CLASS: Final = "c.GpuPoolExtension"
+#: A pool that has answered is gone when it is silent for so long, seconds: one that is started again is back before.
+GONE_SECONDS: Final = 60.0
 
 _Answer = TypeVar("_Answer")
 
@@ -76,6 +79,8 @@ class PoolConnection:
         self._connecting = asyncio.Lock()
         #: Whether a pool has ever answered at this address.
         self._answered = False
+        #: Since when it has not been reached though it had answered before; None: it was, or nobody has asked since.
+        self._silent_since: float | None = None
         self._unreached = ""
         self._unwelcome = ""
 
@@ -84,8 +89,10 @@ class PoolConnection:
         return self._endpoint
 
     @property
-    def has_answered(self) -> bool:
-        return self._answered
+    def answers(self) -> bool:
+        """Whether a pool is at this address, as far as is known: one has answered, and is not gone for good."""
+        gone = self._silent_since is not None and time.monotonic() >= self._silent_since + GONE_SECONDS
+        return self._answered and not gone
 
     @property
     def known_user(self) -> str:
@@ -133,16 +140,21 @@ class PoolConnection:
             answer = await call(pool)
         except PoolUnavailableError as error:
             if self._answered:
+                if self._silent_since is None:
+                    self._silent_since = time.monotonic()
                 raise
             hint = f"no pool has answered there so far; the address is {_CLASS}.pool_endpoint of this server"
             unreached = PoolUnavailableError(error.endpoint, f"{error.detail}; {hint}", error.advice)
             self._unreached = str(unreached)
             raise unreached from error
         except PoolRefusedError as error:
-            self._answered, self._unreached = True, ""
+            self._has_answered()
             raise self._in_words(error) from error
-        self._answered, self._unreached = True, ""
+        self._has_answered()
         return answer
+
+    def _has_answered(self) -> None:
+        self._answered, self._unreached, self._silent_since = True, "", None
 
     def _in_words(self, error: PoolRefusedError) -> PoolRefusedError:
         """The same refusal as its reader would say it."""
