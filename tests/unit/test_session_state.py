@@ -460,6 +460,13 @@ def test_a_parked_session_that_dies_is_lost() -> None:
     assert (session.state, session.session_id) == (State.LOST, None)
 
 
+@pytest.mark.parametrize(("said", "reason"), [("", "lost"), ("admin", "admin"), ("release", "release")])
+def test_no_administrator_is_named_unless_one_ended_it(said: str, reason: str) -> None:
+    ended = SessionEnded("5e", lost=False, reason=said)
+    session, _ = play(cell(), Granted(grant()), ScopeLeft("c1"), ended)
+    assert (session.state, session.reason) == (State.LOST, reason)
+
+
 def test_resize_needs_a_lease() -> None:
     _, answer = play(ResizeWanted(Share(300)))
     assert isinstance(answer[0], Reject)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, cast
 from gpupool.client.endpoint import private_directory
 from gpupool.client.errors import GpupoolError
 from gpupool.client.holder import RENEW_SECONDS, LeaseHolder
-from gpupool.client.reasons import SESSION_ENDS
 from gpupool.client.session import events as events
 from gpupool.client.session.port import SESSION_LIVES
 from gpupool.client.session.state import State
@@ -244,7 +243,9 @@ class Sessions:
             info = known.get(session_id or "")
             state = info.state if info is not None else "closed"
             if session_id is not None and state not in SESSION_LIVES:
-                reason = info.reason if info is not None and info.reason in SESSION_ENDS else ""
+                # Of one whose node is silent, or whose process ended by itself, nobody has said why.
+                closed = info is not None and info.state == "closed" and info.reason != "exit"
+                reason = info.reason if info is not None and closed else ""
                 session.observe(events.SessionEnded(session_id, lost=state == "lost", reason=reason))
 
     def _of_lease(self, lease_id: str) -> KernelSession | None:

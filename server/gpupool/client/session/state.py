@@ -370,7 +370,8 @@ def _session_ended(session: Session, event: SessionEnded) -> Step:
         return session, ()
     if event.reason == "reset" and session.asking is None:
         return as_reset(session), (Publish(),)
-    reason = event.reason or ("lost" if event.lost else "admin")
+    # Where nobody says why, it is gone: that is no word about anybody.
+    reason = event.reason or "lost"
     gone = replace(
         session,
         state=State.LOST if session.state is not State.QUEUED else session.state,
