@@ -145,6 +145,21 @@ class TestNodes:
         assert not device.healthy
         assert "shrank from 8192 to 2048 MiB" in device.health_reason
 
+    def test_a_device_that_shrank_is_measured_anew_when_nothing_of_its_larger_size_is_held(self, world):
+        name = world.attach("k1", 200)
+        world.nodes["node1"].devices = (offered(0, total_mib=2048),)
+        world.connect()
+        world.live(10)
+        assert not world.machine.state.devices["node1/0"].healthy
+        world.release(name, close=True)
+        world.settle()
+        done = world.handle(events.NodeHeartbeat(world.now, "node1", world.nodes["node1"].connection, 9))
+        assert any(isinstance(x, instructions.DropNode) for x in done)
+        world.connect()
+        device = world.machine.state.devices["node1/0"]
+        assert (device.healthy, device.total_mib) == (True, 2048)
+        world.attach("k2", 200)
+
 
 class TestRestart:
     @pytest.fixture

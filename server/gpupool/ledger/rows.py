@@ -51,7 +51,7 @@ def node_record(row: Mapping[str, Any], _clock: Clock) -> NodeRecord:
 
 
 def device_row(record: DeviceRecord, _clock: Clock) -> Row:
-    return {name: getattr(record, name) for name in DeviceRecord.__dataclass_fields__}
+    return {name: getattr(record, name) for name in DeviceRecord.__dataclass_fields__ if name != "shrunk"}
 
 
 def device_record(row: Mapping[str, Any], _clock: Clock) -> DeviceRecord:

@@ -58,7 +58,8 @@ class NodeRecord:
 class DeviceRecord:
     """A device as its node described it.
 
-    `present`: in the node's latest hello. `driver`: its version, empty when the node does not say.
+    `present`: in the node's latest hello. `driver`: its version, empty when the node does not say. `shrunk`: it has less memory
+    than what is held of it was cut from, and is ill until that is given back. Not stored: the next hello says it again.
     """
 
     id: str
@@ -73,6 +74,7 @@ class DeviceRecord:
     health_reason: str = ""
     present: bool = True
     driver: str = ""
+    shrunk: bool = False
 
 
 def node_of_device(device_id: str) -> str:

@@ -99,6 +99,20 @@ def heartbeat(step: Step, event: events.NodeHeartbeat) -> None:
             live.append(LiveLease(lease.session_id, lease.epoch, shares))
     step.do(AnswerHeartbeat(event.node, event.connection, event.number, tuple(live)))
     step.reschedule = step.reschedule or was_silent
+    if _has_a_device_to_measure(step, event.node):
+        # Only a hello says how large it is, and an agent says one when its stream ends.
+        step.do(DropNode(event.node, event.connection))
+
+
+def _has_a_device_to_measure(step: Step, node: str) -> bool:
+    """Whether a device shrank there of which nobody holds a share of its larger size any more."""
+    shrunk = {device.id for device in step.state.index.devices_of_node.of(node) if device.shrunk}
+    return bool(shrunk) and not shrunk <= _held_on(step, node)
+
+
+def _held_on(step: Step, node: str) -> set[str]:
+    """Devices of which leases hold shares."""
+    return {share.device_id for lease in step.state.leases_of_node(node) for share in lease.taken()}
 
 
 def disconnected(step: Step, event: events.NodeDisconnected) -> None:
@@ -250,7 +264,7 @@ def take_report(step: Step, session: SessionRecord, worker: events.ReportedWorke
 
 def _take_devices(step: Step, event: events.NodeHello) -> None:
     state = step.state
-    held = {share.device_id for lease in state.leases_of_node(event.node) for share in lease.taken()}
+    held = _held_on(step, event.node)
     lived_on = {
         device_id
         for session in state.index.sessions_of_node.of(event.node)
@@ -278,7 +292,7 @@ def _take_devices(step: Step, event: events.NodeHello) -> None:
         if old is not None and device_id in held and old.total_mib > device.total_mib:
             # Shares were cut from the larger size: they must end before the new size counts.
             why = f"its memory shrank from {old.total_mib} to {device.total_mib} MiB while shares are held"
-            record = replace(old, healthy=False, health_reason=why, present=True)
+            record = replace(old, healthy=False, health_reason=why, present=True, shrunk=True)
         if record != old:
             state.devices[device_id] = record
     for old in [d for d in state.index.devices_of_node.of(event.node) if d.id not in offered]:
