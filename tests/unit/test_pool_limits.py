@@ -124,6 +124,27 @@ def test_gpu_seconds_of_a_window_are_refused_with_what_is_used_left_and_when_the
     world.attach("c", 1000, duration=40.0)
 
 
+def test_gpu_seconds_that_would_not_last_until_the_next_tick_are_not_granted(world):
+    """Else the lease would last for a whole notice."""
+    limit(world, gpu_seconds=60, window_seconds=3600)
+    name = world.attach("a", 1000)
+    world.live(10)
+    world.release(name)
+    world.settle()
+    used = accounts.used_in_window(world.machine.state, "ann", world.now).milli_ms
+    account = world.machine.state.accounts["user/ann"]
+    left = round(500 * world.timers.tick * 1000) - 1
+    booked = account.window_milli_ms + 60_000_000 - used - left
+    world.machine.state.accounts["user/ann"] = replace(account, window_milli_ms=booked)
+    world.request("b", 500, wait=None)
+    told = refusal(world, "b")
+    assert told.reason == "quota"
+    assert "what is left lasts for less than 1 s at 0.50 GPU" in told.explanation
+    world.request("c", 400, wait=None)
+    world.settle()
+    assert isinstance(world.answer("c"), TellGranted)
+
+
 def test_leases_end_when_the_budget_is_used_up_and_come_again_in_the_next_window(world):
     limit(world, gpu_seconds=30, window_seconds=200)
     first, second = world.attach("a", 500), world.attach("b", 1000)

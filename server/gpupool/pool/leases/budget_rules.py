@@ -33,7 +33,10 @@ def refused(step: Step, user: str, milli: int, duration: float) -> Decision | No
     window = accounts.used_in_window(step.state, user, step.now)
     left = limit * _MILLI_MS - window.milli_ms
     asked = round(milli * duration * 1000)
-    if left > 0 and asked <= left:
+    # A lease whose end comes before the next tick is told of it too late, and would last for a whole notice.
+    rate = milli + sum(lease.milli for lease in step.state.index.holding_of_user.of(user))
+    least = round(rate * step.timers.tick * 1000)
+    if left > 0 and max(asked, least) <= left:
         return None
     length = accounts.window_seconds(step.state, user)
     resets = length if window.ends is None else max(0, round(window.ends - step.now))
@@ -62,7 +65,10 @@ def refused(step: Step, user: str, milli: int, duration: float) -> Decision | No
         left=param.number(max(0, left) / _MILLI_MS),
         again=param.seconds(resets),
     )
-    return Decision(Outcome.REFUSE, "quota", clauses(wants, said), facts=facts)
+    short = NOTHING
+    if 0 < left < least:
+        short = say("budget.too-little", milli=param.milli(rate), seconds=param.seconds(step.timers.tick))
+    return Decision(Outcome.REFUSE, "quota", clauses(wants, said, short), facts=facts)
 
 
 def ends(state: State, now: float) -> dict[str, float]:
