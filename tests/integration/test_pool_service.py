@@ -265,6 +265,9 @@ class TestBadInput:
         grant = await stand.caller.grant("k1", 200)
         with pytest.raises(grpc.aio.AioRpcError, match="'boredom' is not a reason"):
             await stand.caller.call("Release", pb.ReleaseLease(lease_id=grant.lease_id, reason="boredom"))
+        close = pb.CloseSessionRequest(session_id=grant.session_id, reason="consolidate")
+        with pytest.raises(grpc.aio.AioRpcError, match="'consolidate' is not a reason"):
+            await stand.caller.call("CloseSession", close)
 
 
 class TestLeases:

@@ -101,3 +101,25 @@ def test_the_kernel_module_says_its_version_where_nvml_does_not(
     file.write_text(line)
     assert driver_version(software=False, kernel_module=file) == version
     assert driver_version(software=False, kernel_module=tmp_path / "none") == ""
+
+
+@pytest.mark.parametrize("said", ["consolidate", "budget", "lost", "boredom", "admin"])
+def test_a_holder_gives_no_reason_that_is_the_pools(said: str) -> None:
+    with pytest.raises(validate.BadInputError, match="not a reason that you may give"):
+        validate.reason(said, "release")
+
+
+def test_a_holder_says_why_it_gives_back_and_an_administrator_that_she_took_it() -> None:
+    assert [validate.reason(said, "release") for said in ("", "exit", "idle", "reset")] == [
+        "release",
+        "exit",
+        "idle",
+        "reset",
+    ]
+    assert validate.reason("admin", "release", admin=True) == "admin"
+
+
+def test_who_hands_over_before_a_notice_is_over_gives_its_reason() -> None:
+    assert validate.reason("reclaim", "release", told={"reclaim"}) == "reclaim"
+    with pytest.raises(validate.BadInputError):
+        validate.reason("preempt", "release", told={"reclaim"})

@@ -15,6 +15,8 @@ REASONS: Final = (
     "exit", "release", "idle", "deadline", "budget", "reclaim", "preempt", "consolidate", "drain", "lost", "admin",
     "reset", "stopped", "upgrade",
 )  # fmt: skip
+#: Why a holder gives back what it has. Every other reason is the pool's to say, and is counted as what the pool did.
+OF_HOLDERS: Final = ("release", "exit", "idle", "reset")
 
 
 def headline(reason: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from gpupool.filters import parse
 from gpupool.model.events import Requested
@@ -13,7 +13,7 @@ from gpupool.request.forms import of_message
 from gpupool.request.option import RequestError
 from gpupool.scheduler.fairshare.tree import EVERYBODY, GROUP
 from gpupool.scheduler.model import SHARING
-from gpupool.sentences.reasons import REASONS
+from gpupool.sentences.reasons import OF_HOLDERS
 from gpupool.shares import MAXIMUM_MIB, WHOLE_DEVICE_MILLI
 from gpupool.text import printable
 
@@ -114,16 +114,25 @@ def is_person(value: str) -> bool:
     return is_user(value) and value != EVERYBODY
 
 
-def reason(value: str, default: str) -> str:
+def reason(value: str, default: str, *, admin: bool = False, told: Collection[str] = ()) -> str:
     """A reason that a client may give, or the default.
 
+    Args:
+        value: what it gives.
+        default: stands for an empty one.
+        admin: whether it is an administrator's.
+        told: what the pool itself has said of the same end: whoever hands over before a notice is over gives its reason.
+
     Raises:
-        BadInputError: it is none of `REASONS`.
+        BadInputError: it is none, or the pool's own.
     """
     if not value:
         return default
-    if value not in REASONS:
-        raise BadInputError(f"{value[:40]!r} is not a reason; reasons are {', '.join(REASONS)}")
+    allowed = (*OF_HOLDERS, "admin") if admin else OF_HOLDERS
+    if value not in allowed and value not in told:
+        raise BadInputError(
+            f"{value[:40]!r} is not a reason that you may give; those are {', '.join(allowed)}"
+        )
     return value
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import grpc
@@ -122,7 +122,8 @@ class PoolService(pool_pb2_grpc.PoolServicer):
         if lease is None:
             return pb.Released(was_held=False)
         await self._require_owner(lease.user, "lease", context)
-        reason = await self._reason(request.reason, "release", context)
+        told = {lease.reason, "" if lease.notice is None else lease.notice.reason}
+        reason = await self._reason(request.reason, "release", context, told)
         was_held = lease.live
         now = self._pool.clock.now()
         await self._apply(events.Released(now, lease.id, reason, request.close_session), context)
@@ -237,9 +238,9 @@ class PoolService(pool_pb2_grpc.PoolServicer):
             text = f"this {what} is another user's; {identity.name} may not change or see it"
             await refuse(context, grpc.StatusCode.PERMISSION_DENIED, "forbidden", text)
 
-    async def _reason(self, value: str, default: str, context: Any) -> str:
+    async def _reason(self, value: str, default: str, context: Any, told: Collection[str] = ()) -> str:
         try:
-            return validate.reason(value, default)
+            return validate.reason(value, default, admin=current_identity().is_admin, told=told)
         except validate.BadInputError as error:
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, error.reason, str(error))
 
