@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from gpupool.pool.growing.node_stands import NodesStand
 from gpupool.pool.growing.pool_side import PoolSide
-from gpupool.providers.elasticity import Scale
+from gpupool.providers.elasticity import Ask, Scale
 from gpupool.providers.offer import Offer
-from gpupool.providers.elasticity import Ask
 
 from tests.support.pool_world import PoolWorld
 
@@ -67,7 +66,12 @@ def test_a_session_that_goes_on_asks_only_for_devices_of_its_type(tmp_path: Path
     pool: Any = SimpleNamespace(state=state, now=lambda: world.now, promise=lambda promised: None)
     side = PoolSide(pool)
     like = state.devices["node1/0"].name
-    offers = {"same": Offer(like), "other": Offer("NVIDIA L4"), "unsaid": Offer(), "open": Offer(like, sharing="open")}
+    offers = {
+        "same": Offer(like),
+        "other": Offer("NVIDIA L4"),
+        "unsaid": Offer(),
+        "open": Offer(like, sharing="open"),
+    }
     side.promise({name: Scale(offer=offer) for name, offer in offers.items()})
     (ask,) = side.asks()
     assert ask.unlike == {"other", "open"}

@@ -30,7 +30,10 @@ SOON = str(int(NOW) + 700)
             ("PENDING", "10:00", "N/A", "QOSMaxWallDurationPerJobLimit"),
             JobReport("pending", "QOSMaxWallDurationPerJobLimit", never=True),
         ),
-        (("PENDING", "10:00", "N/A", "QOSMaxJobsPerUserLimit"), JobReport("pending", "QOSMaxJobsPerUserLimit")),
+        (
+            ("PENDING", "10:00", "N/A", "QOSMaxJobsPerUserLimit"),
+            JobReport("pending", "QOSMaxJobsPerUserLimit"),
+        ),
         (("PENDING", "10:00", "2027-01-15T09:00:00", "Resources"), JobReport("pending", "Resources")),
         (
             ("PENDING", "10:00", str(int(NOW) - 5), "Resources"),
