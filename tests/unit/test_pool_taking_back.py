@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from gpupool.filters import parse
 from gpupool.model import events
 from gpupool.model.clock import Clock
 from gpupool.model.instructions import TellGranted, TellQueued, TellRefused, TellResized
@@ -686,6 +687,30 @@ def test_a_lease_moves_so_that_a_request_fits_and_goes_on_where_room_is_kept():
     assert session(world, name).state == "attached"
     assert session(world, name).device_ids == (target.device_id,)
     assert isinstance(world.answer("whole"), TellGranted)
+
+
+@pytest.mark.parametrize(
+    ("wish", "moves"), [("node=node1", False), ("node=node*", True), ("name=*GPU*", True)]
+)
+def test_a_lease_moves_only_where_its_request_may_go(wish: str, moves: bool):
+    world = PoolWorld(nodes={"node1": 1, "node2": 1}, timers=Timers(min_run=5.0))
+    for name in world.nodes:
+        world.nodes[name].park_memory_mib = 1_000_000
+        world.connect(name)
+    blocks = [world.attach(f"block{n}", 700, user="root") for n in range(2)]
+    names = [world.attach(f"a{n}", 300, filters=(parse(wish),) if n == 0 else ()) for n in range(2)]
+    guaranteed = lease(world, names[1])
+    world.machine.state.leases[names[1]] = replace(guaranteed, kind="guaranteed")
+    world.machine.state.commit()
+    for name in blocks:
+        world.release(name, close=True)
+    for node in world.nodes.values():
+        for worker in node.workers.values():
+            worker.idle_since = world.now
+    world.live(8)
+    assert [world.free(f"node{n}/0") for n in (1, 2)] == [700, 700]
+    world.request("whole", 1000, user="bob", wait=None)
+    assert bool(noticed(world)) == moves
 
 
 def at_its_limit_with_an_idle_lease(small: int = 0) -> tuple[PoolWorld, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpupool.filters import Filter
 from gpupool.model.node_records import node_of_device
 from gpupool.model.project_records import DEFAULT_PROJECT
 from gpupool.scheduler.model import PlacedShare
@@ -74,6 +75,8 @@ class LeaseRecord:
         kind: whether it may be taken back, one of `gpupool.request.gpu_request.KINDS`.
         priority: in its project; higher is served first.
         notice: it will be taken back soon.
+        filters: what its request wanted its devices to be like. Not stored; after a restart of the pool a session may be asked to
+            move where its holder's next request does not follow, and waits then.
     """
 
     id: str
@@ -105,6 +108,7 @@ class LeaseRecord:
     kind: str = "interactive"
     priority: int = 100
     notice: Notice | None = None
+    filters: tuple[Filter, ...] = ()
 
     @property
     def live(self) -> bool:

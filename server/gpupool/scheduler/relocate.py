@@ -6,11 +6,12 @@ what its session keeps finds room in the host memory of its node, through which 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from gpupool.filters import Filter
 from gpupool.scheduler.fleet import Candidates, Fleet, only
 from gpupool.scheduler.model import PlacedShare, PoolView, Request
 from gpupool.scheduler.placement import Consolidation, Demand, Placement, Residents
@@ -27,11 +28,13 @@ class Movable:
         share: all that it holds.
         kept_mib: what its session keeps in memory, which goes through host memory.
         bound: it cannot go on in another node.
+        filters: what its holder wants its devices to be like, and will ask for again.
     """
 
     share: PlacedShare
     kept_mib: int = 0
     bound: bool = False
+    filters: tuple[Filter, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,18 @@ def _add(
     demand = Demand(lease.share.milli, models=models)
     share = (lease.share.milli, lease.share.mib)
     among = only(fleet, device.node) if lease.bound else alike[device.node]
+    if any(wish.key == "node" for wish in lease.filters):
+        # The rest of what was asked for holds for all devices of its class, on nodes with the same labels.
+        admitted = _admitted(fleet, lease.filters)
+        among = admitted if among is None else among & admitted
     return residents.add(Placement(demand, row, (column,), (share,)), among)
+
+
+def _admitted(fleet: Fleet, filters: Sequence[Filter]) -> Mask:
+    """Per row: whether the filters admit this node."""
+    samples = [fleet.at(row, 0) for row in range(len(fleet.nodes))]
+    of_node = [wish for wish in filters if wish.of_node]
+    return np.array([all(wish.matches(sample) for wish in of_node) for sample in samples], np.bool_)
 
 
 def _go_through_host(pool: PoolView, movable: Mapping[str, Movable], lease_ids: Collection[str]) -> bool:

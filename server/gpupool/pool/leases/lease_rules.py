@@ -90,6 +90,7 @@ def grant(
         project=request.project,
         kind=request.kind,
         priority=request.priority,
+        filters=request.filters,
     )
     if starts_worker(session, lease):
         number = messages.start_worker(step, session, lease)

@@ -54,7 +54,7 @@ def movable(step: Step, parts: Sequence[LeaseRecord]) -> Movable | None:
         or lease.node != session.node
     ):
         return None
-    return Movable(lease.shares[0], sum(kept_mib(session)), bool(session.move_obstacle))
+    return Movable(lease.shares[0], sum(kept_mib(session)), bool(session.move_obstacle), lease.filters)
 
 
 def candidate(step: Step, parts: Sequence[LeaseRecord]) -> Candidate:
