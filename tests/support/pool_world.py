@@ -387,6 +387,7 @@ class PoolWorld:
         self.now = 1000.0
         self.told: list[Instruction] = []
         self.journal: list[Journal] = []
+        self.faults: list[instructions.Fault] = []
         self._connections = itertools.count(1)
         self._runs = itertools.count(1)
         self._clock = Clock(offset=1_700_000_000.0)
@@ -450,6 +451,8 @@ class PoolWorld:
         match item:
             case Journal():
                 self.journal.append(item)
+            case instructions.Fault():
+                self.faults.append(item)
             case instructions.DropNode():
                 node = self.nodes[item.node]
                 if node.connection == item.connection:

@@ -150,6 +150,23 @@ class TellResized:
 
 
 @dataclass(frozen=True, slots=True)
+class Fault:
+    """The pool failed at something by a mistake of its own, and goes on without it. For its log alone.
+
+    Attributes:
+        what: it failed at.
+        user: whose request it was.
+        key: of that request.
+        error: with its traceback.
+    """
+
+    what: str
+    user: str
+    key: str
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
 class Journal:
     """A line for the ledger's journal, stored with the step it explains."""
 
@@ -169,5 +186,5 @@ class Journal:
 
 Instruction = (
     StartWorker | ApplyLease | RevokeLease | StopWorker | ParkMemory | AnswerHeartbeat | DropNode
-    | TellQueued | TellGranted | TellRefused | TellResized | Journal
+    | TellQueued | TellGranted | TellRefused | TellResized | Fault | Journal
 )  # fmt: skip

@@ -403,6 +403,8 @@ class PoolShell:
                 stream = self._streams.get(item.connection)
                 if stream is not None:
                     stream.outgoing.put_nowait(None)
+            case instructions.Fault():
+                logger.error(item.what, user=item.user, request=item.key, exc_info=item.error)
             case instructions.Journal():
                 logger.info(
                     item.kind,

@@ -201,6 +201,14 @@ class QueuePass:
         """Keeps nothing for a request that will not wait."""
         self.kept = [kept for kept in self.kept if kept.request_id != request_id]
 
+    def failed(self, request: RequestRecord) -> None:
+        """Forgets a request that could not be decided, and gives its session the place back that is kept for it."""
+        self.forget(request.id)
+        self.owed.pop(request.id, None)
+        place = self._places.get(request.session_id)
+        if place is not None:
+            self.standings.granted(place)
+
     def recount(self, waiting: Waiting, lane: Lane) -> None:
         """Counts anew what the requests of a lane want."""
         number = len(waiting.lanes.get(lane, ()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from gpupool.model import events
-from gpupool.model.instructions import TellGranted, TellQueued, TellRefused
+from gpupool.model.instructions import Fault, TellGranted, TellQueued, TellRefused
 from gpupool.model.state import PRIORITIES, LeaseRecord, RequestRecord, key_of
 from gpupool.model.state_index import is_owed
 from gpupool.pool.leases import gang_rules, notice_rules, parking_rules
@@ -244,7 +244,7 @@ def tell_places(step: Step) -> None:
     for place, request_id, said in list(look.places(step)):
         request = step.state.requests.get(request_id)
         if request is not None and said is not None:
-            decision = _in_full(step, said)
+            decision = _in_full(step, request, said)
             key = id(decision.said), id(request.growth)
             if key not in words:
                 words[key] = clauses(decision.said, request.growth)
@@ -263,7 +263,14 @@ def _move_up(step: Step) -> None:
 
 
 def _answer(step: Step, look: QueuePass, request: RequestRecord) -> None:
-    said = look.offer(step, request)
+    try:
+        said = look.offer(step, request)
+    except Exception as error:
+        # One wish that the pool cannot weigh must not keep all others from being served, at this look and at each later one.
+        step.do(Fault("a request could not be decided", request.user, request.key, error))
+        look.failed(request)
+        _refuse(step, request, Decision(Outcome.REFUSE, "fault", say("request-failed")))
+        return
     decision = said.bare
     if decision.outcome is Outcome.GRANT:
         resumed = resumed_by(step, request)
@@ -286,24 +293,33 @@ def _wait_or_leave(step: Step, look: QueuePass, request: RequestRecord, said: Sa
     waits = request.give_up_at is None or request.give_up_at > step.now or bool(decision.evict)
     if decision.outcome is Outcome.REFUSE or not waits:
         look.forget(request.id)
-        _refuse(step, request, said.in_full())
+        _refuse(step, request, _with_advice(step, request, said))
         look.left(request.id)
     elif request.told is None:
-        told = _in_full(step, said)
+        told = _in_full(step, request, said)
         words = clauses(told.said, request.growth)
         _tell_place(step, look, request, look.place_of(step, request), told, words)
     elif is_owed(request.decision) != is_owed(decision):
         step.state.requests[request.id] = replace(
-            request, decision=_in_full(step, said), wants=decision.wants
+            request, decision=_in_full(step, request, said), wants=decision.wants
         )
     elif request.wants != decision.wants:
         # Why it waits it is told when all are told their places.
         step.state.requests[request.id] = replace(request, wants=decision.wants)
 
 
-def _in_full(step: Step, said: Said) -> Decision:
+def _in_full(step: Step, request: RequestRecord, said: Said) -> Decision:
     """What one who goes on waiting is told: with what would help, if there is anybody who reads it."""
-    return said.in_full() if step.advises else said.bare
+    return _with_advice(step, request, said) if step.advises else said.bare
+
+
+def _with_advice(step: Step, request: RequestRecord, said: Said) -> Decision:
+    """A decision with what would help; alone, if that cannot be found out."""
+    try:
+        return said.in_full()
+    except Exception as error:
+        step.do(Fault("what would help a request could not be found", request.user, request.key, error))
+        return said.without_advice()
 
 
 def _give_up(step: Step, look: QueuePass) -> None:
@@ -312,7 +328,7 @@ def _give_up(step: Step, look: QueuePass) -> None:
         if request.id not in look.decisions:
             said = look.full.get(step.queue.waiting.lane(request.id))
             if said is not None:
-                _refuse(step, request, said.in_full())
+                _refuse(step, request, _with_advice(step, request, said))
     follow(step)
 
 

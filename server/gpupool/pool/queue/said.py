@@ -38,6 +38,11 @@ class Said:
             self._full = self.bare if self._advise is None else self._advise()
         return self._full
 
+    def without_advice(self) -> Decision:
+        """The bare decision; from now on also in full, as looking for more has failed."""
+        self._full = self.bare
+        return self.bare
+
     def to_others(self) -> Said:
         """What other users are told of the same wish, who keep no devices; helps by one's own leases are left out.
 
