@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 import grpc
 
+from gpupool.model import events
+from gpupool.model.state import LeaseRecord
 from gpupool.pool.access import validate
 from gpupool.pool.access.auth import current_identity, refuse
 from gpupool.pool.api import convert, explanations
+from gpupool.pool.api.looks import Turns
 from gpupool.pool.leases import gang_view
 from gpupool.pool.lifecycle.shell import PoolShell
 from gpupool.pool.lifecycle.what_if import Considered, WhatIfs
@@ -20,6 +24,11 @@ from gpupool.proto.gpupool.v1 import pool_pb2_grpc
 from gpupool.scheduler.model import Outcome
 from gpupool.sentences import say
 
+#: After an answer has been worked out, its user's next one waits so many times as long: the loop is there for leases, too.
+_REST: Final = 4.0
+#: Questions of one user that may wait.
+_MOST_WAITING: Final = 20
+
 
 class ExplanationsService(pool_pb2_grpc.ExplanationsServicer):
     """Reads; nothing that is called here changes anything. Users see what is theirs."""
@@ -27,6 +36,7 @@ class ExplanationsService(pool_pb2_grpc.ExplanationsServicer):
     def __init__(self, pool: PoolShell) -> None:
         self._pool = pool
         self._what_ifs = WhatIfs(pool.machine)
+        self._turns = Turns(_REST, _MOST_WAITING)
 
     async def Explain(self, request: pb.ExplainRequest, context: Any) -> pb.ExplainAnswer:
         match request.WhichOneof("about"):
@@ -50,12 +60,15 @@ class ExplanationsService(pool_pb2_grpc.ExplanationsServicer):
         return pb.ExplainAnswer(explanation=said or explanations.of_sentence("full", say("arrived")))
 
     async def _lease(self, name: str, context: Any) -> pb.ExplainAnswer:
-        pool, now = self._pool, self._pool.clock.now()
-        lease = pool.state.leases.get(name)
+        lease = self._pool.state.leases.get(name)
         if lease is None:
             text = f"the pool knows no lease {name[:64]!r}"
             await refuse(context, grpc.StatusCode.NOT_FOUND, "unknown-lease", text)
         await self._require_own(lease.user, "lease", context)
+        return await self._turns.make(lease.user, context, self._of_lease, lease)
+
+    def _of_lease(self, lease: LeaseRecord) -> pb.ExplainAnswer:
+        pool, now = self._pool, self._pool.clock.now()
         lease = pool.state.leases.get(lease.gang or lease.id, lease)
         tree = project_tree(pool.state)
         protected = lease.live and standing_view.standings(pool.state, tree, {}).is_protected(lease.id)
@@ -85,7 +98,12 @@ class ExplanationsService(pool_pb2_grpc.ExplanationsServicer):
             event = validate.request(message, user, pool.clock.now(), current_identity().groups_of(user))
         except validate.BadInputError as error:
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, error.reason, str(error))
-        return self._answer(self._what_ifs.consider(event), wish)
+        found = await self._turns.make(user, context, self._weighed, event)
+        return self._answer(found, wish)
+
+    def _weighed(self, event: events.Requested) -> Considered:
+        # Its turn may come later than it was asked.
+        return self._what_ifs.consider(replace(event, now=self._pool.clock.now()))
 
     def _answer(self, found: Considered, wish: pb.RequestLease) -> pb.ExplainAnswer:
         if found.outcome is Outcome.GRANT:

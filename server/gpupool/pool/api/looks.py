@@ -1,20 +1,75 @@
-"""Looks at the ledger, in threads beside the event loop: so many at a time, and fewer of one user."""
+"""What calls may cost all others: so many looks at the ledger at a time, fewer of one user; and a part of the event loop."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 import grpc
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpupool.pool.access.auth import current_identity, refuse
+from gpupool.sentences import param, say
 
 Value = TypeVar("Value")
+
+#: So many users are remembered before those are forgotten who may ask at once anyway.
+_MOST_USERS: Final = 1000
+
+
+class Turns:
+    """Turns at work of the event loop, of which one user has a part at most: whoever asks again and again waits alone.
+
+    After work that took a while the same user's next begins some times as long later. Nothing is refused but what would wait
+    behind many others of the same user.
+
+    Args:
+        rest: how many times as long as the work itself.
+        most: calls of one user that may wait.
+    """
+
+    def __init__(self, rest: float, most: int) -> None:
+        self._rest, self._most = rest, most
+        self._of: dict[str, _Turn] = {}
+
+    async def make(self, user: str, context: Any, work: Callable[..., Value], *arguments: Any) -> Value:
+        """What `work` returns, when it is the turn of `user`, for whom it is; refuses the call when too many wait for theirs."""
+        turn = self._turn_of(user)
+        if turn.waiting >= self._most:
+            said = say("too-many-requests", count=param.count(turn.waiting))
+            await refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "too-many-requests", said)
+        turn.waiting += 1
+        try:
+            async with turn.lock:
+                await asyncio.sleep(turn.free_at - time.monotonic())
+                began = time.monotonic()
+                try:
+                    return work(*arguments)
+                finally:
+                    ended = time.monotonic()
+                    turn.free_at = ended + self._rest * (ended - began)
+        finally:
+            turn.waiting -= 1
+
+    def _turn_of(self, user: str) -> _Turn:
+        if len(self._of) >= _MOST_USERS:
+            now = time.monotonic()
+            self._of = {name: turn for name, turn in self._of.items() if turn.waiting or turn.free_at > now}
+        return self._of.setdefault(user, _Turn())
+
+
+class _Turn:
+    """Of one user: the calls that wait, and when the next may begin."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.waiting = 0
+        self.free_at = 0.0
 
 
 class Looks:
