@@ -178,3 +178,25 @@ async def test_the_server_enforces_what_the_administrator_allows(
     # Taken back by the administrator: what was chosen counts as far as it is allowed now.
     jupyter.extension.never_release_allowed = False
     assert (await jupyter.kernel(kernel.kernel_id))["idle"]["release_at"] == 3600
+
+
+@pytest.mark.parametrize(
+    ("said", "reason", "words"),
+    [
+        ("release", "release", "its session was ended on request"),
+        ("admin", "admin", "an administrator ended its session"),
+        ("exit", "lost", "its worker or node failed"),
+        ("", "lost", "its worker or node failed"),
+    ],
+)
+async def test_the_page_says_who_ended_a_parked_session(
+    jupyter: JupyterInProcess, kernel: Cells, said: str, reason: str, words: str
+) -> None:
+    _, held = await jupyter.json("POST", path(kernel, "attach"), {"share": "0.2"})
+    await jupyter.json("POST", path(kernel, "detach"))
+    jupyter.pool.session_states[held["session_id"]] = "closed"
+    jupyter.pool.session_reasons[held["session_id"]] = said
+    await (await jupyter.extension.sessions()).check_parked()
+    view = await jupyter.until(kernel.kernel_id, "lost")
+    assert view["reason"] == reason
+    assert words in view["message"]

@@ -62,6 +62,7 @@ class MemoryPool:
     usage_now: Usage = field(default_factory=lambda: Usage(idle_seconds=1e9, state="attached"))
     held: dict[str, Held] = field(default_factory=dict)
     session_states: dict[str, str] = field(default_factory=dict)
+    session_reasons: dict[str, str] = field(default_factory=dict)
     waiting: list[LeaseRequest] = field(default_factory=list)
     calls: list[tuple[str, str]] = field(default_factory=list)
     notices: dict[str, tuple[Notice, float]] = field(default_factory=dict)
@@ -92,7 +93,9 @@ class MemoryPool:
             "caller",
         ):
             setattr(self, name, getattr(fresh, name))
-        for kept in (self.held, self.session_states, self.waiting, self.calls, self.requests, self.notices):
+        for kept in (self.held, self.session_states, self.session_reasons, self.waiting, self.calls):
+            kept.clear()
+        for kept in (self.requests, self.notices):
             kept.clear()
 
     def speak(self) -> None:
@@ -326,7 +329,7 @@ class MemoryPool:
                 "",
                 "node1",
                 state,
-                "",
+                self.session_reasons.get(session_id, ""),
                 ("node1/0",),
                 "",
                 self.usage_now,
