@@ -7,7 +7,7 @@ import re
 import pytest
 from gpupool.pool.access.hub_answer import HubUser
 from gpupool.pool.access.hub_cache import HubCache, HubTimes, digest_of
-from gpupool.rate_limit import RateLimit
+from gpupool.pool.access.rate_limit import RateLimit
 
 ANN, BOB = HubUser("ann", ("vision",)), HubUser("bob")
 A, B = digest_of("token-a"), digest_of("token-b")

@@ -111,7 +111,7 @@ def decisions(connection: Connection, from_unix: float, to_unix: float) -> Decis
         if kind == "grant":
             waits.append(float(data.get("waited_seconds", 0.0)))
         elif kind == "refuse":
-            refused[str(data.get("reason", ""))] += 1 + int(data.get("left_out", 0))
+            refused[str(data.get("reason", ""))] += 1
         elif kind == "ended":
             ended[str(data.get("reason", ""))] += 1
             held += float(data.get("held_seconds", 0.0))

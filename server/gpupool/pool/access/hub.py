@@ -23,7 +23,7 @@ import structlog
 from gpupool.pool.access import hub_answer
 from gpupool.pool.access.hub_answer import HubAnswerUnusableError, HubUser
 from gpupool.pool.access.hub_cache import HubCache, HubTimes, Short, digest_of
-from gpupool.rate_limit import RateLimit
+from gpupool.pool.access.rate_limit import RateLimit
 
 logger = structlog.get_logger(__name__)
 

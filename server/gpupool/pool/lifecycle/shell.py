@@ -26,7 +26,6 @@ from gpupool.pool.lifecycle.arrivals import Arrival, Arrivals, Gathering
 from gpupool.pool.lifecycle.machine import Machine
 from gpupool.pool.lifecycle.machine_memory import lesson, remembered
 from gpupool.pool.lifecycle.mailbox import Mailbox
-from gpupool.pool.lifecycle.refusals import Refusals
 from gpupool.pool.lifecycle.replay import run_context
 from gpupool.pool.model.consolidation import Consolidation
 from gpupool.pool.model.step import Ids
@@ -103,7 +102,6 @@ class PoolShell:
         self.closing = False
         #: Quotas that are nearly used up, as `alert_watch` has said.
         self.alerts = AlertBook()
-        self._refusals = Refusals()
         self._waiters: dict[str, list[Mailbox]] = {}
         #: Number of requests in `_waiters`, by user.
         self._waits_of: Counter[str] = Counter()
@@ -263,7 +261,7 @@ class PoolShell:
     ) -> tuple[list[Instruction], bool]:
         """What is to be done, and whether anything was stored; to be committed or taken back."""
         memory = remembered(self.machine)
-        done = self._refusals.thinned(event, self.machine.handle(event), event.now)
+        done = self.machine.handle(event)
         journal = [item for item in done if isinstance(item, Journal)]
         stored = self.ledger.store(
             self.state, journal, event.now, event, memory, lesson(self.machine), given_up

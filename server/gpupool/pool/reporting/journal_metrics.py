@@ -62,8 +62,7 @@ class JournalCounters:
         if kind == "grant" and audit.is_part(data):
             return
         if kind in _OUTCOMES:
-            # Of refusals that one user gets again and again not each has a line (`pool.lifecycle.refusals`).
-            self._decisions[_OUTCOMES[kind], reason] += 1 + int(data.get("left_out", 0))
+            self._decisions[_OUTCOMES[kind], reason] += 1
         if kind == "grant":
             self._waits.observe(float(data.get("waited_seconds", 0.0)))
         elif kind == "ended":
