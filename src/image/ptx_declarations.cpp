@@ -87,7 +87,7 @@ class Statement {
         variable();
       } else if (word == ",") {
         ++elements_;
-      } else if (is_name(word)) {
+      } else if (is_name(word) && word != "WARP_SZ") {
         addresses_ = true;
       }
     } else if (word == "(" || word == ")") {

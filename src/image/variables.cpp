@@ -82,7 +82,9 @@ bool holds_addresses(std::span<const std::byte> content) {
       },
       [](std::string_view text) {
         const auto variables = ptx_declarations(text).variables;
-        return std::ranges::any_of(variables, &PtxVariable::addresses);
+        // What a sampler's value names are its settings.
+        return std::ranges::any_of(
+            variables, [](const PtxVariable& variable) { return variable.addresses && !variable.reference; });
       });
 }
 

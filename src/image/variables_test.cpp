@@ -84,6 +84,8 @@ TEST_CASE("an image whose variables begin as addresses is known") {
     CHECK_FALSE(holds(head + ".global .f32 p[2] = " + value + ";\n.global .u32 last;\n"));
   }
   CHECK_FALSE(holds(head));
+  CHECK_FALSE(holds(head + ".global .u32 lanes = WARP_SZ;\n"));
+  CHECK_FALSE(holds(head + ".global .samplerref s = { addr_mode_0 = wrap, filter_mode = linear };\n"));
   CHECK_FALSE(holds(fatbin(entry(1, 75, head))));
   CHECK_FALSE(holds(TestCubin::make(80)));
   CHECK(holds(TestCubin::make(80, std::string(24, '\1'))));

@@ -33,8 +33,8 @@ class FairPoolMachine(RuleBasedStateMachine):
     @initialize(tree=trees(), capacity=st.integers(4, 24))
     def begin(self, tree: ProjectTree, capacity: int) -> None:
         self.pool = FairPool(tree, capacity)
-        #: Since when a request has been first of its project and within what it deserves.
-        self.due_since: dict[str, int] = {}
+        #: Since when a request has been first of its project and within what it deserves, and what its project held then.
+        self.due_since: dict[str, tuple[int, int]] = {}
 
     @rule(
         project=st.sampled_from(LEAVES),
@@ -103,9 +103,12 @@ class FairPoolMachine(RuleBasedStateMachine):
                 for path in pool.tree.ancestors(request.project)
             )
             if first is request and within:
-                due[request.id] = self.due_since.get(request.id, pool.now)
+                held = standings.standing(request.project).allocated
+                since, before = self.due_since.get(request.id, (pool.now, held))
+                # What its own project got meanwhile went to a request before it, with room that was coming for it.
+                due[request.id] = (since if held <= before else pool.now, held)
         self.due_since = due
-        late = {name: pool.now - since for name, since in due.items() if pool.now - since > pool.notice}
+        late = {name: pool.now - since for name, (since, _) in due.items() if pool.now - since > pool.notice}
         assert not late, (late, pool)
 
 

@@ -43,6 +43,22 @@ class TestARequestThatThePoolFailsAt:
         world.settle()
         assert isinstance(world.answer("good"), TellGranted)
 
+    def test_among_others_that_fail_as_well_keeps_its_place(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It is not for the wishes, then: refusals would empty the queue."""
+        world = PoolWorld(nodes={"node1": 1})
+        world.connect()
+        world.attach("busy", 1000, user="root")
+        for number in range(4):
+            world.request(f"k{number}", 100 + number, wait=None)
+
+        def fails(*_: Any) -> None:
+            raise RuntimeError("a mistake")
+
+        monkeypatch.setattr(QueuePass, "_decide", fails)
+        with pytest.raises(RuntimeError):
+            world.live(10)
+        assert not any(isinstance(world.answer(f"k{number}"), TellRefused) for number in range(4))
+
     def test_whose_advice_fails_is_told_without_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def fails(*_: Any) -> None:
             raise RuntimeError("no advice")

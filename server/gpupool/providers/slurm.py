@@ -52,7 +52,7 @@ _ENDED: Final = frozenset(
 )  # fmt: skip
 #: Why a job waits that no node and no hour will ever suit: what it was asked with has to change.
 _NEVER: Final = re.compile(
-    r"BadConstraints|DependencyNeverSatisfied|Invalid(Account|QOS)|(Account|QOS)NotAllowed|Partition(Node|Time)Limit"
+    r"BadConstraints|DependencyNeverSatisfied|Invalid(Account|QOS)|(Account|QOS)NotAllowed|PartitionTimeLimit"
     r"|(Assoc|QOS)Max[A-Za-z]{1,40}PerJob(Limit)?"
 )
 _TIME: Final = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,2}):)?(\d{1,6}):(\d{2})", re.ASCII)

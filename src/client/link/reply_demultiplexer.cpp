@@ -273,7 +273,8 @@ void ReplyDemultiplexer::listen(std::chrono::milliseconds quiet, const std::func
     if (how != Read::done) failed(how);
     const MutexLock again(mutex_);
     led_ = false;
-    found_end_ = !some;
+    // A peer that seems to have vanished may come back. Who needs it finds out; until then it is listened to.
+    found_end_ = !some && stream_->hung_up();
     pass_lead_on();
   }
 }

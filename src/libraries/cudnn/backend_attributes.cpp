@@ -212,8 +212,9 @@ Attribute known(const std::shared_ptr<Content>& content, int name) {
   return made;
 }
 
-/// `count`: how many elements there are; where some are to be written, how many were. NVIDIA's frontend takes
-/// that for the length of the list that it gave (PyTorch 2.15 asks for the first configuration only).
+/// `count`: how many elements there are; where some are to be written, how many were. The documentation
+/// always has the first number. NVIDIA's frontend takes it for the length of the list that it gave, and
+/// PyTorch 2.15 asks for the first configuration only.
 int tell(const Attribute& attribute, std::int64_t requested, std::int64_t* count, void* elements) {
   const std::int64_t written = std::min(requested, attribute.count);
   if (count != nullptr) *count = elements == nullptr ? attribute.count : written;

@@ -299,6 +299,7 @@ void solve_in_place(const View& a, std::int64_t begin, std::int64_t end, std::in
                     std::int64_t ldx) {
   constexpr std::int64_t small = 32;
   const std::int64_t rows = end - begin;
+  if (rows <= 0) return;  // whatever the distance of the columns is then, nothing lies there
   const bool forward = a.above == 0;
   if (rows > small) {
     const std::int64_t middle = begin + (rows / 2 + small - 1) / small * small;

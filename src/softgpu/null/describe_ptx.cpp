@@ -65,7 +65,9 @@ void describe_kernel(const ptx::Module& module, const ptx::Function& function,
   add_kernel(program, std::move(info));
 }
 
-void describe_variable(const ptx::Variable& variable, softgpu::ProgramParts& program) {
+/// `initial_bytes`: of all variables so far.
+void describe_variable(const ptx::Variable& variable, softgpu::ProgramParts& program,
+                       std::uint64_t& initial_bytes) {
   const bool is_constant = variable.space == ptx::Space::constant;
   if ((variable.space != ptx::Space::global && !is_constant) || variable.linkage == ptx::Linkage::external)
     return;
@@ -74,8 +76,9 @@ void describe_variable(const ptx::Variable& variable, softgpu::ProgramParts& pro
   global.info = {std::string(variable.name), variable.bytes, std::max<std::uint64_t>(variable.alignment, 1),
                  is_constant};
   for (const ptx::InitialValue& value : variable.initial) {
-    if (value.place > max_initial_bytes / variable.type.bytes)
-      softgpu::syntax_error(variable.line, "the variable's initial values are too large");
+    if (value.place > max_initial_bytes / variable.type.bytes ||
+        initial_bytes + value.place * variable.type.bytes > max_initial_bytes)
+      softgpu::syntax_error(variable.line, "the variables' initial values are too large");
     global.initial.resize(value.place * variable.type.bytes);
     for (std::uint32_t n = 0; n < variable.type.bytes; ++n) {
       // Addresses stay zero: nothing follows them.
@@ -84,6 +87,7 @@ void describe_variable(const ptx::Variable& variable, softgpu::ProgramParts& pro
     }
   }
   global.initial.resize(std::min<std::size_t>(global.initial.size(), variable.bytes));
+  initial_bytes += global.initial.size();
   add_global(program, std::move(global));
 }
 
@@ -91,11 +95,13 @@ void describe_variable(const ptx::Variable& variable, softgpu::ProgramParts& pro
 
 PtxHeader describe_ptx(std::string_view text, softgpu::ProgramParts& program) {
   const ptx::Module module = ptx::parse(text);
+  std::uint64_t initial_bytes = 0;
   for (const ptx::Function& function : module.functions) {
     if (function.is_entry && function.has_body) describe_kernel(module, function, program);
-    for (const ptx::Variable& variable : function.variables) describe_variable(variable, program);
+    for (const ptx::Variable& variable : function.variables)
+      describe_variable(variable, program, initial_bytes);
   }
-  for (const ptx::Variable& variable : module.variables) describe_variable(variable, program);
+  for (const ptx::Variable& variable : module.variables) describe_variable(variable, program, initial_bytes);
   return {module.version, module.target};
 }
 

@@ -28,6 +28,7 @@ struct Session {
   std::uint8_t expected[32]{};
   bool wrong = false;
   std::uint64_t records = 0;  // written with the present key
+  bool unfinished = false;    // a write has to be made once more; until then no key may change
   std::string error;
 };
 
@@ -230,17 +231,20 @@ long read(Session* session, void* into, std::size_t room) {
 
 long write(Session* session, const void* from, std::size_t size) {
   ERR_clear_error();
+  if (session->records >= records_of_a_key && !session->unfinished) {
+    session->records = 0;
+    // This write sends it, just before its bytes. Alone it would wake a peer that then waits for bytes which
+    // nobody sends.
+    SSL_key_update(session->ssl, SSL_KEY_UPDATE_NOT_REQUESTED);
+  }
   const int result = SSL_write(session->ssl, from, static_cast<int>(std::min<std::size_t>(size, INT_MAX)));
   if (result <= 0) {
+    session->unfinished = true;
     const long why = outcome(*session, result);
     return why == 0 ? failed : why;
   }
+  session->unfinished = false;
   session->records += 1 + (static_cast<std::uint64_t>(result) - 1) / SSL3_RT_MAX_PLAIN_LENGTH;
-  if (session->records >= records_of_a_key) {
-    session->records = 0;
-    // The next write or read sends it. Nothing of this write is left, as it must be.
-    SSL_key_update(session->ssl, SSL_KEY_UPDATE_NOT_REQUESTED);
-  }
   return result;
 }
 

@@ -116,8 +116,8 @@ std::optional<PortRange> ports_of(const std::string& address) {
 }
 
 /// For a transfer that failed with EFAULT: touches what it was to read or write. Memory that is not there
-/// then faults as in a copy within the program, in the thread that gave it. Else the connection would seem to
-/// be broken.
+/// then faults as in a copy within the program, in the thread that transfers. Else the connection would seem
+/// to be broken.
 void fault_as_a_copy_would(void* at, std::size_t size, bool written) {
   constexpr std::uintptr_t page = 4096;
   const auto begin = reinterpret_cast<std::uintptr_t>(at);

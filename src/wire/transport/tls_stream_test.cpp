@@ -85,6 +85,27 @@ TEST_CASE("bytes travel both ways at once over TLS, with more than one key each 
   CHECK(near->receive_some(up.data(), 1) == 0);
 }
 
+TEST_CASE("a change of keys comes with the bytes behind it, so that nobody is woken for nothing") {
+  const TlsIdentity identity;
+  Sockets sockets;
+  std::unique_ptr<TlsStream> far;
+  std::thread worker([&] { far = shake(sockets.far, identity); });
+  std::string error;
+  const auto near = TlsStream::connect(std::move(sockets.near), fingerprint_of(identity), "w", 5000, error);
+  worker.join();
+  REQUIRE_MESSAGE(near != nullptr, error);
+  REQUIRE(far != nullptr);
+  for (int record = 0; record < 3000; ++record) {
+    std::byte byte{static_cast<unsigned char>(record)}, got{};
+    REQUIRE(near->send({&byte, 1}));
+    REQUIRE(far->receive(&got, 1));
+    REQUIRE(got == byte);
+    // The side that has sent does what threads do that look for more.
+    REQUIRE_FALSE(near->readable(0));
+    REQUIRE_FALSE(far->readable(0));
+  }
+}
+
 TEST_CASE("another certificate than the expected one is refused, in words") {
   const TlsIdentity expected, shown;
   CHECK(expected.fingerprint_hex() != shown.fingerprint_hex());

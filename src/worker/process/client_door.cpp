@@ -94,8 +94,10 @@ void ClientDoor::accept_one(const wire::Socket& listener, bool local) {
 std::list<ClientDoor::Visitor>::iterator ClientDoor::who_goes() {
   std::map<Address, std::size_t> pending;
   for (const Visitor& visitor : visitors_) ++pending[visitor.from];
-  const auto most = std::ranges::max_element(pending, {}, [](const auto& one) { return one.second; });
-  return std::ranges::find(visitors_, most->first, &Visitor::from);
+  std::size_t most = 0;
+  for (const auto& [from, count] : pending) most = std::max(most, count);
+  return std::ranges::find_if(visitors_,
+                              [&](const Visitor& visitor) { return pending.at(visitor.from) == most; });
 }
 
 long ClientDoor::receive(Visitor& visitor, void* into, std::size_t room) {

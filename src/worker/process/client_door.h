@@ -64,7 +64,7 @@ class ClientDoor {
     std::int64_t deadline_ns;
   };
 
-  /// Of the visitors, when there are too many.
+  /// The oldest of an address with most visitors, when there are too many.
   std::list<Visitor>::iterator who_goes();
   void accept_one(const wire::Socket& listener, bool local);
   /// `stays`: it is for more than one answer, so worth shared memory.

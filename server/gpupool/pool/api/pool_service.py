@@ -26,6 +26,7 @@ from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
 from gpupool.proto.sentences import to_message
 from gpupool.sentences import param, say
+from gpupool.sentences.reasons import OF_HOLDERS, REASONS
 
 #: How long Release waits for the worker's word that the share is free: work under way has 4 s, and is stopped then.
 RELEASE_SECONDS = 6.0
@@ -122,8 +123,11 @@ class PoolService(pool_pb2_grpc.PoolServicer):
         if lease is None:
             return pb.Released(was_held=False)
         await self._require_owner(lease.user, "lease", context)
-        told = {lease.reason, "" if lease.notice is None else lease.notice.reason}
+        # The holder may answer a notice that another one has taken the place of meanwhile.
+        told = REASONS if lease.notice is not None else {lease.reason}
         reason = await self._reason(request.reason, "release", context, told)
+        if lease.notice is not None and reason not in OF_HOLDERS and not current_identity().is_admin:
+            reason = lease.notice.reason
         was_held = lease.live
         now = self._pool.clock.now()
         await self._apply(events.Released(now, lease.id, reason, request.close_session), context)

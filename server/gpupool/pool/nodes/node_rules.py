@@ -297,7 +297,7 @@ def _take_devices(step: Step, event: events.NodeHello) -> None:
             state.devices[device_id] = record
     for old in [d for d in state.index.devices_of_node.of(event.node) if d.id not in offered]:
         if old.id in held or old.id in lived_on:
-            state.devices[old.id] = replace(old, present=False)
+            state.devices[old.id] = replace(old, present=False, shrunk=False)
         else:
             del state.devices[old.id]
 

@@ -81,6 +81,8 @@ class QueuePass:
             self.recount(waiting, lane)
         self.standings.refresh()
         self.decisions: dict[str, Said] = {}
+        #: How many requests could not be decided.
+        self.faults = 0
         #: Of each ask that was decided, how it compared with those of other projects when its turn came.
         self.turns: dict[str, tuple[object, ...]] = {}
         #: Of lanes whose first request found no room: what all in it are told.

@@ -27,6 +27,8 @@ from gpupool.sentences import NOTHING, Sentence, clauses, param, say
 
 #: Up to so many requests are told of every change at once.
 ALL_TOLD = 50
+#: Requests that one look may fail at; when more fail, nothing of the look counts.
+_MOST_FAULTS = 2
 #: So often the queue is looked at again at once because room that was being made for somebody is not needed any more.
 _LOOKS = 3
 #: Sessions that one user may have open, parked or not.
@@ -267,6 +269,10 @@ def _answer(step: Step, look: QueuePass, request: RequestRecord) -> None:
         said = look.offer(step, request)
     except Exception as error:
         # One wish that the pool cannot weigh must not keep all others from being served, at this look and at each later one.
+        # Where several fail, it is not for their wishes: all keep their places, and the next look tries again.
+        look.faults += 1
+        if look.faults > _MOST_FAULTS or isinstance(error, MemoryError):
+            raise
         step.do(Fault("a request could not be decided", request.user, request.key, error))
         look.failed(request)
         _refuse(step, request, Decision(Outcome.REFUSE, "fault", say("request-failed")))
