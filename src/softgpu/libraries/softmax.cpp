@@ -84,7 +84,8 @@ void run(const Softmax& op, const Parts& parts, const Memory& memory) {
   SoftmaxWalk sums, along;
   for (int i = 0; i < op.y.dims; ++i) {
     const bool summed = i == 1 || (i > 1 && op.of_instance);
-    (summed ? along : sums).add(op.y.sizes[i], {op.x.strides[i], op.y.strides[i], op.dy.strides[i]});
+    const std::int64_t gradient = op.backward ? op.dy.strides[i] : 0;  // else it has not been checked
+    (summed ? along : sums).add(op.y.sizes[i], {op.x.strides[i], op.y.strides[i], gradient});
   }
   check_room(along.elements(), "a softmax");
   along.arrange(softmax_y);
