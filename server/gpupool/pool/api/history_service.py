@@ -32,8 +32,8 @@ MOST_POINTS: Final = 2000
 #: Members in an answer; the smaller ones are summed up under `history.OTHERS`.
 MOST_MEMBERS: Final = 500
 #: Looks at a time, beside those of reports: together they leave connections for who is admitted.
-_LOOKS_AT_ONCE: Final = 3
-LOOKS_OF_ONE_USER: Final = 2
+_LOOKS_AT_ONCE: Final = 2
+_LOOKS_OF_ONE_USER: Final = 1
 _TRIES: Final = 5
 
 
@@ -72,7 +72,7 @@ class HistoryService(pool_pb2_grpc.HistoryServicer):
     def __init__(self, pool: PoolShell, sampler: HistorySampler) -> None:
         self._pool = pool
         self._sampler = sampler
-        self._looks = Looks(_LOOKS_AT_ONCE, LOOKS_OF_ONE_USER, "history look")
+        self._looks = Looks(_LOOKS_AT_ONCE, _LOOKS_OF_ONE_USER, "history look")
 
     async def Series(self, request: pb.SeriesRequest, context: Any) -> pb.SeriesAnswer:
         viewer = await self._viewer(request.viewer, context)

@@ -87,14 +87,14 @@ class Looks:
     def __init__(self, at_once: int, of_one_user: int, name: str) -> None:
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix=name)
         self._of_one_user = of_one_user
-        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._of_user: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def make(self, context: Any, look: Callable[..., Value], *arguments: Any) -> Value:
         """What `look` returns; refuses the call when the ledger cannot be read."""
         user = current_identity().name
-        turns = self._turns.get(user)
+        turns = self._of_user.get(user)
         if turns is None:
-            turns = self._turns[user] = asyncio.Semaphore(self._of_one_user)
+            turns = self._of_user[user] = asyncio.Semaphore(self._of_one_user)
         await turns.acquire()
         try:
             made = self._threads.submit(look, *arguments)
