@@ -10,6 +10,7 @@ from gpupool.pool.lifecycle import what_if
 from gpupool.pool.lifecycle.what_if import WhatIfs, consider
 from gpupool.pool.queue import queue_rules
 from gpupool.scheduler.model import Outcome
+from structlog.testing import capture_logs
 
 from tests.support.pool_world import PoolWorld
 
@@ -55,6 +56,17 @@ def test_the_pool_goes_on_by_its_own_look_after_a_what_if(world: PoolWorld, look
     world.request("new", 400, wait=None)
     assert len(looks) == before, "among many a new request is decided alone"
     assert [*world.machine.state.requests.values()][-1].place == len(world.machine.state.requests)
+
+
+def test_what_the_pool_fails_at_is_in_its_log(world: PoolWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
+        raise RuntimeError("no advice")
+
+    monkeypatch.setattr("gpupool.pool.queue.queue_pass.advise", fails)
+    asked = wish(world, 123)
+    with capture_logs() as lines:
+        assert consider(world.machine, asked).outcome is Outcome.QUEUE
+    assert (asked.key, "no advice") in [(line["request"], str(line["exc_info"])) for line in lines]
 
 
 def test_what_was_taken_back_is_still_looked_at_anew(world: PoolWorld) -> None:

@@ -23,6 +23,7 @@ from gpupool.model.clock import Clock
 from gpupool.model.instructions import Instruction, Journal
 from gpupool.model.state import State, key_of
 from gpupool.pool.lifecycle.arrivals import Arrival, Arrivals, Gathering
+from gpupool.pool.lifecycle.fault_log import log_fault
 from gpupool.pool.lifecycle.machine import Machine
 from gpupool.pool.lifecycle.machine_memory import lesson, remembered
 from gpupool.pool.lifecycle.mailbox import Mailbox
@@ -404,7 +405,7 @@ class PoolShell:
                 if stream is not None:
                     stream.outgoing.put_nowait(None)
             case instructions.Fault():
-                logger.error(item.what, user=item.user, request=item.key, exc_info=item.error)
+                log_fault(item)
             case instructions.Journal():
                 logger.info(
                     item.kind,

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from gpupool.model import events
-from gpupool.model.instructions import TellRefused
+from gpupool.model.instructions import Fault, TellRefused
 from gpupool.model.state import RequestRecord, key_of
 from gpupool.pool.leases import gang_view
+from gpupool.pool.lifecycle.fault_log import log_fault
 from gpupool.pool.lifecycle.machine import Machine
 from gpupool.pool.model import live_view
 from gpupool.pool.model.queue_memory import QueueMemory
@@ -53,6 +54,9 @@ def consider(machine: Machine, event: events.Requested) -> Considered:
         raise ValueError(f"{event.key[:40]!r} is the key of a request that has been made")
     with _undone(machine):
         done = machine.handle(replace(event, wait=None))
+        for item in done:
+            if isinstance(item, Fault):  # all else is taken back
+                log_fault(item)
         lease = state.leases.get(state.keys.get(name, ""))
         if lease is not None:
             return Considered(Outcome.GRANT, shares=gang_view.shares(state.lease_parts(lease)))
