@@ -72,8 +72,13 @@ def relocation(
     residents = Residents()
     names: dict[int, str] = {}
     alike = _alike(fleet)
+    # The rest of what was asked for holds for all devices of its class, on nodes with the same labels.
+    by_name = {
+        lease.filters for lease in movable.values() if any(wish.key == "node" for wish in lease.filters)
+    }
+    admitted = {filters: _admitted(fleet, filters) for filters in by_name}
     for lease_id in sorted(movable):
-        number = _add(pool, residents, movable[lease_id], alike)
+        number = _add(pool, residents, movable[lease_id], alike, admitted)
         if number is not None:
             names[number] = lease_id
     search = Consolidation(fleet.cluster, fleet.policy, residents)
@@ -106,9 +111,16 @@ def _alike(fleet: Fleet) -> Mapping[str, Mask | None]:
 
 
 def _add(
-    pool: PoolView, residents: Residents, lease: Movable, alike: Mapping[str, Mask | None]
+    pool: PoolView,
+    residents: Residents,
+    lease: Movable,
+    alike: Mapping[str, Mask | None],
+    admitted: Mapping[tuple[Filter, ...], Mask],
 ) -> int | None:
-    """Its number; None: its device takes nothing new, or it does not fit through its node's host memory."""
+    """Its number; None: its device takes nothing new, or it does not fit through its node's host memory.
+
+    `admitted`: by filters that name nodes, those that they admit.
+    """
     fleet = pool.fleet
     device = pool.device(lease.share.device_id)
     if device is None or not device.healthy or device.id in pool.reserved or device.sharing == "open":
@@ -120,10 +132,8 @@ def _add(
     demand = Demand(lease.share.milli, models=models)
     share = (lease.share.milli, lease.share.mib)
     among = only(fleet, device.node) if lease.bound else alike[device.node]
-    if any(wish.key == "node" for wish in lease.filters):
-        # The rest of what was asked for holds for all devices of its class, on nodes with the same labels.
-        admitted = _admitted(fleet, lease.filters)
-        among = admitted if among is None else among & admitted
+    if (named := admitted.get(lease.filters)) is not None:
+        among = named if among is None else among & named
     return residents.add(Placement(demand, row, (column,), (share,)), among)
 
 
