@@ -40,6 +40,24 @@ _USAGE: Final = (
     "auto on [SHARE] [OPTION]... | auto off | widget | help"
 )
 
+#: What other tools call the commands. Likeness alone would propose `reset`, which loses arrays, for `release`.
+_OTHER_WORDS: Final = {
+    "release": "detach",
+    "free": "detach",
+    "drop": "detach",
+    "stop": "detach",
+    "acquire": "attach",
+    "allocate": "attach",
+    "request": "attach",
+    "start": "attach",
+    "info": "status",
+    "show": "status",
+    "usage": "status",
+    "ls": "list",
+    "devices": "list",
+    "scale": "resize",
+}
+
 
 @magics_class
 class GpuMagics(Magics):
@@ -95,7 +113,7 @@ class GpuMagics(Magics):
             return _say(help_text())
         command = words[0] if words else "status"
         if command not in COMMANDS:
-            meant = nearest(command, COMMANDS)
+            meant = _OTHER_WORDS.get(command.lower()) or nearest(command, COMMANDS)
             if command[:1].isdigit():
                 hint = f" Did you mean %%gpu {line.strip()} as the first line of the cell?"
             else:

@@ -128,6 +128,9 @@ def test_errors_name_the_word_that_is_wrong(line: str, named: str) -> None:
         ("atach 0.2", "Did you mean %gpu attach?"),
         ("detatch", "Did you mean %gpu detach?"),
         ("stats", "Did you mean %gpu status?"),
+        ("release", "Did you mean %gpu detach?"),
+        ("Free", "Did you mean %gpu detach?"),
+        ("ls", "Did you mean %gpu list?"),
         ("0.2", "Did you mean %%gpu 0.2 as the first line of the cell?"),
     ],
 )
