@@ -1,7 +1,6 @@
 #include "wire/transport/socket.h"
 
 #include <fcntl.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -17,36 +16,13 @@
 #include <optional>
 #include <utility>
 
+#include "wire/transport/name_lookup.h"
+
 namespace gpupool::wire {
 namespace {
 
 constexpr int look_interval_s =
     5;  // how long a read, a write or a wait goes on before it asks after the peer
-
-struct Resolved {
-  addrinfo* list = nullptr;
-  ~Resolved() {
-    if (list != nullptr) freeaddrinfo(list);
-  }
-};
-
-bool resolve(const std::string& address, bool passive, Resolved& out, std::string& error) {
-  const auto colon = address.rfind(':');
-  if (colon == std::string::npos) {
-    error = "address without a port: " + address;
-    return false;
-  }
-  std::string host = address.substr(0, colon);
-  const std::string port = address.substr(colon + 1);
-  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV | (passive ? AI_PASSIVE : 0);
-  const int code = getaddrinfo(host.empty() ? nullptr : host.c_str(), port.c_str(), &hints, &out.list);
-  if (code != 0) error = "cannot resolve " + address + ": " + gai_strerror(code);
-  return code == 0;
-}
 
 bool connect_within(int fd, const addrinfo& to, int timeout_ms) {
   if (connect(fd, to.ai_addr, to.ai_addrlen) == 0) return true;
@@ -72,9 +48,9 @@ void set(int fd, int level, int option, int value) {
 }
 
 Socket listen_on(const std::string& address, std::uint16_t& bound_port, std::string& error) {
-  Resolved found;
-  if (!resolve(address, true, found, error)) return {};
-  for (const addrinfo* at = found.list; at != nullptr; at = at->ai_next) {
+  const Addresses found = look_up(address, true, std::nullopt, error);
+  if (!found) return {};
+  for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
     Socket socket(::socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol));
     if (!socket) continue;
     set(socket.fd(), SOL_SOCKET, SO_REUSEADDR, 1);
@@ -167,9 +143,9 @@ bool worth_another_try(int fd) {
 }
 
 Socket connect_tcp(const std::string& address, int timeout_ms, std::string& error) {
-  Resolved found;
-  if (!resolve(address, false, found, error)) return {};
-  for (const addrinfo* at = found.list; at != nullptr; at = at->ai_next) {
+  const Addresses found = look_up(address, false, timeout_ms, error);
+  if (!found) return {};
+  for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
     Socket socket(::socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol));
     if (!socket) continue;
     tune(socket.fd());  // before connect: the window scale is settled in the handshake
