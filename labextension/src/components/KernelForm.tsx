@@ -11,8 +11,9 @@ import { h } from '../ui/jsx';
 import {
   argumentsOf,
   checkCount,
+  moreOf,
   MoreOptions,
-  NO_MORE,
+  unshownOf,
   type IMore
 } from './MoreOptions';
 import { hintText, ShareSlider } from './ShareSlider';
@@ -35,7 +36,8 @@ export function KernelForm(props: IProps): JSX.Element {
   const { kernel, pending, asked, context } = props;
   const { commands, model, trans } = context;
   const [draft, setDraft] = useState<string | null>(null);
-  const [more, setMore] = useState<IMore>(NO_MORE);
+  // Null: as the notebook notes it.
+  const [changedMore, setMore] = useState<IMore | null>(null);
   // Where the slider stands while it is moved, milli-GPU.
   const [slid, setSlid] = useState<number | null>(null);
   const input = useRef<HTMLInputElement>(null);
@@ -48,22 +50,26 @@ export function KernelForm(props: IProps): JSX.Element {
   // What the notebook notes is asked for again, whole, unless one says else.
   const noted =
     holding || queued ? null : (context.terms?.(kernel.kernel_id) ?? null);
+  const more = changedMore ?? moreOf(noted);
+  // What waits may be another request than the one that was typed here.
+  const waits = queued ? (asked ?? kernel.queue?.asked.share) : null;
   const value =
+    waits ??
     (slid === null ? null : formatMilli(slid)) ??
     draft ??
     current ??
-    (queued ? asked : null) ??
     noted?.share ??
     model.preferences.defaultShare;
   const free = !holding && !queued;
   const problem =
-    (draft === null ? null : checkShare(draft, trans)) ??
+    (draft === null || queued ? null : checkShare(draft, trans)) ??
     (free ? checkCount(more.count, trans) : null);
   const changed = holding && draft !== null && draft.trim() !== current;
 
   // What was typed has been granted, or is gone: show what is true again.
   useEffect(() => {
     setDraft(null);
+    setMore(null);
     setSlid(null);
   }, [holding, current]);
 
@@ -99,10 +105,17 @@ export function KernelForm(props: IProps): JSX.Element {
     if (!free) {
       void run(command, { share: value.trim() });
     } else if (checkCount(more.count, trans) === null) {
-      const asNoted = noted !== null && draft === null && more === NO_MORE;
+      // What is shown is asked for; what the notebook notes beside it stays.
+      const asNoted = noted !== null && draft === null && changedMore === null;
       void run(
         command,
-        asNoted ? {} : { share: value.trim(), ...argumentsOf(more) }
+        asNoted
+          ? {}
+          : {
+              ...unshownOf(noted),
+              share: value.trim(),
+              ...argumentsOf(more)
+            }
       );
     }
   };
@@ -195,6 +208,7 @@ export function KernelForm(props: IProps): JSX.Element {
         <MoreOptions
           kernel={kernel}
           more={more}
+          noted={noted?.project}
           onChange={setMore}
           context={context}
         />

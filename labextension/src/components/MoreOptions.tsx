@@ -1,3 +1,4 @@
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import { useId, useState } from 'react';
 import { REQUEST_OPTIONS } from '../api/request';
 import type { GpuPool } from '../api/types';
@@ -12,12 +13,25 @@ export interface IMore extends Required<
   count: string;
 }
 
-export const NO_MORE: IMore = {
-  count: '1',
-  nodes: 'auto',
-  strict: false,
-  project: ''
-};
+/** What a notebook notes, as it is shown; where it notes nothing, as by default. */
+export function moreOf(noted: GpuPool.IAttachOptions | null): IMore {
+  return {
+    count: String(noted?.count ?? 1),
+    nodes: noted?.nodes ?? 'auto',
+    strict: noted?.strict ?? false,
+    project: noted?.project ?? ''
+  };
+}
+
+/** What a notebook notes and nothing here shows, such as the kind of the request. */
+export function unshownOf(
+  noted: GpuPool.IAttachOptions | null
+): ReadonlyPartialJSONObject {
+  const shown = { share: '', ...moreOf(noted) };
+  return Object.fromEntries(
+    Object.entries(noted ?? {}).filter(([name]) => !(name in shown))
+  );
+}
 
 /** As many devices as the pool grants to one request. */
 const MOST_DEVICES = REQUEST_OPTIONS.count.maximum;
@@ -52,6 +66,8 @@ export function argumentsOf(
 export function MoreOptions(props: {
   kernel: GpuPool.IKernel;
   more: IMore;
+  /** The project that the notebook notes. */
+  noted?: string;
   onChange: (more: IMore) => void;
   context: IContext;
 }): JSX.Element {
@@ -81,10 +97,11 @@ export function MoreOptions(props: {
 function Fields(props: {
   kernel: GpuPool.IKernel;
   more: IMore;
+  noted?: string;
   onChange: (more: IMore) => void;
   context: IContext;
 }): JSX.Element {
-  const { kernel, more, onChange, context } = props;
+  const { kernel, more, noted, onChange, context } = props;
   const { trans } = context;
   return (
     <>
@@ -123,6 +140,7 @@ function Fields(props: {
         <ProjectChoice
           label={trans.__('Project for %1', kernel.label)}
           value={more.project}
+          noted={noted}
           onChange={project => onChange({ ...more, project })}
           context={context}
         />

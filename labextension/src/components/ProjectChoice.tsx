@@ -10,10 +10,12 @@ import type { IContext } from './context';
 export function ProjectChoice(props: {
   label: string;
   value: string;
+  /** What counts where none is said: the notebook's, before every default. */
+  noted?: string;
   onChange: (path: string) => void;
   context: Pick<IContext, 'model' | 'trans'>;
 }): JSX.Element {
-  const { label, value, onChange, context } = props;
+  const { label, value, noted, onChange, context } = props;
   const { model, trans } = context;
   const projects = model.defaults?.projects ?? [];
 
@@ -21,9 +23,11 @@ export function ProjectChoice(props: {
   useEffect(() => void model.refreshDefaults(), [model]);
 
   const usual = model.preferences.defaultProject || model.defaults?.project;
-  const asUsual = usual
-    ? trans.__('your default (%1)', usual)
-    : trans.__('your default');
+  const asUsual = noted
+    ? trans.__('as the notebook notes (%1)', noted)
+    : usual
+      ? trans.__('your default (%1)', usual)
+      : trans.__('your default');
   const common = {
     'aria-label': label,
     value,

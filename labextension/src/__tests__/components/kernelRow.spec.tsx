@@ -358,19 +358,4 @@ describe('the row of a kernel', () => {
       'No cell ran for 10 min, and nothing on the GPU for 9 min.'
     );
   });
-
-  it('asks for what its notebook notes, unless one says else', () => {
-    const terms = { share: '0.5', count: 2 };
-    context.terms = () => terms;
-    render(row(aKernel()));
-    const input = screen.getByRole<HTMLInputElement>('textbox');
-    expect(input.value).toBe('0.5');
-    fireEvent.click(screen.getByRole('button', { name: /^Attach/ }));
-    fireEvent.change(input, { target: { value: '0.3' } });
-    fireEvent.click(screen.getByRole('button', { name: /^Attach/ }));
-    expect(executed).toEqual([
-      [CommandIDs.attach, { kernelId: 'k1', quiet: true }],
-      [CommandIDs.attach, { kernelId: 'k1', quiet: true, share: '0.3' }]
-    ]);
-  });
 });
