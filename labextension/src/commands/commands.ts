@@ -102,10 +102,11 @@ export function addCommands(
     describedBy: kernelSchema(),
     isEnabled: args => commands.isEnabled(CommandIDs.attach, args),
     execute: async args => {
+      const usual = attachTerms(args).share;
       const asked = await InputDialog.getText({
         title: trans.__('How much of a GPU?'),
         label: trans.__('0.2, 20%, 2560MiB or 2.5GiB'),
-        text: attachTerms(args).share,
+        text: usual,
         okLabel: trans.__('Attach')
       });
       if (!asked.button.accept) {
@@ -115,7 +116,11 @@ export function addCommands(
       // Nothing would be the default.
       await (share === ''
         ? actions.act(args, async () => refuseBadShare(share, trans))
-        : commands.execute(CommandIDs.attach, { ...args, share }));
+        : commands.execute(
+            CommandIDs.attach,
+            // What was only confirmed has the notebook's other terms, too.
+            share === usual ? args : { ...args, share }
+          ));
     }
   });
 

@@ -1,3 +1,5 @@
+import type { GpuPool } from '../api/types';
+
 /** A share as typed: exactly one of the two is set. */
 export interface IShareText {
   /** Thousandths of one device, 1..1000. */
@@ -45,6 +47,18 @@ export function parseShare(text: string): ShareResult {
     default:
       return whole(value * 1000, 1000, milli => ({ milli, mib: null }));
   }
+}
+
+/** Whether a text asks for what is held: as much compute, or the memory. */
+export function isAmount(
+  text: string,
+  held: Pick<GpuPool.IShare, 'milli' | 'mib'>
+): boolean {
+  const result = parseShare(text);
+  return (
+    result.ok &&
+    (result.share.milli === held.milli || result.share.mib === held.mib)
+  );
 }
 
 /** Writes thousandths as a person writes a share: 200 → `0.2`. */

@@ -3,6 +3,7 @@ import type {
   JupyterFrontEndPlugin
 } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
+import { INotebookTracker } from '@jupyterlab/notebook';
 import { ITranslator, type TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
@@ -11,9 +12,11 @@ import type { GpuPool } from '../api/types';
 import { CommandIDs } from '../commands/ids';
 import { notificationAction } from '../commands/notificationAction';
 import { undoable } from '../commands/releaseCommands';
+import type { INotebookTerms } from '../commands/notebooks';
 import { holds } from '../figures/session';
-import { formatMilli } from '../figures/share';
+import { formatMilli, isAmount } from '../figures/share';
 import { IGpuPool, NAMESPACE } from '../model/tokens';
+import { NotebookTerms } from '../notebook/notebookTerms';
 import { forWhom, reasonSentence } from '../text/words';
 import { ourWords } from './translation';
 
@@ -41,14 +44,16 @@ export const notificationsPlugin: JupyterFrontEndPlugin<void> = {
   description: 'Warns before an idle GPU is given back, and says when it was.',
   autoStart: true,
   requires: [IGpuPool],
-  optional: [ITranslator],
+  optional: [INotebookTracker, ITranslator],
   activate: (
     app: JupyterFrontEnd,
     model: IGpuPool,
+    tracker: INotebookTracker | null,
     translator: ITranslator | null
   ): void => {
     const trans = ourWords(translator);
-    new GpuNotifications(model, app.commands, trans);
+    const notebooks = tracker ? new NotebookTerms(tracker) : null;
+    new GpuNotifications(model, app.commands, trans, notebooks);
   }
 };
 
@@ -58,6 +63,7 @@ export class GpuNotifications {
     private readonly _model: IGpuPool,
     private readonly _commands: CommandRegistry,
     private readonly _trans: TranslationBundle,
+    private readonly _notebooks: INotebookTerms | null = null,
     private readonly _manager: Pick<
       typeof Notification.manager,
       'notify' | 'update' | 'dismiss'
@@ -175,7 +181,7 @@ export class GpuNotifications {
       CommandIDs.attach,
       trans.__('Attach again'),
       caption,
-      share
+      share && !this._isNoted(kernel, share)
         ? {
             share: formatMilli(share.milli),
             count: share.count,
@@ -190,6 +196,18 @@ export class GpuNotifications {
       ...now(),
       callback: event => now().callback(event)
     });
+  }
+
+  /** Whether Attach without a share asks for the same: by the notebook's note, which has all terms of it. */
+  private _isNoted(kernel: GpuPool.IKernel, share: GpuPool.IShare): boolean {
+    const noted = this._notebooks?.of(kernel.kernel_id) ?? null;
+    return (
+      noted !== null &&
+      isAmount(noted.share, share) &&
+      (noted.count ?? 1) === share.count &&
+      // A note may leave the project to the server.
+      (!noted.project || !kernel.project || noted.project === kernel.project)
+    );
   }
 
   /** Whoever has attached with a button looks at something else by now. */

@@ -15,12 +15,18 @@ import {
 } from '../samples';
 import { Server, Services } from '../server';
 
+// The package wants more of a page than jsdom has; here it only names a token.
+jest.mock('@jupyterlab/notebook', () => ({ INotebookTracker: {} }));
+
 let server: Server;
 let model: GpuPoolModel;
 let manager: NotificationManager;
 let executed: [string, unknown][];
+/** What the notebook of each kernel notes. */
+let noted: GpuPool.IAttachOptions | null;
 
 beforeEach(() => {
+  noted = null;
   server = new Server();
   model = new GpuPoolModel({
     serviceManager: new Services().services,
@@ -37,6 +43,7 @@ beforeEach(() => {
     model,
     commands,
     nullTranslator.load('jupyter_gpupool'),
+    { of: () => noted, remember: () => undefined },
     manager
   );
 });
@@ -102,6 +109,36 @@ it('says why a GPU was given back, and offers the same share again', async () =>
     [CommandIDs.attach, { kernelId: 'k1', share: '0.2', count: 1 }]
   ]);
 });
+
+it.each([
+  { share: '0.2', strict: true },
+  { share: '1587MiB', project: 'research/vision' },
+  { share: '20%', count: 1, kind: 'guaranteed' }
+] as const)('asks again for all that the notebook notes (%j)', async note => {
+  noted = note;
+  await now(aWarnedKernel(1, { project: 'research/vision' }));
+  await now(aKernel({ state: 'parked', reason: 'idle' }));
+  press(manager.notifications[0], 'Attach again');
+  expect(executed).toEqual([[CommandIDs.attach, { kernelId: 'k1' }]]);
+});
+
+it.each([
+  { share: '0.3' },
+  { share: '0.2', count: 2 },
+  { share: '0.2', project: 'sound' }
+])(
+  'asks again for what was held where the note is another (%j)',
+  async note => {
+    noted = note;
+    const project = 'research/vision';
+    await now(aWarnedKernel(1, { project }));
+    await now(aKernel({ state: 'parked', reason: 'idle', project }));
+    press(manager.notifications[0], 'Attach again');
+    expect(executed).toEqual([
+      [CommandIDs.attach, { kernelId: 'k1', share: '0.2', count: 1, project }]
+    ]);
+  }
+);
 
 describe('a release that can be undone', () => {
   const released = aRelease({
