@@ -46,6 +46,7 @@ export function KernelHead(props: {
   pending: boolean;
   /** Makes one line of it again; absent: it has to be seen. */
   onFold?: () => void;
+  focusFold?: boolean;
   context: IContext;
 }): JSX.Element {
   const { kernel, pending, onFold, context } = props;
@@ -57,6 +58,7 @@ export function KernelHead(props: {
         <button
           type="button"
           className="jp-GpuPool-link jp-GpuPool-fold"
+          autoFocus={props.focusFold}
           aria-expanded={true}
           aria-label={trans.__('Less about %1', kernel.label)}
           onClick={onFold}

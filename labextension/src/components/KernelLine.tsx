@@ -15,6 +15,8 @@ export function KernelLine(props: {
   pending: boolean;
   /** Shows all that is known of it. */
   onUnfold: () => void;
+  /** The button that does has the focus when it comes. */
+  focusUnfold: boolean;
   context: IContext;
 }): JSX.Element {
   const { kernel, pending, onUnfold, context } = props;
@@ -39,6 +41,7 @@ export function KernelLine(props: {
         <button
           type="button"
           className="jp-GpuPool-link jp-GpuPool-fold"
+          autoFocus={props.focusUnfold}
           aria-expanded={false}
           aria-label={trans.__('More about %1', kernel.label)}
           onClick={onUnfold}

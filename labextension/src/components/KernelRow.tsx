@@ -24,6 +24,8 @@ interface IProps {
   asked?: string;
   front?: boolean;
   onFold?: () => void;
+  /** The button that folds it has the focus when it comes. */
+  focusFold?: boolean;
   context: IContext;
 }
 
@@ -55,6 +57,7 @@ export function KernelRow(props: IProps): JSX.Element {
         kernel={kernel}
         pending={pending}
         onFold={onFold}
+        focusFold={props.focusFold}
         context={context}
       />
       <KernelDetail kernel={kernel} front={front} context={context} />

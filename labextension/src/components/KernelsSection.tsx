@@ -1,5 +1,5 @@
 import { caretDownIcon, caretRightIcon } from '@jupyterlab/ui-components';
-import { useId } from 'react';
+import { useEffect, useId, useRef } from 'react';
 import type { GpuPool } from '../api/types';
 import { rowsOf } from '../figures/rows';
 import { holds } from '../figures/session';
@@ -83,6 +83,15 @@ function Kernel(props: {
   const key = `kernel:${kernel.kernel_id}`;
   const [unfolded, toggle] = useFold(context, key, false);
   const pending = state.pending.has(kernel.kernel_id);
+  // The caret of the other form takes the focus over from the one that was pressed.
+  const pressed = useRef(false);
+  useEffect(() => {
+    pressed.current = false;
+  });
+  const press = () => {
+    pressed.current = true;
+    toggle();
+  };
   return whole || unfolded ? (
     <KernelRow
       kernel={kernel}
@@ -90,14 +99,16 @@ function Kernel(props: {
       failure={state.failures.get(kernel.kernel_id)}
       asked={askedShare(state, kernel)}
       front={front}
-      onFold={whole ? undefined : toggle}
+      onFold={whole ? undefined : press}
+      focusFold={pressed.current}
       context={context}
     />
   ) : (
     <KernelLine
       kernel={kernel}
       pending={pending}
-      onUnfold={toggle}
+      onUnfold={press}
+      focusUnfold={pressed.current}
       context={context}
     />
   );

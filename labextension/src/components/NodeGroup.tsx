@@ -93,19 +93,17 @@ export function NodeGroup(props: IProps): JSX.Element {
             ))}
           </ul>
         ) : null}
-        {open && more.length > 0 ? (
+        {/* One button of both, so that it keeps the focus of whoever presses it. */}
+        {open && (more.length > 0 || (all && large && !filtered)) ? (
           <More onClick={showAll}>
-            {trans._n(
-              '%1 more GPU of %2',
-              '%1 more GPUs of %2',
-              more.length,
-              group.node
-            )}
-          </More>
-        ) : null}
-        {open && all && large && !filtered ? (
-          <More onClick={showAll}>
-            {trans.__('Fewer GPUs of %1', group.node)}
+            {more.length > 0
+              ? trans._n(
+                  '%1 more GPU of %2',
+                  '%1 more GPUs of %2',
+                  more.length,
+                  group.node
+                )
+              : trans.__('Fewer GPUs of %1', group.node)}
           </More>
         ) : null}
       </div>

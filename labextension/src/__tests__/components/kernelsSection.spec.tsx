@@ -77,6 +77,29 @@ it('gives what wants nothing one line, which can be unfolded', () => {
   expect(screen.queryByRole('slider')).toBeNull();
 });
 
+it('keeps the focus of whoever unfolds and folds by key', () => {
+  context.front = () => 'b0';
+  const kernels = [...bare(4), anAttachedKernel({ label: 'held.ipynb' })];
+  const { rerender } = render(section(kernels));
+  const focused = () => document.activeElement?.getAttribute('aria-label');
+  const press = (name: string) => {
+    const button = screen.getByRole('button', { name });
+    button.focus();
+    fireEvent.click(button);
+  };
+  press('More about held.ipynb');
+  expect(focused()).toBe('Less about held.ipynb');
+  press('Less about held.ipynb');
+  expect(focused()).toBe('More about held.ipynb');
+  // A caret that comes for another reason takes the focus from nobody.
+  screen.getByRole('button', { name: 'Attach a GPU to bare1.ipynb' }).focus();
+  const warned = aWarnedKernel(30, { label: 'held.ipynb' });
+  rerender(section([...bare(4), warned]));
+  rerender(section(kernels));
+  screen.getByRole('button', { name: 'More about held.ipynb' });
+  expect(focused()).toBe('Attach a GPU to bare1.ipynb');
+});
+
 it('attaches and detaches from a line', () => {
   context.front = () => null;
   render(section([...bare(3), anAttachedKernel({ label: 'held.ipynb' })]));

@@ -121,9 +121,13 @@ describe('the pool', () => {
       const group = within(screen.getByRole('group', { name: 'Node b' }));
       expect(group.getAllByRole('listitem')).toHaveLength(8);
       expect(context.folds.isOpen('node:b', false)).toBe(true);
-      fireEvent.click(group.getByRole('button', { name: '12 more GPUs of b' }));
+      const more = group.getByRole('button', { name: '12 more GPUs of b' });
+      fireEvent.click(more);
       expect(group.getAllByRole('listitem')).toHaveLength(20);
-      fireEvent.click(group.getByRole('button', { name: 'Fewer GPUs of b' }));
+      const fewer = group.getByRole('button', { name: 'Fewer GPUs of b' });
+      // The focus of whoever has pressed it stays.
+      expect(fewer).toBe(more);
+      fireEvent.click(fewer);
       expect(group.getAllByRole('listitem')).toHaveLength(8);
     });
 
