@@ -12,6 +12,7 @@ import pytest_asyncio
 from gpupool.device_names import device_name
 
 from jupyter_gpupool.server.session import released
+from jupyter_gpupool.server.session.words import KERNEL_WORDS
 from tests.support.jupyter import Cells, JupyterInProcess, jupyter_in_process
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -129,7 +130,8 @@ async def test_undo_is_not_offered_for_ever_nor_without_the_memory(
     await (await jupyter.extension.sessions()).check_parked()
     view = await jupyter.until(kernel.kernel_id, "lost")
     assert view["released"]["undo_seconds"] == 0
-    assert view["released"]["message"].endswith("what was in its memory is gone.")
+    # Nothing is said of the Detach any more: the memory went away later, for a reason of its own.
+    assert view["released"]["message"] == view["message"] == KERNEL_WORDS.gone("lost")
     assert view["released"]["memory"] == {"bytes": 0, "place": "none"}
     status, refused = await jupyter.json("POST", path(kernel, "undo"))
     assert (status, refused["reason"]) == (409, "nothing-to-undo")

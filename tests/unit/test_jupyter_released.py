@@ -19,6 +19,7 @@ from jupyter_gpupool.server.session.released import (
     undo_seconds,
     with_later_report,
 )
+from jupyter_gpupool.server.session.words import KERNEL_WORDS
 
 GRANT = Grant(
     lease_id="l1",
@@ -121,6 +122,17 @@ def test_memory_that_is_gone_is_not_promised() -> None:
     # Closed by the pool some time after the release.
     assert release_sentence(noted(), lost, "host").endswith("what was in its memory is gone.")
     assert undo_seconds(noted(), lost, 1_000.0) == 0
+
+
+def test_a_session_that_ends_after_its_lease_is_said_to_end_for_its_own_reason() -> None:
+    after = replace(PARKED, reason="release")
+    message = KERNEL_WORDS.gone("stopped")
+    stopped = replace(after, state=State.LOST, session_id=None, reason="stopped", message=message)
+    said = release_sentence(noted(after), stopped, None, draining=True, usage=Usage(work="draining"))
+    assert said == message
+    # One that ended with its lease has the sentence of its lease.
+    lost = replace(stopped, reason="lost", message=KERNEL_WORDS.gone("lost"))
+    assert "0.2 of GPU 0 on vm cannot be reached;" in release_sentence(noted(lost), lost, None)
 
 
 def test_arrays_made_just_before_a_detach_are_kept_arrays_too() -> None:

@@ -103,7 +103,7 @@ class Released(TypedDict):
 
     reason: str
     message: str
-    """One sentence: why, what was freed, what was kept and where."""
+    """Why, what was freed, what was kept and where; or why what was kept went away later."""
     draining: bool
     """The pool does not lend the share to others yet."""
     at: float

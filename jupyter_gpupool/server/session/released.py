@@ -149,11 +149,14 @@ def release_sentence(
     draining: bool = False,
     usage: Usage | None = None,
 ) -> str:
-    """Why, what was freed, and where the memory is.
+    """Why, what was freed, and where the memory is; of a session that has ended since, why that was.
 
     ``place``: ``device``, ``host``, ``image``; None: not known. ``draining``: the pool does not lend the share to others
     yet, because something of the session may still run on it. ``usage``: what the session does now.
     """
+    if session.state is State.LOST and session.reason != release.reason and session.message:
+        # What was kept went away later, and not for what ended the lease.
+        return session.message
     running = usage is not None and usage.work in ("running", "draining")
     if draining and running and usage is not None and session.session_id is not None:
         return f"{_why(release)}: {_draining(release, usage)}"

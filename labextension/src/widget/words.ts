@@ -11,8 +11,7 @@ import { ENGLISH } from './english';
 const STATES: { readonly [state: string]: string } = {
   none: 'no GPU attached',
   warned: 'not used, goes back soon',
-  parked: 'no GPU, memory kept',
-  lost: 'lost: the node with the GPU does not answer'
+  parked: 'no GPU, memory kept'
 };
 
 /** The state, without what counts down: a screen reader says it when it changes. */

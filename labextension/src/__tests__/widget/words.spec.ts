@@ -39,6 +39,13 @@ describe('the state in the widget', () => {
     );
   });
 
+  it('leaves the cause of a loss to the sentence below it', () => {
+    const message = 'The GPU is gone: its kernel ran on after its lease.';
+    const lost = aKernel({ state: 'lost', reason: 'stopped', message });
+    expect(stateText(lost)).toBe('lost');
+    expect(notesOf(lost)).toEqual([message]);
+  });
+
   it('has the place in the queue', () => {
     const queue = aQueuePlace({
       place: 2,
