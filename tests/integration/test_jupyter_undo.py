@@ -74,6 +74,7 @@ async def test_a_choice_for_one_kernel_releases_it_and_undo_brings_it_back(
     assert gone["freed"] == {"milli": 200, "mib": 1587, "count": 1, "device": held["device"]}
     assert gone["memory"] == {"bytes": GIB, "place": "host"}
     assert 110 < gone["undo_seconds"] <= 120
+    assert 0 <= gone["age_seconds"] <= 120 - gone["undo_seconds"] + 1
     assert jupyter.pool.free_milli == 1000
 
     status, back = await jupyter.json("POST", path(kernel, "undo"))

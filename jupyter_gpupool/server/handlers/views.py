@@ -197,6 +197,7 @@ def released_view(session: KernelSession) -> Released | None:
     release, record = session.released, session.record
     if release is None or record.state in HOLDING or session.waiting:
         return None
+    now = time.time()
     kept = release.session_id is not None and release.session_id == record.session_id
     place = session.shown.memory.place if session.shown.memory is not None else None
     return {
@@ -206,6 +207,7 @@ def released_view(session: KernelSession) -> Released | None:
         ),
         "draining": session.draining,
         "at": release.at,
+        "age_seconds": math.floor(max(0.0, now - release.at)),
         "freed": FreedShare(
             milli=release.milli,
             mib=release.mib,
@@ -216,7 +218,7 @@ def released_view(session: KernelSession) -> Released | None:
             bytes=release.memory_bytes if kept else 0,
             place=cast(MemoryPlace, (place or "none") if kept else "none"),
         ),
-        "undo_seconds": math.ceil(undo_seconds(release, record, time.time())),
+        "undo_seconds": math.ceil(undo_seconds(release, record, now)),
     }
 
 

@@ -108,6 +108,8 @@ class Released(TypedDict):
     """The pool does not lend the share to others yet."""
     at: float
     """Unix time, seconds."""
+    age_seconds: int
+    """How long ago that is, whatever the clock of the reader says."""
     freed: FreedShare
     memory: KeptMemory
     undo_seconds: int

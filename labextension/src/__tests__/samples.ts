@@ -248,6 +248,7 @@ export function aRelease(
     message: 'Released after 10 min without use.',
     draining: false,
     at: 0,
+    age_seconds: 600,
     freed: { milli: 200, mib: 1587, count: 1, device: 'vm/0' },
     memory: { bytes: 0, place: 'host' },
     undo_seconds: 0,

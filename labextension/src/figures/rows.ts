@@ -62,15 +62,13 @@ function needsAnEye(kernel: GpuPool.IKernel): boolean {
 }
 
 /** What is said of the last release: as long as it can be undone, or is not over, or is news. */
-export function noteOf(
-  kernel: GpuPool.IKernel,
-  now = Date.now() / 1000
-): GpuPool.IReleased | null {
+export function noteOf(kernel: GpuPool.IKernel): GpuPool.IReleased | null {
   const { released } = kernel;
   if (released === null || holds(kernel) || kernel.state === 'queued') {
     return null;
   }
-  const news = Math.abs(now - released.at) < NOTE_SECONDS;
+  // By the server's clock: the browser's may be another.
+  const news = released.age_seconds < NOTE_SECONDS;
   return released.undo_seconds > 0 || released.draining || news
     ? released
     : null;

@@ -281,7 +281,9 @@ describe('the row of a kernel', () => {
       reason: 'idle',
       message,
       draining: false,
+      // Of another clock than the page's.
       at: 1000,
+      age_seconds: 30,
       freed: { milli: 200, mib: 1587, count: 1, device: 'n/0' },
       memory: { bytes: 0, place: 'none' },
       undo_seconds: 90
@@ -307,15 +309,13 @@ describe('the row of a kernel', () => {
     expect(executed).toEqual([
       [CommandIDs.undo, { kernelId: 'k1', quiet: true }]
     ]);
-    rerender(row({ ...parked, released: { ...released, undo_seconds: 0 } }));
+    const late = { ...released, age_seconds: 130, undo_seconds: 0 };
+    rerender(row({ ...parked, released: late }));
     expect(screen.queryByRole('button', { name: /^Undo/ })).toBeNull();
     expect(screen.queryByText(message)).toBeNull();
     screen.getByText('Given back because it was not used.');
     // What cannot be undone is news for as long.
-    const at = Date.now() / 1000 - 100;
-    rerender(
-      row({ ...parked, released: { ...released, undo_seconds: 0, at } })
-    );
+    rerender(row({ ...parked, released: { ...late, age_seconds: 100 } }));
     screen.getByText(message);
   });
 
