@@ -154,10 +154,19 @@ export class GpuPoolApi {
     if (!response.ok) {
       throw refusal(response, data);
     }
+    // Such as the login page of a proxy. Only a verb has nothing to say.
+    if (data === undefined || (data === null && method === 'GET')) {
+      throw new GpuPoolError(
+        `What came from gpupool/api/${path.join('/')} is no answer of the Jupyter server.`,
+        'unknown',
+        response.status
+      );
+    }
     return data as T;
   }
 }
 
+/** Undefined: it is no JSON. */
 function parse(text: string): unknown {
   if (text === '') {
     return null;
@@ -165,7 +174,7 @@ function parse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    return null;
+    return undefined;
   }
 }
 

@@ -56,12 +56,32 @@ function sentence(problem: IGpuPool.IProblem, { trans }: IContext): string {
     case 'setting':
       return trans.__('This server cannot ask the pool: %1', problem.message);
     case 'server':
-      return trans.__('The Jupyter server does not answer.');
+      return serverSentence(problem.status ?? 0, trans);
     case 'missing':
       return trans.__(
         'The server part is not enabled. Run: jupyter server extension enable jupyter_gpupool'
       );
   }
+}
+
+/** What a proxy says of a server behind it that does not answer. */
+const NO_ANSWER: ReadonlySet<number> = new Set([0, 502, 503, 504]);
+
+function serverSentence(status: number, trans: IContext['trans']): string {
+  if (NO_ANSWER.has(status)) {
+    return trans.__('The Jupyter server does not answer.');
+  }
+  if (status < 400) {
+    return trans.__(
+      'Another page came in place of the Jupyter server’s answer: reload this page to log in.'
+    );
+  }
+  return status === 401 || status === 403
+    ? trans.__(
+        'The Jupyter server refuses (%1): reload the page to log in.',
+        status
+      )
+    : trans.__('The Jupyter server answers with an error (%1).', status);
 }
 
 /** Since when, what is known, and what goes on meanwhile. */

@@ -406,7 +406,10 @@ export namespace GpuPoolModel {
 }
 
 function problemOf(error: unknown): IGpuPool.IProblem {
-  const missing = error instanceof GpuPoolError && error.reason === 'missing';
   const message = error instanceof Error ? error.message : String(error);
-  return { kind: missing ? 'missing' : 'server', message };
+  if (!(error instanceof GpuPoolError)) {
+    return { kind: 'server', message };
+  }
+  const kind = error.reason === 'missing' ? 'missing' : 'server';
+  return { kind, message, status: error.status };
 }

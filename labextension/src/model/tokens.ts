@@ -122,10 +122,13 @@ export namespace IGpuPool {
     /**
      * `pool`: the server answers, the pool does not. `setting`: the server
      * cannot ask the pool as it is configured. `server`: the Jupyter server
-     * does not answer. `missing`: it answers without our extension.
+     * does not answer, or not what it was asked. `missing`: it answers without
+     * our extension.
      */
     kind: 'pool' | 'setting' | 'server' | 'missing';
     message: string;
+    /** HTTP status of what came in place of an answer; 0, absent: nothing came. */
+    status?: number;
   }
 
   export interface IState {

@@ -64,18 +64,32 @@ export async function request<T>(
         body: body === undefined ? undefined : JSON.stringify(body),
         signal
       });
-      return [found, await found.json().catch(() => ({}))] as const;
+      return [found, parsed(await found.text())] as const;
     },
     asking
   );
   if (!response.ok) {
     throw new Refused(
-      answer.message ?? `The server answered ${response.status}.`,
-      answer.reason ?? '',
+      answer?.message ?? `The server answered ${response.status}.`,
+      answer?.reason ?? '',
       response.status
     );
   }
+  if (!answer) {
+    throw new Error(
+      'What came is no answer of the Jupyter server: reload the page to log in.'
+    );
+  }
   return answer;
+}
+
+/** Null: it is no JSON, as the login page of a proxy. A verb may answer nothing. */
+function parsed(text: string) {
+  try {
+    return JSON.parse(text || '{}');
+  } catch {
+    return null;
+  }
 }
 
 function cookie(name: string): string | null {

@@ -104,6 +104,27 @@ it('tells an unknown route from an unknown kernel', async () => {
   });
 });
 
+it.each(['<html>Log in</html>', ''])(
+  'takes what is no answer for none (%p)',
+  async text => {
+    answer = { status: 200, text };
+    const questions = [
+      () => api.pool(),
+      () => api.kernels(),
+      () => api.defaults()
+    ];
+    for (const ask of questions) {
+      await expect(ask()).rejects.toMatchObject({
+        message: expect.stringMatching(
+          /^What came from gpupool\/api\/\w+ is no answer of the Jupyter server\.$/
+        ),
+        reason: 'unknown',
+        status: 200
+      });
+    }
+  }
+);
+
 it('does not fall over an answer that is no JSON', async () => {
   answer = { status: 502, text: '<h1>' };
   await expect(api.pool()).rejects.toMatchObject({

@@ -43,6 +43,22 @@ it.each([
   }
 );
 
+it.each([
+  [
+    200,
+    'Another page came in place of the Jupyter server’s answer: reload this page to log in.'
+  ],
+  [401, 'The Jupyter server refuses (401): reload the page to log in.'],
+  [403, 'The Jupyter server refuses (403): reload the page to log in.'],
+  [500, 'The Jupyter server answers with an error (500).'],
+  [502, 'The Jupyter server does not answer.'],
+  [0, 'The Jupyter server does not answer.']
+])('says of a Jupyter server what came from it (%p)', (status, sentence) => {
+  const problem = { kind: 'server', message: 'why', status } as const;
+  render(<Problem problem={problem} state={EMPTY_STATE} context={context} />);
+  expect(screen.getByRole('alert').textContent).toBe(`${sentence}why`);
+});
+
 describe('a pool that does not answer', () => {
   const at = (hour: number, minute: number) =>
     new Date(2026, 10, 22, hour, minute).getTime();

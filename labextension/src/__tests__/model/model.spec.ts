@@ -150,11 +150,16 @@ it('says that the pool is down, and that it is back', async () => {
 
 it.each([
   [new GpuPoolError('404 Not Found', 'missing', 404), 'missing'],
-  [new GpuPoolError('Failed to fetch', 'unreachable', 0), 'server']
+  [new GpuPoolError('Failed to fetch', 'unreachable', 0), 'server'],
+  [new GpuPoolError('403 Forbidden', 'unknown', 403), 'server']
 ])('tells %p from other troubles', async (error, kind) => {
   server.down = error;
   await model.refresh();
-  expect(model.state.problem?.kind).toBe(kind);
+  expect(model.state.problem).toEqual({
+    kind,
+    message: error.message,
+    status: error.status
+  });
   server.down = null;
   await model.refresh();
   expect(model.state.problem).toBeNull();

@@ -109,6 +109,17 @@ it('shows what the server says of the kernel', async () => {
   expect(el.children).toHaveLength(0);
 });
 
+it('says of a page in place of an answer that one has to log in', async () => {
+  fromServer();
+  Object.assign(globalThis, { fetch: async () => new Response('<html>') });
+  const end = usage.render({ model: new Model(), el });
+  await shows('reload the page to log in');
+  expect(text('message')).toBe(
+    'What came is no answer of the Jupyter server: reload the page to log in.'
+  );
+  end();
+});
+
 it('attaches, and says what was refused', async () => {
   fromServer();
   answers = [
