@@ -5,6 +5,7 @@ import { CommandIDs } from '../commands/ids';
 import { resizeLimit } from '../figures/room';
 import { holds } from '../figures/session';
 import { formatMilli } from '../figures/share';
+import { poolNow } from '../model/known';
 import { checkShare } from '../text/words';
 import { Button } from '../ui/Button';
 import { h } from '../ui/jsx';
@@ -75,7 +76,7 @@ export function KernelForm(props: IProps): JSX.Element {
 
   // What is asked back for others does not grow, and shrinks only by going back.
   const sliding = holding && !kernel.notice ? kernel.share : null;
-  const limit = resizeLimit(kernel, model.state.pool);
+  const limit = resizeLimit(kernel, poolNow(model.state));
 
   const run = async (
     command: string,

@@ -1,6 +1,7 @@
 import type { GpuPool } from '../api/types';
 import { demandOf } from '../figures/demand';
 import { formatShare } from '../figures/share';
+import { poolNow } from '../model/known';
 import type { IGpuPool } from '../model/tokens';
 import { demandSentence, demandWord } from '../text/demand';
 import { h } from '../ui/jsx';
@@ -16,6 +17,7 @@ export function PoolSection(props: {
   const { state, context } = props;
   const { trans } = context;
   const { pool } = state;
+  const now = poolNow(state);
   return (
     <Section
       id="pool"
@@ -23,9 +25,9 @@ export function PoolSection(props: {
       summary={summary(props)}
       context={context}
     >
-      {pool?.ok ? <Demand pool={pool} context={context} /> : null}
+      {now ? <Demand pool={now} context={context} /> : null}
       {pool && pool.devices.length > 0 ? (
-        <div data-stale={!pool.ok}>
+        <div data-stale={now === null}>
           <Devices pool={pool} context={context} />
         </div>
       ) : (
@@ -60,11 +62,12 @@ function Demand(props: {
 }
 
 function emptyText(state: IGpuPool.IState, { trans }: IContext): string {
-  if (state.pool?.ok) {
-    if (state.pool.lenders.length > 0) {
+  const now = poolNow(state);
+  if (now) {
+    if (now.lenders.length > 0) {
       return trans.__(
         'No GPU is here now. %1 can lend one when it is needed.',
-        state.pool.lenders.join(', ')
+        now.lenders.join(', ')
       );
     }
     return trans.__('The pool has no device. Start a node: gpupool node start');
@@ -83,7 +86,7 @@ function summary(props: {
   if (!pool || pool.devices.length === 0) {
     return undefined;
   }
-  if (!pool.ok) {
+  if (poolNow(props.state) === null) {
     return trans.__('as it was');
   }
   const total = pool.devices.filter(device => device.healthy).length;

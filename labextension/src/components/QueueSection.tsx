@@ -1,5 +1,6 @@
 import type { GpuPool } from '../api/types';
 import { formatShare } from '../figures/share';
+import { poolNow } from '../model/known';
 import type { IGpuPool } from '../model/tokens';
 import { formatGuess, formatMib } from '../text/format';
 import { render } from '../text/sentence';
@@ -33,7 +34,7 @@ export function QueueSection(props: {
         </ol>
       ) : (
         <p className="jp-GpuPool-empty">
-          {props.state.pool?.ok
+          {poolNow(props.state)
             ? trans.__('Nobody waits.')
             : trans.__('The queue is shown when the pool answers.')}
         </p>

@@ -2,6 +2,7 @@ import type { GpuPool } from '../api/types';
 import { CommandIDs } from '../commands/ids';
 import { enoughShare, resizeLimit } from '../figures/room';
 import { holds } from '../figures/session';
+import { poolNow } from '../model/known';
 import { workNotes } from '../text/work';
 import { Button } from '../ui/Button';
 import { Fragment, h } from '../ui/jsx';
@@ -77,7 +78,7 @@ function Resize(props: {
 }): JSX.Element | null {
   const { kernel, pending, context } = props;
   const { commands, model, trans } = context;
-  const pool = model.state.pool;
+  const pool = poolNow(model.state);
   const share = enoughShare(kernel, pool, resizeLimit(kernel, pool));
   if (share === null || !holds(kernel) || kernel.notice) {
     return null;

@@ -89,6 +89,20 @@ describe('the pool', () => {
     expect(screen.queryByText(/You can have/)).toBeNull();
   });
 
+  it.each(['server', 'missing'] as const)(
+    'offers nothing of before while the Jupyter server is away (%s)',
+    kind => {
+      const problem = { kind, message: 'Failed to fetch' };
+      const state = { ...EMPTY_STATE, ready: true, pool: aPool(), problem };
+      render(<PoolSection state={state} context={context} />);
+      screen.getByText('as it was');
+      expect(
+        screen.getByRole('meter').closest('[data-stale=true]')
+      ).toBeTruthy();
+      expect(screen.queryByText(/You can have/)).toBeNull();
+    }
+  );
+
   describe('with many devices', () => {
     it('shows one line for each until it is unfolded', () => {
       render(pool(many(5)));

@@ -159,6 +159,14 @@ it('shows what is true again when it was refused', async () => {
   expect(screen.getByRole<HTMLInputElement>('textbox').value).toBe('0.2');
 });
 
+it('promises nothing while the Jupyter server does not answer', async () => {
+  fixture.server.down = new Error('Failed to fetch');
+  await act(() => fixture.model.refresh());
+  render(form());
+  screen.getByText('What is free is not known.');
+  expect(slider().getAttribute('aria-valuetext')).toBe('0.2 of a GPU');
+});
+
 it('goes as far as a device where nobody knows what is free', () => {
   render(form({ device: 'elsewhere/0', devices: ['elsewhere/0'] }));
   screen.getByText('What is free is not known.');
