@@ -4,6 +4,7 @@ import type { GpuPool } from '../api/types';
 import { rowsOf } from '../figures/rows';
 import { holds } from '../figures/session';
 import { formatMilli } from '../figures/share';
+import { serverAnswers } from '../model/known';
 import type { IGpuPool } from '../model/tokens';
 import { Button } from '../ui/Button';
 import { h } from '../ui/jsx';
@@ -171,7 +172,7 @@ function Empty(props: {
 }): JSX.Element {
   const { state, context } = props;
   const { commands, trans } = context;
-  if (!state.ready || (state.problem && state.problem.kind !== 'pool')) {
+  if (!state.ready || !serverAnswers(state)) {
     return (
       <p className="jp-GpuPool-empty">
         {trans.__('The kernels are shown when the server answers.')}

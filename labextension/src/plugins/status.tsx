@@ -11,6 +11,7 @@ import { CommandIDs } from '../commands/ids';
 import { currentKernelId } from '../commands/kernelActions';
 import { hasFailed, holds } from '../figures/session';
 import { formatShare } from '../figures/share';
+import { mayStart } from '../model/mayStart';
 import { IGpuPool, NAMESPACE } from '../model/tokens';
 import { formatCountdown } from '../text/format';
 import { sessionNotes, shareText } from '../text/words';
@@ -146,7 +147,10 @@ class GpuStatus extends ReactWidget {
       return trans.__('GPU: waits to come back');
     }
     if (problem?.kind === 'setting') {
-      return trans.__('GPU pool: wrong setting');
+      // The sidebar offers to start one.
+      return mayStart(pool)
+        ? trans.__('GPU: no pool')
+        : trans.__('GPU pool: wrong setting');
     }
     if (problem || !pool?.ok) {
       return trans.__('GPU pool: no answer');

@@ -155,6 +155,18 @@ it('puts many kernels without a GPU behind one line', () => {
   expect(names('Kernels without a GPU')).toHaveLength(10);
 });
 
+it.each([
+  ['pool', /^No kernel runs/],
+  ['setting', /^No kernel runs/],
+  ['server', /when the server answers/],
+  ['missing', /when the server answers/]
+] as const)('says of no kernel what is known (%s)', (kind, text) => {
+  const problem = { kind, message: '' };
+  const state = { ...EMPTY_STATE, ready: true, problem };
+  render(<KernelsSection state={state} context={context} />);
+  screen.getByText(text);
+});
+
 it('says of a kernel without a GPU that its memory is kept', () => {
   context.front = () => 'b0';
   const parked = aKernel({
