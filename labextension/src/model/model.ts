@@ -247,10 +247,17 @@ export class GpuPoolModel implements IGpuPool {
     const requests = this._requests;
     const news = this._news;
     const order = ++this._asked;
+    let receivedAt = 0;
     try {
       const [pool, kernels] = await Promise.all([
         this._api.pool(),
-        this._api.kernels(this._watchers > 0 ? this._history.since : undefined),
+        this._api
+          .kernels(this._watchers > 0 ? this._history.since : undefined)
+          .then(list => {
+            // Countdowns are of this moment; the pool may take seconds more.
+            receivedAt = performance.now();
+            return list;
+          }),
         this._learnWords()
       ]);
       if (this.isDisposed) {
@@ -279,7 +286,7 @@ export class GpuPoolModel implements IGpuPool {
         void this.refreshDefaults();
       }
       this._set(
-        withSnapshot(this._state, pool, kernels, performance.now(), Date.now())
+        withSnapshot(this._state, pool, kernels, receivedAt, Date.now())
       );
     } catch (error) {
       // What was asked later may have been answered meanwhile.

@@ -175,6 +175,15 @@ it('counts down between two answers', async () => {
   expect(ticks[1]).toBeLessThan(ticks[0]);
 });
 
+it('counts down from when it was told, however long the pool takes', async () => {
+  server.list = [aWarnedKernel(30)];
+  const { answer } = server;
+  server.pool = () =>
+    new Promise(resolve => setTimeout(() => resolve(answer), 1000));
+  await model.refresh();
+  expect(model.countdown('k1')).toBeLessThanOrEqual(29.05);
+});
+
 it('does not tick when nobody counts down', async () => {
   const ticked = jest.fn();
   model.ticked.connect(ticked);
