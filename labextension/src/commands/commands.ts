@@ -7,7 +7,7 @@ import { GpuPoolError } from '../api/client';
 import type { GpuPool } from '../api/types';
 import { holds } from '../figures/session';
 import { SIDEBAR_ID, type IGpuPool } from '../model/tokens';
-import { formatGuess } from '../text/format';
+import { formatSpan } from '../text/format';
 import { checkShare } from '../text/words';
 import { longWork } from '../text/work';
 import { gpuIcon } from '../ui/icons';
@@ -297,7 +297,7 @@ async function confirmDetach(
       : trans.__(
           ' %1 has been running for %2: it has some seconds to end, then it is stopped.',
           work.name,
-          formatGuess(work.seconds)
+          formatSpan(work.seconds)
         );
   const answer = await showDialog({
     title:

@@ -1,6 +1,6 @@
 import type { GpuPool } from '../api/types';
 import { CommandIDs } from '../commands/ids';
-import { formatGuess } from '../text/format';
+import { formatSpan } from '../text/format';
 import { Button } from '../ui/Button';
 import { h } from '../ui/jsx';
 import { Countdown } from './Countdown';
@@ -50,13 +50,13 @@ export function IdleWarning(props: {
 
 /** The GPU and the kernel are idle each by a clock of its own. */
 function clocksText(idle: GpuPool.IIdle, { trans }: IContext): string {
-  const cell = formatGuess(idle.kernel_seconds);
+  const cell = formatSpan(idle.kernel_seconds);
   // True as well of a GPU on which nothing has ever run.
   return idle.gpu_seconds === null
     ? trans.__('No cell ran for %1.', cell)
     : trans.__(
         'No cell ran for %1, and nothing on the GPU for %2.',
         cell,
-        formatGuess(idle.gpu_seconds)
+        formatSpan(idle.gpu_seconds)
       );
 }

@@ -3,11 +3,11 @@ import { summarize, type IPoint } from '../figures/chart';
 import { WINDOW_SECONDS } from '../model/history';
 import {
   formatBytes,
-  formatGuess,
   formatMib,
   formatPercent,
   formatRate,
-  formatSeconds
+  formatSeconds,
+  formatSpan
 } from '../text/format';
 import { longWork } from '../text/work';
 import { h } from '../ui/jsx';
@@ -100,7 +100,7 @@ function Compute(
             <span className="jp-GpuPool-ellipsis" title={work.name}>
               {work.name}
             </span>
-            {trans.__(', %1', formatGuess(work.seconds))}
+            {trans.__(', %1', formatSpan(work.seconds))}
           </span>
         )}
       </span>

@@ -48,6 +48,20 @@ export function formatGuess(seconds: number): string {
     : `${Math.round(seconds / 3600)} h`;
 }
 
+/** What has passed or is set, as the server says it: 100 → `100 s`, 590 → `9 min`, 6000 → `1 h 40 min`. */
+export function formatSpan(seconds: number): string {
+  const whole = Math.max(0, Math.floor(seconds));
+  if (whole < 120 && whole !== 60) {
+    return `${whole} s`;
+  }
+  const minutes = Math.floor(whole / 60) % 60;
+  const hours = Math.floor(whole / 3600);
+  if (hours === 0) {
+    return `${minutes} min`;
+  }
+  return minutes > 0 ? `${hours} h ${minutes} min` : `${hours} h`;
+}
+
 /** Device time: 0.0123 → `12 ms`, 1.234 → `1.23 s`, 200 → `3 min 20 s`. */
 export function formatSeconds(seconds: number): string {
   if (seconds > 0 && seconds < 0.001) {

@@ -1,7 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { GpuPool } from '../api/types';
 import { hasFailed, holds } from '../figures/session';
-import { formatBytes, formatGuess } from './format';
+import { formatBytes, formatSpan } from './format';
 
 /** What runs for so long is named, seconds. */
 const LONG_SECONDS = 2;
@@ -53,7 +53,7 @@ export function workNotes(
       text: trans.__(
         'draining: %1 since %2',
         workName(usage, trans),
-        formatGuess(usage.work_seconds ?? 0)
+        formatSpan(usage.work_seconds ?? 0)
       )
     });
   } else if (kernel.session_id && usage.work === 'stopped') {

@@ -1,7 +1,7 @@
 /** What the widget says of a session beside the words that all views share. */
 import type { GpuPool } from '../api/types';
 import { hasFailed, holds } from '../figures/session';
-import { formatGuess, formatPercent } from '../text/format';
+import { formatGuess, formatPercent, formatSpan } from '../text/format';
 import { render } from '../text/sentence';
 import { memoryText, noticeSentence, stateWord } from '../text/words';
 import { longWork, workNotes } from '../text/work';
@@ -53,7 +53,7 @@ export function countdownText(session: GpuPool.ISession): string {
 export function busyText(busy: number, session: GpuPool.ISession): string {
   const work = holds(session) ? longWork(session, ENGLISH) : null;
   return work
-    ? `${formatPercent(busy)} · ${work.name}, ${formatGuess(work.seconds)}`
+    ? `${formatPercent(busy)} · ${work.name}, ${formatSpan(work.seconds)}`
     : formatPercent(busy);
 }
 
@@ -89,7 +89,7 @@ function idleNote(session: GpuPool.ISession): string {
   }
   return !idle || state === 'warned' || !idle.release_at || idle.seconds < 60
     ? ''
-    : `Not used for ${formatGuess(idle.seconds)}; it goes back after ${formatGuess(idle.release_at)}.`;
+    : `Not used for ${formatSpan(idle.seconds)}; it goes back after ${formatSpan(idle.release_at)}.`;
 }
 
 function releaseNote(session: GpuPool.ISession): string {

@@ -350,12 +350,12 @@ describe('the row of a kernel', () => {
   it('keeps the clocks of kernel and GPU apart in a warning', () => {
     const idle = {
       ...aWarnedKernel(30).idle!,
-      kernel_seconds: 600,
+      kernel_seconds: 6000,
       gpu_seconds: 540
     };
     render(row(aWarnedKernel(30, { idle })));
     screen.getByText(
-      'No cell ran for 10 min, and nothing on the GPU for 9 min.'
+      'No cell ran for 1 h 40 min, and nothing on the GPU for 9 min.'
     );
   });
 });

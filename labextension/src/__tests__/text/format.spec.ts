@@ -7,7 +7,8 @@ import {
   formatMib,
   formatPercent,
   formatRate,
-  formatSeconds
+  formatSeconds,
+  formatSpan
 } from '../../text/format';
 
 it.each([
@@ -70,6 +71,23 @@ it('shows a guess no finer than it is', () => {
     '3 min',
     '60 min',
     '2 h'
+  ]);
+});
+
+it('never says that more has passed than has', () => {
+  expect(
+    [0.9, 45.9, 60, 119, 120, 599, 3600, 5459, 7199, 90_000].map(formatSpan)
+  ).toEqual([
+    '0 s',
+    '45 s',
+    '1 min',
+    '119 s',
+    '2 min',
+    '9 min',
+    '1 h',
+    '1 h 30 min',
+    '1 h 59 min',
+    '25 h'
   ]);
 });
 

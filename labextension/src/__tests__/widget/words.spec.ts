@@ -75,6 +75,14 @@ describe('the state in the widget', () => {
     ]);
   });
 
+  it('says how long a GPU was not used, and after how long it goes back', () => {
+    const { idle } = aWarnedKernel(30);
+    const unused = { ...idle!, seconds: 5459, release_at: 7200 };
+    expect(notesOf(anAttachedKernel({ idle: unused }))).toEqual([
+      'Not used for 1 h 30 min; it goes back after 2 h.'
+    ]);
+  });
+
   it('shows a state that only a newer server knows', () => {
     const state = 'thinking' as GpuPool.State;
     expect(stateText(aKernel({ state }))).toBe('thinking');
