@@ -1,7 +1,7 @@
 import type { ISignal } from '@lumino/signaling';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { useEffect, useId, useRef, useState } from 'react';
-import { h } from '../ui/jsx';
+import { Fragment, h } from '../ui/jsx';
 import { summaryOf, valuesOf, type IFigure } from './figures';
 import { drawPlot, formatMoment, loadLibrary, type IPlot } from './plot';
 import type { GpuPool } from '../api/types';
@@ -51,9 +51,16 @@ function Plot(props: IProps): JSX.Element {
   const latest = useRef(columns);
   latest.current = columns;
   const [failed, setFailed] = useState(false);
+  /** How often it was tried in vain. */
+  const [tries, setTries] = useState(0);
 
   useEffect(() => {
     let gone = false;
+    const fail = () => {
+      if (!gone) {
+        setFailed(true);
+      }
+    };
     const draw = async () => {
       const Library = await loadLibrary();
       if (gone || host.current === null) {
@@ -70,12 +77,13 @@ function Plot(props: IProps): JSX.Element {
         values,
         trans.__('Time')
       );
+      setFailed(false);
     };
     const redraw = () => {
       // The new theme's style sheet is in place a frame later.
-      requestAnimationFrame(() => draw().catch(() => setFailed(true)));
+      requestAnimationFrame(() => draw().catch(fail));
     };
-    draw().catch(() => setFailed(true));
+    draw().catch(fail);
     const watcher = new ResizeObserver(() => {
       const width = host.current?.clientWidth ?? 0;
       if (width > 0) {
@@ -94,21 +102,28 @@ function Plot(props: IProps): JSX.Element {
       plot.current = null;
     };
     // Lines of another figure are another chart: `key` sees to that.
-  }, [themeChanged, figure.id]);
+  }, [themeChanged, figure.id, tries]);
 
   useEffect(() => {
     plot.current?.update(columns.t, valuesOf(figure, columns));
+    if (failed) {
+      setTries(tries + 1);
+    }
   }, [columns]);
 
-  return failed ? (
-    <p role="alert">{trans.__('The chart could not be loaded.')}</p>
-  ) : (
-    <div
-      ref={host}
-      role="img"
-      aria-label={summaryOf(figure, columns, trans)}
-      className="jp-GpuPool-plot"
-    />
+  return (
+    <>
+      {failed ? (
+        <p role="alert">{trans.__('The chart could not be loaded.')}</p>
+      ) : null}
+      <div
+        ref={host}
+        role="img"
+        aria-label={summaryOf(figure, columns, trans)}
+        className="jp-GpuPool-plot"
+        hidden={failed}
+      />
+    </>
   );
 }
 

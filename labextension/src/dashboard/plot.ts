@@ -14,10 +14,13 @@ let library: Promise<typeof uPlot> | null = null;
 
 /** The chart library, loaded when the first chart is drawn. */
 export function loadLibrary(): Promise<typeof uPlot> {
-  library ??= Promise.all([
-    import('uplot'),
-    import('uplot/dist/uPlot.min.css')
-  ]).then(([loaded]) => loaded.default);
+  library ??= Promise.all([import('uplot'), import('uplot/dist/uPlot.min.css')])
+    .then(([loaded]) => loaded.default)
+    .catch(error => {
+      // The network may be there again for the next one who asks.
+      library = null;
+      throw error;
+    });
   return library;
 }
 

@@ -200,6 +200,21 @@ describe('the page', () => {
     expect(plot.drawPlot).toHaveBeenCalledTimes(10);
   });
 
+  it('tries again with the next figures where charts could not be loaded', async () => {
+    const load = jest.mocked(plot.loadLibrary);
+    load.mockImplementation(async () => Promise.reject(new Error('offline')));
+    const page = await shown({});
+    expect(await screen.findAllByRole('alert')).toHaveLength(5);
+    expect(screen.queryByRole('img')).toBeNull();
+    load.mockImplementation(async () => class {} as never);
+    api.series = aSeries();
+    await model.refresh();
+    page.rerender(<Page state={model.state} context={context} />);
+    expect(await screen.findAllByRole('img')).toHaveLength(5);
+    expect(screen.queryByRole('alert')).toBeNull();
+    expect(plot.drawPlot).toHaveBeenCalledTimes(5);
+  });
+
   it('has the same numbers as a table', async () => {
     await shown({ view: 'user', name: 'ann' });
     const button = screen.getByRole('button', { name: 'Compute as a table' });
