@@ -10,6 +10,7 @@ import {
 import { formatPercent } from '../text/format';
 import { element, setAttribute } from './elements';
 import { HISTORY_SECONDS } from './sharedUsage';
+import { coveredText } from './words';
 
 type Samples = readonly GpuPool.IUsageSample[];
 
@@ -95,7 +96,7 @@ export function chart(): IChart {
       }
       last = { samples, granted, newest };
       paint();
-      setAttribute(canvas, 'aria-label', describe(samples, granted));
+      setAttribute(canvas, 'aria-label', describe(samples, granted, newest));
     }
   };
 }
@@ -108,13 +109,17 @@ function memoryOf(samples: Samples): IPoint[] {
   return samples.map(({ t, memory_bytes }) => ({ t, value: memory_bytes }));
 }
 
-function describe(samples: Samples, granted: number): string {
+function describe(samples: Samples, granted: number, newest: number): string {
   const { mean } = summarize(computeOf(samples));
   const { peak } = summarize(memoryOf(samples));
   const memory = granted
     ? `, memory up to ${formatPercent(peak / granted)} of the share`
     : '';
-  return `GPU use over the last five minutes, ${formatPercent(mean)} on average${memory}`;
+  if (!granted && newest === 0) {
+    return 'GPU use: nothing was measured';
+  }
+  const covered = coveredText(newest, granted > 0);
+  return `GPU use over the ${covered}, ${formatPercent(mean)} on average${memory}`;
 }
 
 function trace(

@@ -17,7 +17,13 @@ import {
 import { ENGLISH } from './english';
 import { Refused, type IServer } from './server';
 import { sharedUsage, type INow } from './sharedUsage';
-import { busyText, countdownText, notesOf, stateText } from './words';
+import {
+  busyText,
+  countdownText,
+  coveredText,
+  notesOf,
+  stateText
+} from './words';
 
 /** How far outside of what can be seen a view is kept up to date, so that it is when it comes. */
 const MARGIN = '100px';
@@ -218,11 +224,8 @@ export function liveView(
 }
 
 /** Below the chart: what it covers, and while a share is held what travels now. */
-function captionOf(
-  last: { to_device_bps: number; from_device_bps: number },
-  holding: boolean
-): string {
-  const covered = 'last 5 minutes';
+function captionOf(last: GpuPool.IUsageSample, holding: boolean): string {
+  const covered = coveredText(last.t, holding);
   return holding
     ? `${covered} · to device ${formatRate(last.to_device_bps)} · from device ${formatRate(last.from_device_bps)}`
     : covered;

@@ -1,7 +1,12 @@
 /** What the widget says of a session beside the words that all views share. */
 import type { GpuPool } from '../api/types';
 import { hasFailed, holds } from '../figures/session';
-import { formatGuess, formatPercent, formatSpan } from '../text/format';
+import {
+  formatGuess,
+  formatPercent,
+  formatSpan,
+  formatTimeOfDay
+} from '../text/format';
 import { render } from '../text/sentence';
 import { memoryText, noticeSentence, stateWord } from '../text/words';
 import { longWork, workNotes } from '../text/work';
@@ -55,6 +60,13 @@ export function busyText(busy: number, session: GpuPool.ISession): string {
   return work
     ? `${formatPercent(busy)} · ${work.name}, ${formatSpan(work.seconds)}`
     : formatPercent(busy);
+}
+
+/** What the chart covers: the present, or up to when there was something to measure, Unix seconds. */
+export function coveredText(newest: number, holding: boolean): string {
+  return holding
+    ? 'last five minutes'
+    : `five minutes until ${formatTimeOfDay(1000 * newest)}`;
 }
 
 /** Sentences below the chart: what runs or failed, the queue, the idle ladder, a release, where memory is. */

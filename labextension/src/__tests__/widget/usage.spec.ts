@@ -140,6 +140,26 @@ it('attaches, and says what was refused', async () => {
   end();
 });
 
+it('says of a kernel that holds nothing until when its chart goes', async () => {
+  fromServer();
+  const t = new Date(2026, 10, 30, 10, 0).getTime() / 1000;
+  const samples = [aSample({ t, utilization: 0.5 })];
+  answers = [
+    {
+      status: 200,
+      body: anAnswer({ state: 'parked', session_id: 's1', samples })
+    }
+  ];
+  const end = usage.render({ model: new Model(), el });
+  await shows('memory kept');
+  const covered = `five minutes until ${new Date(1000 * t).toLocaleTimeString()}`;
+  expect(text('traffic')).toBe(covered);
+  expect(el.querySelector('canvas')!.getAttribute('aria-label')).toBe(
+    `GPU use over the ${covered}, 50 % on average`
+  );
+  end();
+});
+
 it('attaches what was released, for the project that it was of', async () => {
   fromServer();
   const released = aRelease();
