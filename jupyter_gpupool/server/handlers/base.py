@@ -66,15 +66,16 @@ class GpupoolHandler(ExtensionHandlerMixin, APIHandler):
         )
 
     async def notebook_paths(self) -> dict[str, str]:
-        """Kernel id → path of its notebook; a kernel of none (a console's, say) is absent."""
+        """Kernel id → path of its notebook, of several the first; a kernel of none (a console's, say) is absent."""
         sessions: Any = self.session_manager
         models = sessions.list_sessions()
         models = await models if isinstance(models, Awaitable) else models
-        return {
-            model["kernel"]["id"]: str(model.get("path") or "")
-            for model in models
-            if model.get("kernel") and model.get("type") == "notebook"
-        }
+        paths: dict[str, str] = {}
+        for model in models:
+            if model.get("kernel") and model.get("type") == "notebook":
+                # A notebook that joins a kernel later does not take its name.
+                paths.setdefault(model["kernel"]["id"], str(model.get("path") or ""))
+        return paths
 
     def answer(self, value: Answer, status: HTTPStatus = HTTPStatus.OK) -> None:
         self.set_status(status)
