@@ -1,6 +1,6 @@
 import React, { useEffect, useRef } from 'react';
 import type { GpuPool } from '../api/types';
-import { formatShare } from '../figures/share';
+import { formatRoom, formatShare } from '../figures/share';
 import { h } from '../ui/jsx';
 import type { IContext } from './context';
 
@@ -80,7 +80,7 @@ export function ShareSlider(props: IProps): JSX.Element {
           : trans.__(
               '%1 of a GPU; can grow to %2',
               formatShare(value),
-              formatShare(most)
+              formatRoom(most)
             )
       }
       aria-disabled={pending}
@@ -130,7 +130,7 @@ export function hintText(
     return trans.__('What is free is not known.');
   }
   return limit > held
-    ? trans.__('Can grow to %1.', formatShare(limit))
+    ? trans.__('Can grow to %1.', formatRoom(limit))
     : trans.__('Cannot grow now.');
 }
 

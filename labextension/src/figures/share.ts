@@ -76,6 +76,11 @@ export function formatShare(milli: number): string {
     : String(Math.round(milli / 10) / 100);
 }
 
+/** What can be had, rounded down: what is asked by these figures then fits. */
+export function formatRoom(milli: number): string {
+  return formatMilli(milli < 10 ? milli : Math.floor(milli / 10) * 10);
+}
+
 function whole(
   amount: number,
   max: number,

@@ -1,6 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IDemand } from '../figures/demand';
-import { formatShare } from '../figures/share';
+import { formatRoom } from '../figures/share';
 import { formatGuess } from './format';
 
 /** One word for a pill; null: the sentence says all. */
@@ -26,8 +26,8 @@ export function demandSentence(
   demand: IDemand,
   trans: TranslationBundle
 ): string {
-  const largest = formatShare(demand.largest);
-  const free = formatShare(demand.free);
+  const largest = formatRoom(demand.largest);
+  const free = formatRoom(demand.free);
   switch (demand.level) {
     case 'none':
       return trans.__('No GPU takes requests now.');

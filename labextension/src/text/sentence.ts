@@ -1,6 +1,6 @@
 import { templateOf } from '../api/catalogue';
 import type { GpuPool } from '../api/types';
-import { formatMilli, formatShare } from '../figures/share';
+import { formatMilli, formatRoom, formatShare } from '../figures/share';
 
 /*
  * The words of the pool's sentences, by the templates that the pool renders
@@ -112,7 +112,7 @@ function milli(value: number, style: string): string {
 function rounding(value: number, style: string): string {
   switch (style) {
     case 'left':
-      return formatMilli(value < 10 ? value : Math.floor(value / 10) * 10);
+      return formatRoom(value);
     case 'lacking':
     case 'least':
       return formatMilli(value < 10 ? value : Math.ceil(value / 10) * 10);

@@ -159,7 +159,21 @@ it('shows what is true again when it was refused', async () => {
   expect(screen.getByRole<HTMLInputElement>('textbox').value).toBe('0.2');
 });
 
+it('promises no more than there is', async () => {
+  jest.useRealTimers();
+  const [device] = POOL.devices;
+  const free_milli = 395;
+  fixture.server.answer = aPool({ devices: [{ ...device, free_milli }] });
+  await act(() => fixture.model.refresh());
+  render(form());
+  screen.getByText('Can grow to 0.59.');
+  expect(slider().getAttribute('aria-valuetext')).toBe(
+    '0.2 of a GPU; can grow to 0.59'
+  );
+});
+
 it('promises nothing while the Jupyter server does not answer', async () => {
+  jest.useRealTimers();
   fixture.server.down = new Error('Failed to fetch');
   await act(() => fixture.model.refresh());
   render(form());

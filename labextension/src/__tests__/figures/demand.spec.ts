@@ -21,7 +21,8 @@ function said(pool: GpuPool.IPool): [string | null, string] {
 it.each([
   ['nothing is in use', [0, 0], 'quiet', '1'],
   ['a quarter is in use', [500, 0], 'quiet', '1'],
-  ['a little is kept for somebody', [1, 1], 'quiet', '1'],
+  ['a little is kept for somebody', [1, 1], 'quiet', '0.99'],
+  ['what is free is no whole hundredth', [205, 1000], 'room', '0.79'],
   ['half a device is free', [500, 800], 'room', '0.5'],
   ['only smaller pieces are free', [510, 800], 'busy', '0.49'],
   ['the least useful piece is free', [950, 1000], 'busy', '0.05']
