@@ -70,6 +70,8 @@ class MemoryPool:
     projects: pool_pb2.ProjectList = field(default_factory=pool_pb2.ProjectList)
     #: All that came to the pool.
     requests: list[LeaseRequest] = field(default_factory=list)
+    #: By the name of a call: the reasons with which it is refused next, each once.
+    refuses: dict[str, list[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._numbers = itertools.count(1)
@@ -95,7 +97,7 @@ class MemoryPool:
             setattr(self, name, getattr(fresh, name))
         for kept in (self.held, self.session_states, self.session_reasons, self.waiting, self.calls):
             kept.clear()
-        for kept in (self.requests, self.notices):
+        for kept in (self.requests, self.notices, self.refuses):
             kept.clear()
 
     def speak(self) -> None:
@@ -144,6 +146,10 @@ class MemoryPool:
         if self.down:
             raise PoolUnavailableError(self.endpoint, "connection refused")
 
+    def _refuse(self, call: str) -> None:
+        if reasons := self.refuses.get(call):
+            raise PoolRefusedError(reasons[0], f"The pool says {reasons.pop(0)}.")
+
     # --- the port ----------------------------------------------------------------------------
 
     async def request(
@@ -155,6 +161,7 @@ class MemoryPool:
     ) -> Grant:
         self._answer("request", request.session_id)
         self.requests.append(request)
+        self._refuse("request")
         if request.session_id and self.session_states.get(request.session_id) != "parked":
             raise PoolRefusedError("unknown-session", f"There is no session {request.session_id}.")
         milli = self._milli(request.share)
@@ -216,6 +223,7 @@ class MemoryPool:
 
     async def release(self, lease_id: str, reason: str = "release", close_session: bool = False) -> None:
         self._answer("release", lease_id)
+        self._refuse("release")
         entry = self.held.get(lease_id)
         if entry is not None and entry.state == "attached":
             entry.state, entry.reason = "releasing" if self.drains else "ended", reason
@@ -237,6 +245,7 @@ class MemoryPool:
 
     async def resize(self, lease_id: str, share: Share) -> Grant:
         self._answer("resize", lease_id)
+        self._refuse("resize")
         entry = self.held[lease_id]
         milli = self._milli(share)
         more = milli - entry.grant.shares[0].milli
@@ -252,6 +261,7 @@ class MemoryPool:
 
     async def close_session(self, session_id: str, reason: str) -> None:
         self._answer("close_session", session_id)
+        self._refuse("close_session")
         self.session_states[session_id] = "closed"
         for entry in self.held.values():
             if entry.grant.session_id == session_id:

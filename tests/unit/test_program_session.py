@@ -14,6 +14,8 @@ from gpupool.client import holder
 from gpupool.client.program.session import ProgramSession, Wanted
 from gpupool.client.program.view import session_view
 from gpupool.client.program.words import COMMAND_WORDS
+from gpupool.client.reasons import MOMENTARY, NOT_STARTED
+from gpupool.client.session import asking_again, shell
 from gpupool.client.session.shell import AttachRefusedError
 from gpupool.client.session.state import State
 from gpupool.client.session.words import PROGRAM_WORDS
@@ -144,6 +146,92 @@ async def test_what_is_taken_back_for_others_is_waited_for_and_said(program: Pro
         assert program.file == "attached"
         assert program.milli == [200]
     assert len(program.said) == 3, "the notice, the end, the return"
+
+
+@pytest.mark.parametrize("reason", sorted(MOMENTARY))
+async def test_a_refusal_that_is_only_momentary_ends_no_wait(
+    program: Program, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    monkeypatch.setattr(asking_again, "AGAIN_SECONDS", 0.05)
+    async with program.session as session:
+        await program.attach(200)
+        lease = session.record.lease
+        assert lease is not None
+        program.pool.refuses["request"] = [reason, reason]
+        program.pool.end(lease.lease_id, "reclaim")
+        await program.until(lambda: program.places)
+        assert (program.file, session.record.returning) == ("waiting", True)
+        assert reason in str(session.record.message)
+        await program.until(lambda: program.file == "attached")
+        assert session.record.session_id == lease.session_id
+        assert session.record.hold is not None
+        keys = {request.idempotency_key for request in program.pool.requests[1:]}
+        assert len(keys) == (3 if reason in NOT_STARTED else 1), "a key stands for the lease that ended"
+    assert program.places[0] == 0
+    assert program.places.count(0) == 1, "what is refused twice for one reason is said once"
+
+
+async def test_each_lease_that_does_not_start_makes_the_pause_longer(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(asking_again, "MOST_SECONDS", 5.0)
+    program.pool.refuses["request"] = [
+        "worker-failed",
+        "ledger",
+        "lease-ended",
+        "worker-failed",
+        "lease-ended",
+    ]
+    pool: Any = program.pool
+    with monkeypatch.context() as time:
+        time.setattr(asyncio, "sleep", pause)
+        await asking_again.ask_again(
+            pool,
+            LeaseRequest(Share(200), idempotency_key="a"),
+            None,
+            wanted=lambda: True,
+            on_queued=lambda _: None,
+            on_attempt=lambda _: None,
+        )
+    assert pauses == [2.0, 2.0, 4.0, 5.0, 5.0]
+    keys = [request.idempotency_key for request in program.pool.requests]
+    assert keys == ["a", "a-2", "a-2", "a-3", "a-4", "a-5"]
+
+
+async def test_a_wait_that_is_given_up_in_a_pause_is_over_at_once(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking_again, "AGAIN_SECONDS", 3600.0)
+    async with program.session as session:
+        await program.attach(200)
+        lease = session.record.lease
+        assert lease is not None
+        program.pool.refuses["request"] = ["ledger"]
+        program.pool.end(lease.lease_id, "reclaim")
+        await program.until(lambda: program.places)
+        await session.cancel_request()
+        await program.until(lambda: session._returning is not None and session._returning.done())
+        assert (session.record.state, program.file) == (State.PARKED, "parked")
+
+
+async def test_a_limit_of_the_wait_counts_for_momentary_refusals_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking_again, "AGAIN_SECONDS", 0.02)
+    program = Program(tmp_path, return_seconds=0.1, asks_later=False, words=COMMAND_WORDS)
+    async with program.session as session:
+        await program.attach(200)
+        lease = session.record.lease
+        assert lease is not None
+        program.pool.refuses["request"] = ["ledger"] * 1000
+        program.pool.end(lease.lease_id, "reclaim")
+        await program.until(lambda: program.file == "closed")
+        assert session.record.reason == "ledger"
 
 
 async def test_a_command_that_does_not_wait_again_is_closed_with_the_reason(tmp_path: Path) -> None:
@@ -306,6 +394,45 @@ async def test_a_reset_ends_the_session_and_the_next_attach_begins_another(progr
         assert (program.pool.session_states[first], program.milli, program.file) == ("closed", [], "closed")
         await program.attach(200)
         assert session.record.session_id != first
+
+
+@pytest.mark.parametrize("reason", sorted(MOMENTARY))
+async def test_a_reset_that_the_pool_cannot_take_now_is_late_and_not_done(
+    program: Program, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    monkeypatch.setattr(shell, "RELEASE_SECONDS", 0.01)
+    async with program.session as session:
+        await program.attach(200)
+        first = session.record.session_id
+        assert first is not None
+        program.pool.refuses["close_session"] = [reason]
+        with pytest.raises(AttachRefusedError) as told:
+            await session.reset()
+        assert told.value.reason == "pool-down"
+        assert program.pool.session_states[first] == "attached"
+        await program.until(lambda: program.pool.session_states[first] == "closed")
+
+
+async def test_a_reset_of_a_session_that_is_nobodys_to_close_is_done(program: Program) -> None:
+    async with program.session as session:
+        await program.attach(200)
+        program.pool.refuses["close_session"] = ["forbidden"]
+        await session.reset()
+        assert (program.file, [call for call, _ in program.pool.calls].count("close_session")) == (
+            "closed",
+            1,
+        )
+
+
+@pytest.mark.parametrize("reason", sorted(MOMENTARY))
+async def test_a_share_that_the_pool_cannot_take_back_now_goes_back_a_little_later(
+    program: Program, reason: str
+) -> None:
+    async with program.session as session:
+        await program.attach(200, "a")
+        program.pool.refuses["release"] = [reason]
+        await session.leave_scope("a")
+        assert (program.milli, session.record.state) == ([], State.PARKED)
 
 
 async def test_cancelling_leaves_the_queue(program: Program) -> None:

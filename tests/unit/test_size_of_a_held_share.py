@@ -153,6 +153,36 @@ async def test_a_growth_whose_answer_is_lost_goes_back(
     await kernel.becomes(200)
 
 
+@pytest.mark.parametrize("reason", ["busy", "worker-failed"])
+async def test_a_growth_that_the_pool_has_not_finished_goes_back(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    resize = kernel.pool.resize
+
+    async def unfinished(lease_id: str, share: Share) -> Grant:
+        await resize(lease_id, share)
+        raise PoolRefusedError(reason, "Both sizes are kept until the worker has confirmed.")
+
+    with monkeypatch.context() as pool:
+        pool.setattr(kernel.pool, "resize", unfinished)
+        with pytest.raises(AttachRefusedError) as refused:
+            await kernel.cell("a", 500)
+        assert refused.value.reason == reason
+        assert (kernel.milli, kernel.granted_milli) == (200, 500)
+    await kernel.becomes(200)
+
+
+@pytest.mark.parametrize("reason", ["busy", "ledger", "worker-failed"])
+async def test_what_a_cell_had_goes_back_though_the_pool_cannot_do_it_at_once(
+    kernel: Kernel, reason: str
+) -> None:
+    await kernel.cell("a", 500)
+    kernel.pool.refuses["resize"] = [reason]
+    await kernel.session.leave_scope("a")
+    assert kernel.granted_milli == 500
+    await kernel.becomes(200)
+
+
 async def test_a_cell_that_starts_while_the_rest_goes_back_takes_its_turn(
     kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,15 +205,15 @@ async def test_a_cell_that_starts_while_the_rest_goes_back_takes_its_turn(
     assert (kernel.milli, kernel.session.record.scopes) == (400, {"b"})
 
 
-@pytest.mark.parametrize("answer", ["none", "ledger"])
+@pytest.mark.parametrize("answer", ["none", "ledger", "hub-busy", "hub-down", "too-many-requests"])
 async def test_a_cell_that_fits_needs_no_word_of_the_pool(
     kernel: Kernel, answer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shell, "CONFIRM_SECONDS", 0.01)
 
     async def renew(_lease_ids: object) -> NoReturn:
-        if answer == "ledger":
-            raise PoolRefusedError("ledger", "The ledger cannot be written.")
+        if answer != "none":
+            raise PoolRefusedError(answer, "The pool cannot say it now.")
         await asyncio.Event().wait()
         raise AssertionError
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 from gpupool.client.errors import PoolRefusedError, PoolUnavailableError
+from gpupool.client.reasons import MOMENTARY, NOT_STARTED
 from gpupool.client.session.events import Granted, Refused
 from gpupool.client.session.port import Pool
-from gpupool.client.types import Grant, LeaseRequest, QueuePlace
+from gpupool.client.types import LeaseRequest, QueuePlace
 
-#: Between two attempts while the pool does not answer, seconds.
+#: Between two attempts while the pool does not answer, or has no answer now, seconds.
 AGAIN_SECONDS: Final = 2.0
+#: The pause grows to this with each lease that did not start, seconds: a node that is broken may stay so for hours.
+MOST_SECONDS: Final = 60.0
 
 
 async def ask_again(
@@ -23,37 +27,55 @@ async def ask_again(
     *,
     wanted: Callable[[], bool],
     on_queued: Callable[[QueuePlace], None],
-    on_request: Callable[[asyncio.Future[Grant] | None], None],
+    on_attempt: Callable[[asyncio.Future[Any] | None], None],
 ) -> Granted | Refused | None:
     """What came of it; None: it was withdrawn.
 
     Args:
         pool: whom to ask.
-        request: the same at each attempt, so that it keeps its key.
+        request: the same at each attempt, so that it keeps its key, until its lease was granted and did not start.
         wait_seconds: for how long; None without limit.
         wanted: whether it still is, asked before each attempt.
-        on_queued: told each place in the queue.
-        on_request: told the request under way, which may be cancelled, and None after it.
+        on_queued: told each place in the queue, and as place 0 why the pool has no answer now.
+        on_attempt: told the request under way, or the pause before the next one, which may be cancelled; None after it.
     """
     until = None if wait_seconds is None else time.monotonic() + wait_seconds
-    while wanted():
-        left = None if until is None else max(0.0, until - time.monotonic())
-        answer = asyncio.ensure_future(pool.request(request, on_queued=on_queued, wait_seconds=left))
-        on_request(answer)
-        try:
-            return Granted(await answer)
-        except PoolRefusedError as error:
-            return Refused(error.reason, error.explanation)
-        except PoolUnavailableError as error:
-            if left == 0:
-                return Refused("pool-down", str(error))
-        except asyncio.CancelledError:
-            if is_cancelled():
-                raise
-            return None
-        finally:
-            on_request(None)
-        await asyncio.sleep(AGAIN_SECONDS)
+    growing, anew, key = AGAIN_SECONDS, 1, request.idempotency_key
+    said = ""
+
+    def tell(place: QueuePlace) -> None:
+        nonlocal said
+        said = place.reason
+        on_queued(place)
+
+    try:
+        while wanted():
+            left = None if until is None else max(0.0, until - time.monotonic())
+            pause = AGAIN_SECONDS
+            asked = asyncio.ensure_future(pool.request(request, on_queued=tell, wait_seconds=left))
+            on_attempt(asked)
+            try:
+                return Granted(await asked)
+            except PoolRefusedError as error:
+                if error.reason not in MOMENTARY or left == 0:
+                    return Refused(error.reason, error.explanation)
+                if error.reason in NOT_STARTED:
+                    anew += 1
+                    request = replace(request, idempotency_key=f"{key}-{anew}")
+                    pause, growing = growing, min(2 * growing, MOST_SECONDS)
+                if error.explanation != said:
+                    tell(QueuePlace(0, error.explanation, None))
+            except PoolUnavailableError as error:
+                if left == 0:
+                    return Refused("pool-down", str(error))
+            resting = asyncio.ensure_future(asyncio.sleep(pause if left is None else min(pause, left)))
+            on_attempt(resting)
+            await resting
+    except asyncio.CancelledError:
+        if is_cancelled():
+            raise
+    finally:
+        on_attempt(None)
     return None
 
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
 from gpupool.client.errors import GpupoolError, PoolRefusedError
+from gpupool.client.reasons import MOMENTARY
 from gpupool.client.session.port import Pool
 
 logger = logging.getLogger(__name__)
@@ -27,15 +28,19 @@ async def give_back(
     reason: str,
     on_failure: Callable[[GpupoolError], None] = lambda _: None,
 ) -> None:
-    """Makes the call, which is idempotent, until the pool has answered; ``on_failure`` is told if it does not at first."""
+    """Makes the call, which is idempotent, until the pool has taken it; ``on_failure`` is told if it does not at first.
+
+    A refusal that is only momentary (the pool cannot write its ledger) leaves everything as it was: it counts as no answer.
+    """
     deadline = time.monotonic() + RETRY_SECONDS
     delay, told = 0.2, False
     while True:
         try:
             await call(identity, reason)
-        except PoolRefusedError as error:
-            logger.info("%s is not held any more: %s", identity, error)
         except GpupoolError as error:
+            if isinstance(error, PoolRefusedError) and error.reason not in MOMENTARY:
+                logger.info("%s is not held any more: %s", identity, error)
+                return
             if not told:
                 told = True
                 on_failure(error)

@@ -12,10 +12,10 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from gpupool.client.errors import GpupoolError, PoolRefusedError, PoolUnavailableError
-from gpupool.client.reasons import SESSION_ENDS
+from gpupool.client.reasons import MOMENTARY, RESIZE_UNANSWERED, SESSION_ENDS
 from gpupool.client.returning import hand_over
 from gpupool.client.session import events as events
 from gpupool.client.session import state as machine
@@ -36,9 +36,6 @@ logger = logging.getLogger(__name__)
 RELEASE_SECONDS: Final = 5.0
 #: How long a cell that joins a lease waits for the pool's word that it lives, seconds.
 CONFIRM_SECONDS: Final = 1.0
-
-#: Reasons of a pool that has no answer now, though it was heard.
-_NO_WORD: Final = frozenset({"ledger", "hub-down", "too-many-requests"})
 
 
 class AttachRefusedError(GpupoolError):
@@ -86,7 +83,8 @@ class SessionShell:
         #: One request at a time.
         self._lock = asyncio.Lock()
         self._returning: asyncio.Task[None] | None = None
-        self._request: asyncio.Future[Grant] | None = None
+        #: The request under way, or the pause before it is made again.
+        self._request: asyncio.Future[Any] | None = None
         #: The change of size under way.
         self._resizing: asyncio.Task[GpupoolError | None] | None = None
         #: Gives leases back that may have crossed the end of their requests.
@@ -212,6 +210,7 @@ class SessionShell:
 
     async def _return(self, request: LeaseRequest) -> None:
         """Waits for a lease that was taken back for others."""
+        own = asyncio.current_task()
         await self._strays_gone()
         self._at_pool.add(request.idempotency_key)
         try:
@@ -219,9 +218,10 @@ class SessionShell:
                 self._pool,
                 request,
                 self._return_seconds,
-                wanted=lambda: self.record.returning,
+                # A later lease that was taken back has a task of its own, for its own request.
+                wanted=lambda: self.record.returning and self._returning is own,
                 on_queued=self._queued,
-                on_request=self._asks,
+                on_attempt=self._asks,
             )
         except Exception:
             # A fault, not an answer: nobody may find this request pending for ever.
@@ -236,7 +236,7 @@ class SessionShell:
             self._files.keep_profile(event.grant.profile, event.grant.software)
         await self._apply(event)
 
-    def _asks(self, request: asyncio.Future[Grant] | None) -> None:
+    def _asks(self, request: asyncio.Future[Any] | None) -> None:
         self._request = request
 
     async def _hand_over(self, lease_id: str, notice: Notice) -> None:
@@ -292,11 +292,10 @@ class SessionShell:
                 wanted=lambda: self._waits_for_size(change.lease_id),
                 on_queued=on_queued,
             )
-        except PoolRefusedError as error:
-            await self._apply(events.ResizeRefused(change.lease_id))
-            return error
         except GpupoolError as error:
-            await self._apply(events.ResizeRefused(change.lease_id, unanswered=True))
+            # Where its worker has not answered the pool, or another change is under way, it may still get the new size.
+            refused = isinstance(error, PoolRefusedError) and error.reason not in RESIZE_UNANSWERED
+            await self._apply(events.ResizeRefused(change.lease_id, unanswered=not refused))
             return error
         except BaseException:
             await self._apply(events.ResizeRefused(change.lease_id, unanswered=True))
@@ -328,11 +327,10 @@ class SessionShell:
     async def _close_session(self, session_id: str, reason: str) -> None:
         try:
             await self._pool.close_session(session_id, reason)
-        except PoolUnavailableError:
-            raise
-        except GpupoolError:
-            # It is not there, or nobody's to close: that does not change.
-            self._closing.discard(session_id)
+        except PoolRefusedError as error:
+            if error.reason not in MOMENTARY:
+                # It is not there, or nobody's to close: that does not change.
+                self._closing.discard(session_id)
             raise
         self._closing.discard(session_id)
 
@@ -376,7 +374,7 @@ class SessionShell:
         except (PoolUnavailableError, TimeoutError):
             return
         except PoolRefusedError as error:
-            if error.reason in _NO_WORD:
+            if error.reason in MOMENTARY:
                 return
             raise AttachRefusedError(error.reason, error.explanation) from None
         status = statuses.get(lease.lease_id)
