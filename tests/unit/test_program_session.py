@@ -15,7 +15,7 @@ from gpupool.client.program.session import ProgramSession, Wanted
 from gpupool.client.program.view import session_view
 from gpupool.client.program.words import COMMAND_WORDS
 from gpupool.client.reasons import MOMENTARY, NOT_STARTED
-from gpupool.client.session import asking_again, shell
+from gpupool.client.session import asking_again, files, shell
 from gpupool.client.session.shell import AttachRefusedError
 from gpupool.client.session.state import State
 from gpupool.client.session.words import PROGRAM_WORDS
@@ -470,6 +470,41 @@ async def test_a_share_whose_profile_cannot_be_written_is_used_all_the_same(
         await session.leave_scope("a")
         await program.attach(200, "b")
         assert session.files.session.read().profile, "it is written with the next share"
+
+
+async def test_a_session_file_that_cannot_be_written_is_written_as_soon_as_it_can(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "AGAIN_SECONDS", INTERVAL)
+    async with program.session as session:
+        with monkeypatch.context() as disk:
+            disk.setattr("gpupool.client.session_file.write_private", disk_is_full)
+            await program.attach(200, "a")
+            assert (session.record.state, program.file) == (State.ATTACHED, "none")
+            assert program.said == [session.files.problem]
+        await program.until(lambda: program.file == "attached")
+        assert session.files.problem == ""
+        with monkeypatch.context() as disk:
+            disk.setattr("gpupool.client.session_file.write_private", disk_is_full)
+            await session.leave_scope("a")
+            assert (session.record.state, program.file) == (State.PARKED, "attached")
+        await program.until(lambda: program.file == "parked")
+    assert len(program.said) == 2, "once each time, however often it is tried"
+    assert str(session.files.session.path) in program.said[0]
+    assert os.strerror(errno.ENOSPC) in program.said[0]
+
+
+async def test_the_file_of_a_session_that_is_over_is_not_written_again(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "AGAIN_SECONDS", 0.01)
+    async with program.session as session:
+        with monkeypatch.context() as disk:
+            disk.setattr("gpupool.client.session_file.write_private", disk_is_full)
+            await program.attach(200)
+            await session.close()
+        await asyncio.sleep(0.05)
+        assert not session.files.session.path.exists()
 
 
 def disk_is_full(*_: object) -> None:

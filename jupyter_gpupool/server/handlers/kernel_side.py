@@ -164,7 +164,9 @@ class AttachHandler(KernelSideHandler):
             self.extension.watch.scope_entered(self.session.kernel_id, scope)
         software = bool(record.lease and record.lease.software)
         view = await self.view()
-        attached: AttachedLine = {"event": "attached", **view, "software": software, "said": said(record)}
+        # A kernel whose session file cannot be written does not find the share, and only this says why.
+        sentence = self.session.files.problem or said(record)
+        attached: AttachedLine = {"event": "attached", **view, "software": software, "said": sentence}
         await self._line(attached)
 
     async def _line(self, value: AttachLine) -> None:

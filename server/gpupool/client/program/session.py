@@ -73,7 +73,7 @@ class ProgramSession(HolderSession):
             on_silence=self.pool_is_silent,
             interval_seconds=interval,
         )
-        self.files = SessionFiles(directory / "session", asks_later=asks_later)
+        self.files = SessionFiles(directory / "session", asks_later=asks_later, say=say)
         super().__init__(
             holder,
             pool,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Final
 
 from gpupool.client.session.call_message import call_message
 from gpupool.client.session.record import Session, State
@@ -20,6 +22,9 @@ from gpupool.client.wishes import Wishes
 
 logger = logging.getLogger(__name__)
 
+#: How soon a session file that could not be written is written again, seconds.
+AGAIN_SECONDS: Final = 1.0
+
 
 class SessionFiles:
     """What is written for one process, and goes with it.
@@ -27,10 +32,14 @@ class SessionFiles:
     Args:
         path: the session file; the others lie beside it.
         asks_later: after the end of a lease the process may ask for another one; else that end is the session's.
+        say: is told once, as a sentence, that the session file cannot be written.
     """
 
-    def __init__(self, path: Path, *, asks_later: bool = True) -> None:
+    def __init__(
+        self, path: Path, *, asks_later: bool = True, say: Callable[[str], None] = lambda _: None
+    ) -> None:
         self._asks_later = asks_later
+        self._say = say
         self.session = SessionFile(path)
         self.usage = UsageFile(path)
         self._profile_path = path.with_suffix(".profile")
@@ -45,6 +54,9 @@ class SessionFiles:
         self.end_is_told = False
         #: Why nobody can say whether the lease goes on: calls wait meanwhile. Empty: the pool answers, or there is no lease.
         self.silence = ""
+        #: Why the session file does not say what it should, as a sentence; empty: it does.
+        self.problem = ""
+        self._writes_again: asyncio.TimerHandle | None = None
 
     def hear(
         self,
@@ -88,38 +100,64 @@ class SessionFiles:
                 self._profile = profile
 
     def write(self, record: Session) -> None:
-        """Rewrites the session file. A failure is logged: the session goes on without it."""
+        """Rewrites the session file, in the session's event loop.
+
+        A failure is said once. The process would wait for ever for a change of its file, so it is written again and again.
+        """
+        if self._writes_again is not None:
+            self._writes_again.cancel()
+            self._writes_again = None
+        try:
+            self._write(record)
+        except (OSError, SessionFileError) as error:
+            self._writes_again = asyncio.get_running_loop().call_later(AGAIN_SECONDS, self.write, record)
+            self._has_problem(error)
+        else:
+            self.problem = ""
+
+    def _has_problem(self, error: OSError | SessionFileError) -> None:
+        why = (error.strerror if isinstance(error, OSError) else None) or error
+        problem = (
+            f"The session file {self.session.path} cannot be written ({why}). "
+            "The program hears of its share as soon as it can be written again."
+        )
+        if problem != self.problem:
+            self.problem = problem
+            logger.error("%s", problem)
+            self._say(problem)
+
+    def _write(self, record: Session) -> None:
         lease = record.lease
         if lease is None:
             self.silence = ""
         profile = str(self._profile_path) if self._profile else ""
-        try:
-            if lease is not None and not record.resting and not self.silence:
-                self._refusal = ""
-                self._share = share_text(lease.shares)
-                self.session.write_attached(lease, profile=profile, resumes=record.returns)
-                return
-            if record.resting or record.returning or self.silence:
-                state = "waiting"
-            else:
-                ended = record.state is State.LOST or record.reason == "reset"
-                ended = ended or (record.state is State.PARKED and not self._asks_later)
-                state = "closed" if ended else str(record.state)
-            reason = record.reason or "" if state == "closed" else ""
-            self.session.write(
-                state,
-                session=record.session_id or "",
-                message=self._refusal or self.silence or call_message(record),
-                software=self._software,
-                profile=profile,
-                share=self._share if profile else "",
-                reason=SILENT if self.silence else reason,
-                told=state == "closed" and self.end_is_told,
-            )
-        except (OSError, SessionFileError) as error:
-            logger.error("the session file %s cannot be written: %s", self.session.path, error)
+        if lease is not None and not record.resting and not self.silence:
+            self._refusal = ""
+            self._share = share_text(lease.shares)
+            self.session.write_attached(lease, profile=profile, resumes=record.returns)
+            return
+        if record.resting or record.returning or self.silence:
+            state = "waiting"
+        else:
+            ended = record.state is State.LOST or record.reason == "reset"
+            ended = ended or (record.state is State.PARKED and not self._asks_later)
+            state = "closed" if ended else str(record.state)
+        reason = record.reason or "" if state == "closed" else ""
+        self.session.write(
+            state,
+            session=record.session_id or "",
+            message=self._refusal or self.silence or call_message(record),
+            software=self._software,
+            profile=profile,
+            share=self._share if profile else "",
+            reason=SILENT if self.silence else reason,
+            told=state == "closed" and self.end_is_told,
+        )
 
     def remove(self) -> None:
+        if self._writes_again is not None:
+            self._writes_again.cancel()
+            self._writes_again = None
         self.hear(None, lambda: None, str)
         self.session.remove()
         self.usage.remove()
