@@ -379,6 +379,7 @@ async def test_the_end_is_said_where_the_pool_does_not_hear_of_it(program: Progr
         program.pool.down = True
         closing = asyncio.create_task(session.close())
         await program.until(lambda: program.said)
+        assert not session.files.session.path.exists(), "it is gone before the pool has heard of the end"
         program.pool.down = False
         await closing
     assert program.milli == []

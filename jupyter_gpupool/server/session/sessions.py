@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
+import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +17,7 @@ from gpupool.client.endpoint import private_directory
 from gpupool.client.errors import GpupoolError
 from gpupool.client.holder import RENEW_SECONDS, LeaseHolder
 from gpupool.client.session import events as events
+from gpupool.client.session.own_directory import own_directory as directory_of_process
 from gpupool.client.session.port import SESSION_LIVES
 from gpupool.client.session.state import State
 from gpupool.client.types import LeaseStatus
@@ -43,7 +46,7 @@ class Sessions:
 
     Args:
         pool: where shares come from.
-        directory: where session files are written; made private to its owner.
+        directory: where session files are written, each server's in a directory of its own; made private to its owner.
         on_change: called after each change of state of any kernel.
         renew_seconds: interval of lease renewals.
         return_seconds: how long a kernel waits for a lease that was taken back for others; None without limit,
@@ -63,7 +66,10 @@ class Sessions:
     ) -> None:
         self.pool = pool
         # A volume of a Hub's user may come back open to its group.
-        self._directory = private_directory(directory, tighten=own_directory)
+        parent = private_directory(directory, tighten=own_directory)
+        self._place = contextlib.ExitStack()
+        # A server that is killed leaves its kernels' session files, which the next one removes.
+        self._directory = self._place.enter_context(directory_of_process(parent, os.getpid()))
         self._on_change = on_change
         self._kernels: dict[str, KernelSession] = {}
         #: Kernels whose last launch has ended; the server lists them for some seconds more.
@@ -95,6 +101,7 @@ class Sessions:
         if self._ending:  # those of kernels that have ended just before, too
             await asyncio.wait(self._ending, timeout=CLOSE_SECONDS)
         await self._holder.close()
+        self._place.close()
 
     # --- kernels --------------------------------------------------------------------------
 

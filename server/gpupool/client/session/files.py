@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -100,13 +101,18 @@ class SessionFiles:
                 self._profile = profile
 
     def write(self, record: Session) -> None:
-        """Rewrites the session file, in the session's event loop.
+        """Rewrites the session file, in the session's event loop; that of a closed session goes.
 
         A failure is said once. The process would wait for ever for a change of its file, so it is written again and again.
         """
         if self._writes_again is not None:
             self._writes_again.cancel()
             self._writes_again = None
+        if record.state is State.CLOSED:
+            # Before the pool is waited for: a holder that is killed meanwhile leaves no files behind.
+            with contextlib.suppress(OSError):  # the share goes back all the same
+                self.remove()
+            return
         try:
             self._write(record)
         except (OSError, SessionFileError) as error:
@@ -155,9 +161,6 @@ class SessionFiles:
         )
 
     def remove(self) -> None:
-        if self._writes_again is not None:
-            self._writes_again.cancel()
-            self._writes_again = None
         self.hear(None, lambda: None, str)
         self.session.remove()
         self.usage.remove()

@@ -150,7 +150,6 @@ class HolderSession(SessionShell):
             return
         await self._apply(events.HolderEnded(reason))
         await self._background.settle(RELEASE_SECONDS)
-        self._files.remove()
 
     # --- what the pool says ---------------------------------------------------------------
 
