@@ -332,6 +332,25 @@ except gpupool.AttachError as error:
     assert "never" not in out
 
 
+def test_gpupool_run_in_a_cell_of_a_notebook_gives_its_command_the_share(pool: PoolAndNode) -> None:
+    """The cell's kernel, or a program with a keeper, may have a share as well: the command has no part in that."""
+    of_a_kernel = {
+        "GPUPOOL_SESSION_PROCESS": "1",
+        "GPUPOOL_SERVER_URL": "http://127.0.0.1:1/",
+        "GPUPOOL_KERNEL_ID": "k1",
+        "GPUPOOL_CAPABILITY_FILE": "/nowhere",
+        "GPUPOOL_PROBLEM": "The setting is wrong.",
+    }
+    code = (
+        "import os; from gpupool.client.lender import has_given_share; "
+        f"print(has_given_share(), sorted({set(of_a_kernel)} & set(os.environ)))"
+    )
+    command = [sys.executable, "-m", "gpupool.cli.main", "run", "-p", "0.2", "--", sys.executable, "-c", code]
+    environment = {**pool.environment, **of_a_kernel}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "True []\n"
+
+
 def test_a_child_of_a_program_has_a_share_of_its_own(pool: PoolAndNode) -> None:
     child = PRELUDE + 'with gpupool.attach(0.1): say("child", read(make(2)))'
     out, _ = ran(

@@ -13,7 +13,12 @@ from typing import Final
 
 from gpupool.client.cpu_math import blas_variables
 from gpupool.client.native import native_directory, native_file
-from gpupool.client.session_file import SESSION_FILE_VARIABLE, SessionFile, SessionFileError
+from gpupool.client.session_file import (
+    PROCESS_VARIABLE,
+    SESSION_FILE_VARIABLE,
+    SessionFile,
+    SessionFileError,
+)
 
 #: Loaded in this order: numba asks for ``libcuda.so`` first, everybody else for ``libcuda.so.1``.
 CLIENT_LIBRARIES: Final = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")
@@ -41,6 +46,17 @@ XLA_FLAGS: Final = "--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=fals
 #: devices by it.
 CHOICE_OF_CARDS: Final = "CUDA_VISIBLE_DEVICES"
 
+#: Says to a process whose share it has: that of the kernel, or of the program with a keeper, that it is. A command that
+#: ``gpupool run`` gives a share of its own would take itself for that kernel's child, and ask for another one.
+OF_ANOTHER_SHARE: Final = (
+    PROCESS_VARIABLE,
+    "GPUPOOL_SERVER_URL",
+    "GPUPOOL_SERVER_CERTIFICATE",
+    "GPUPOOL_KERNEL_ID",
+    "GPUPOOL_CAPABILITY_FILE",
+    "GPUPOOL_PROBLEM",
+)
+
 #: How the warning begins that cuda-core gives when it finds our nvJitLink.
 LINKER_WARNING: Final = "libnvJitLink.so* is too old"
 
@@ -53,7 +69,9 @@ def environment(
     software: bool | None = None,
     preload: bool = False,
 ) -> dict[str, str]:
-    """The variables that make a new process use the client runtime. :data:`CHOICE_OF_CARDS` is not to be among its others.
+    """The variables that make a new process use the client runtime.
+
+    :data:`CHOICE_OF_CARDS` and :data:`OF_ANOTHER_SHARE` are not to be among its others.
 
     Args:
         native_dir: where the native libraries are; None: those of this installation.

@@ -17,7 +17,7 @@ from typing import Final, Self
 from gpupool.cli.common import exits
 from gpupool.cli.common.exits import say
 from gpupool.cli.common.words import say_queued
-from gpupool.client.child_environment import CHOICE_OF_CARDS, environment
+from gpupool.client.child_environment import CHOICE_OF_CARDS, OF_ANOTHER_SHARE, environment
 from gpupool.client.errors import GpupoolError
 from gpupool.client.holder import RENEW_SECONDS
 from gpupool.client.pool import PoolClient
@@ -127,7 +127,8 @@ async def _run_with(
     assert grant is not None
     path = session.files.session.path
     variables = environment(None, path, os.environ, software=grant.software, preload=True)
-    others = {name: value for name, value in os.environ.items() if name != CHOICE_OF_CARDS}
+    left_out = {CHOICE_OF_CARDS, *OF_ANOTHER_SHARE}
+    others = {name: value for name, value in os.environ.items() if name not in left_out}
     try:
         # In the caller's own process group: the child may use the terminal. And with the descriptors
         # that the caller lets its children have, so that multiprocessing can start its own in this way.
