@@ -156,6 +156,9 @@ class Keeper:
         if process is None or self._pid != os.getpid():
             return
         assert process.stdin is not None
+        with contextlib.suppress(OSError, ValueError):
+            # A child that was made by fork may hold the pipe open for longer.
+            process.stdin.write(b'{"do": "end"}\n')
         with contextlib.suppress(OSError):
             process.stdin.close()
         try:

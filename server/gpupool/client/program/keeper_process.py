@@ -9,6 +9,7 @@ It reads requests from standard input and answers on standard output, a JSON obj
   ``{"id": 1, "event": "attached", …}`` or ``{"id": 1, "event": "refused", "reason": …, "message": …}``;
 * ``release detach reset resize status pool choices`` → ``{"id": …, "event": "done", …}`` or ``refused``;
 * ``{"do": "cancel", "body": {"of": 1}}`` ends a request under way, without an answer to either;
+* ``{"do": "end"}`` ends the keeper, as the end of its standard input does;
 * unasked: ``{"event": "ready", "session_file": …}`` once, ``{"event": "said", "text": …}``.
 """
 
@@ -226,10 +227,11 @@ async def _until_ended(keeper: Keeper, requests: asyncio.StreamReader, ended: as
             line.cancel()
             return
         text = line.result()
-        if not text:
+        request = json.loads(text) if text else {"do": "end"}
+        if request["do"] == "end":
             end.cancel()
             return
-        keeper.handle(json.loads(text))
+        keeper.handle(request)
 
 
 def main() -> None:
