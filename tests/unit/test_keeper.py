@@ -38,3 +38,12 @@ def test_it_ends_with_the_program_while_a_child_holds_its_pipe(kept: Keeper) -> 
             assert child.poll() is None
         finally:
             child.kill()
+
+
+def test_what_an_environment_prints_in_each_interpreter_is_skipped(
+    kept: Keeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("print('Welcome!')\nprint(7)\nprint('{}', flush=True)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    kept.start()
+    assert kept.call("status")["state"] == "none"

@@ -229,7 +229,9 @@ class Keeper:
         """`answers`: of those who wait for this process; the next one has others."""
         assert process.stdout is not None
         for line in process.stdout:
-            answer = json.loads(line)
+            answer = _answer_of(line)
+            if answer is None:
+                continue
             if answer["event"] == "said":
                 with contextlib.suppress(Exception):  # who cannot be told need not be
                     self._say(str(answer["text"]))
@@ -272,6 +274,15 @@ class Keeper:
                 lines = self._log.read().decode(errors="replace").strip().splitlines()
                 last = f": {lines[-1]}" if lines else ""
         return f"The process that holds the GPU share of this program has ended{last}."
+
+
+def _answer_of(line: bytes) -> dict[str, Any] | None:
+    """None: it is none of the keeper's. What an environment runs in each interpreter (`sitecustomize`) may print there."""
+    try:
+        answer = json.loads(line)
+    except ValueError:
+        return None
+    return answer if isinstance(answer, dict) and "event" in answer else None
 
 
 def _checked(answer: dict[str, Any] | None, last_words: Callable[[], str]) -> dict[str, Any]:
