@@ -153,8 +153,10 @@ class PoolClient:
             remaining = None if limit is None else max(0.0, limit - began)
             asked = servers.asked
             metadata: Metadata = ()
+            called = False
             try:
                 metadata = await self._credentials.metadata()
+                called = True
                 async with self._credentials.kept_good():
                     async for event in self._call_request(request, remaining, metadata):
                         self._answered = True
@@ -171,7 +173,9 @@ class PoolClient:
                             self._raise_refusal(event.refused)
                 raise PoolUnavailableError(self.endpoint, "it closed the request without an answer")
             except grpc.aio.AioRpcError as error:
-                if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and remaining is not None:
+                # Where the token was waited for, it is not the queue that took too long.
+                late = called and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+                if late and remaining is not None:
                     raise QueueTimeoutError(f"No GPU share became free within {wait_seconds:g} s.") from error
                 if not refused and self._may_show_another(error, metadata):
                     refused = True
