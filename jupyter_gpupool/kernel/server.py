@@ -150,9 +150,16 @@ class Server:
     def _headers(self) -> dict[str, str]:
         try:
             capability = self._capability_file.read_text("ascii").strip()
-        except (OSError, ValueError):
+        except FileNotFoundError:
             # It goes with the launch: a server that ended, or one that took this kernel for gone, removed it.
             raise GpuError(GONE, "server-down") from None
+        except (OSError, ValueError) as error:
+            # The server may be there: this process has no descriptors left, say. A scope stays owed to it.
+            why = getattr(error, "strerror", None) or "it is no text"
+            raise GpuError(
+                f"The kernel cannot ask its Jupyter server for a GPU: {self._capability_file} cannot be read ({why}).",
+                "server-down",
+            ) from None
         return {
             "Authorization": f"gpupool-kernel {self._kernel_id}:{capability}",
             "Content-Type": "application/json",

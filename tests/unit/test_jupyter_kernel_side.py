@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import http.server
+import os
 import socket
 import socketserver
 import sys
@@ -420,6 +422,30 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
         port = unused.getsockname()[1]
     with pytest.raises(GpuError, match="does not answer"):
         server_at(port, tmp_path).call("GET", "self/status")
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)), "has ended"),
+        (OSError(errno.EMFILE, os.strerror(errno.EMFILE)), os.strerror(errno.EMFILE)),
+        (UnicodeDecodeError("ascii", b"\xff", 0, 1, "no"), "is no text"),
+    ],
+)
+def test_only_a_capability_that_is_gone_says_that_the_server_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception, said: str
+) -> None:
+    def fails(*_: object) -> str:
+        raise failure
+
+    server = server_at(1, tmp_path)
+    monkeypatch.setattr(Path, "read_text", fails)
+    with pytest.raises(GpuError) as error:
+        server.call("GET", "self/status")
+    gone = isinstance(failure, FileNotFoundError)
+    assert said in str(error.value)
+    assert ("has ended" in str(error.value), str(tmp_path) in str(error.value)) == (gone, not gone)
+    assert error.value.reason == "server-down", "a scope stays owed to the server"
 
 
 def test_an_environment_without_a_server_says_what_to_do() -> None:
