@@ -10,18 +10,21 @@ IPython transforms a cell several times before it runs it, so this must be pure.
 from __future__ import annotations
 
 import re
+import tokenize
+from collections.abc import Iterator
 from textwrap import dedent
 from typing import Final
 
 #: What the first line becomes; :mod:`jupyter_gpupool.kernel.scope` provides it. A traceback shows it with what was typed.
-ENTER: Final = "get_ipython().gpupool.enter({line!r})  # {typed}"
+ENTER: Final = "get_ipython().gpupool.enter({line!r})"
 #: ``%%gpu --help`` says what ``%%gpu?`` says; what stands below it has no GPU and does not run.
 HELP: Final = "get_ipython().gpupool.help({rest!r})\n"
 HELP_WORDS: Final = ("help", "--help", "-h", "-?", "?")
 
 _GPU_LINE = re.compile(r"%%gpu(?=\s|$)(?P<line>.*)", re.DOTALL)
 _CELL_MAGIC = re.compile(r"%%(?P<name>\w+)(?:[ \t]+(?P<line>.*))?$")
-_FUTURE = re.compile(r"from\s+__future__\s+import\s+[^\\(#]+")
+#: Tokens that belong to no statement.
+_BETWEEN = frozenset({tokenize.COMMENT, tokenize.NL})
 
 
 def transform(lines: list[str]) -> list[str]:
@@ -31,11 +34,16 @@ def transform(lines: list[str]) -> list[str]:
     match = _GPU_LINE.match(lines[0])
     if match is None:
         return lines
-    enter = ENTER.format(line=match["line"].strip(), typed=" ".join(["%%gpu", *match["line"].split()]))
+    call = ENTER.format(line=match["line"].strip())
+    typed = "  # " + " ".join(["%%gpu", *match["line"].split()])
     body = _dedented(lines[1:])
     if match["line"].split()[:1] and match["line"].split()[0] in HELP_WORDS:
         return [HELP.format(rest=bool("".join(body).strip()))]
-    return _with_cell_magic(enter, body) or _with_future_import(enter, body) or [enter + "\n", *body]
+    return (
+        _with_cell_magic(call + typed, body)
+        or _with_future_import(call, typed, body)
+        or [call + typed + "\n", *body]
+    )
 
 
 def _dedented(body: list[str]) -> list[str]:
@@ -62,17 +70,41 @@ def _with_cell_magic(enter: str, body: list[str]) -> list[str] | None:
     return [enter + "\n", *["\n"] * at, call + "\n"]
 
 
-def _with_future_import(enter: str, body: list[str]) -> list[str] | None:
-    """``from __future__ import …`` must stay the first statement: the call goes behind it."""
+def _with_future_import(call: str, typed: str, body: list[str]) -> list[str] | None:
+    """``from __future__ import …`` must stay above all but a docstring: the call goes behind the last one."""
     last = None
-    for index, line in enumerate(body):
-        text = line.strip()
-        if not text or text.startswith("#"):
-            continue
-        if not _FUTURE.fullmatch(text):
+    for statement in _statements(body):
+        first, second = statement[0].string, statement[1].string if len(statement) > 1 else ""
+        if (first, second) == ("from", "__future__"):
+            last = statement[-1].end
+        elif last is not None or any(token.type != tokenize.STRING for token in statement):
             break
-        last = index
     if last is None:
         return None
-    imports = body[last].rstrip().rstrip(";")
-    return ["\n", *body[:last], f"{imports}; {enter}\n", *body[last + 1 :]]
+    row, column = last
+    line = body[row - 1]
+    before, rest = line[:column], line[column:].strip().removeprefix(";").strip()
+    if not rest or rest.startswith("#"):
+        changed = f"{before}; {call}{typed}{'  ' if rest else ''}{rest}"
+    else:
+        # What follows on the line may be the beginning of a string: a comment cannot end it.
+        changed = f"{before}; {call}; {rest}"
+    return ["\n", *body[: row - 1], f"{changed}\n", *body[row:]]
+
+
+def _statements(body: list[str]) -> Iterator[list[tokenize.TokenInfo]]:
+    """The simple statements at the head of a cell, as far as it is Python: IPython's own syntax comes later."""
+    lines = iter(body)
+    statement: list[tokenize.TokenInfo] = []
+    depth = 0
+    try:
+        for token in tokenize.generate_tokens(lambda: next(lines, "")):
+            if token.type in (tokenize.NEWLINE, tokenize.ENDMARKER) or (token.string == ";" and depth == 0):
+                if statement:
+                    yield statement
+                statement = []
+            elif token.type not in _BETWEEN:
+                depth += (token.string in "([{") - (token.string in ")]}") if token.type == tokenize.OP else 0
+                statement.append(token)
+    except (tokenize.TokenError, SyntaxError):
+        return

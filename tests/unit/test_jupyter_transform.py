@@ -92,6 +92,49 @@ def test_line_numbers_stay_true() -> None:
     assert [node.lineno for node in tree.body] == [1, 2, 4, 5]
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        "from __future__ import annotations  # lazy\n",
+        "from __future__ import (annotations)\n",
+        "from __future__ import (  # both\n    annotations,\n    division,\n)  # of them\n",
+        "from __future__ import \\\n    annotations\n",
+        "from __future__ import annotations;\n",
+        '"""What it does."""\nfrom __future__ import annotations\n',
+        "'''What it does,\nin two lines.'''; from __future__ import annotations\n\n# and\nfrom __future__ import division\n",
+        "from __future__ import annotations; from __future__ import division  # lazy\n",
+    ],
+)
+def test_a_future_import_stays_above_the_call(head: str) -> None:
+    text = compiled(f"%%gpu 0.2\n{head}x: int = 1\nraise ValueError\n")
+    compile(text, "cell", "exec")
+    tree = ast.parse(text)
+    *above, enter, x, error = [ast.unparse(node) for node in tree.body]
+    assert above[-1].startswith("from __future__ import")
+    assert (enter, x, error) == (f"{ENTER}('0.2')", "x: int = 1", "raise ValueError")
+    assert [node.lineno for node in tree.body[-2:]] == [head.count("\n") + 2, head.count("\n") + 3]
+
+
+def test_what_else_is_on_the_line_of_a_future_import_runs_with_the_gpu() -> None:
+    text = compiled("%%gpu 0.2\nfrom __future__ import annotations; x = '''a\nb'''\n")
+    _, enter, x = [ast.unparse(node) for node in ast.parse(text).body]
+    assert (enter, x) == (f"{ENTER}('0.2')", "x = 'a\\nb'")
+
+
+@pytest.mark.parametrize("rest", ["!ls\n", "%matplotlib inline\n", "x?\n", "'''never ended\n"])
+def test_what_is_no_python_below_a_future_import_changes_nothing_about_it(rest: str) -> None:
+    lines = ["%%gpu 0.2\n", "from __future__ import annotations\n", rest]
+    _, enter, below = transform(lines)
+    assert enter.startswith(f"from __future__ import annotations; {ENTER}('0.2')")
+    assert below == rest
+
+
+def test_a_string_above_anything_else_is_no_reason_to_wait_with_the_call() -> None:
+    lines = ["%%gpu 0.2\n", '"""What it does."""\n', "x = 1\n"]
+    assert transform(lines)[0].startswith(ENTER)
+    assert transform(lines)[1:] == lines[1:]
+
+
 def test_a_syntax_error_spoils_the_whole_cell_so_it_never_attaches() -> None:
     with pytest.raises(SyntaxError) as error:
         compile(compiled("%%gpu 0.2\nx = 1\nfor for in\n"), "cell", "exec")
