@@ -233,6 +233,8 @@ class Scopes:
         self.failed.refuse()
         self._debts.settle()
         server = self._connect()
+        # After an interrupt its hold is dropped, but none of before.
+        holds = request.hold and device.session().state not in ("attached", "waiting")
         body = {**body_of(request), "scope": scope_id, "outlives_cell": not of_cell}
         progress = Progress()
         place: dict[str, Any] | None = None
@@ -256,11 +258,11 @@ class Scopes:
                     else:
                         raise _refusal(event, request)
             if given_up is not None and given_up.is_set():
-                self._withdraw(server, scope_id)
+                self._withdraw(server, scope_id, holds=holds)
                 raise GpuError("The wait for a GPU was given up; nothing is attached.", "cancelled")
             raise GpuError("The Jupyter server ended the request for a GPU without an answer.", "server-down")
         except KeyboardInterrupt:
-            self._withdraw(server, scope_id)
+            self._withdraw(server, scope_id, holds=holds)
             progress.done()
             where = f" (place {place['place']} in the queue)" if place and place["place"] else ""
             raise GpuWaitInterrupted(f"stopped waiting for a GPU{where}; nothing is attached") from None
@@ -275,14 +277,18 @@ class Scopes:
         if share:
             self.last_share = format_milli(share["milli"]), share["count"]
 
-    def _withdraw(self, server: Broker, scope_id: str | None) -> None:
+    def _withdraw(self, server: Broker, scope_id: str | None, *, holds: bool) -> None:
         """The closed connection says it too; this covers a grant that crossed the interrupt."""
-        if scope_id is None:
-            return
-        try:
-            server.call("POST", "self/release", {"scope": scope_id, "reason": "exit"})
-        except (GpuError, KeyboardInterrupt):
-            self._debts.add(scope_id)
+        if scope_id is not None:
+            try:
+                server.call("POST", "self/release", {"scope": scope_id, "reason": "exit"})
+            except (GpuError, KeyboardInterrupt):
+                self._debts.add(scope_id)
+        if holds:
+            # Looked at first: a detach would also end a request that somebody made in the sidebar.
+            with contextlib.suppress(GpuError, KeyboardInterrupt):
+                if server.call("GET", "self/status").get("held"):
+                    server.call("POST", "self/detach")
 
     # --- leave ------------------------------------------------------------------------------
 
