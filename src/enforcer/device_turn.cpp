@@ -50,7 +50,8 @@ DeviceTurn::DeviceTurn(const std::string& path, const std::atomic<std::uint32_t>
       share_(milli),
       gauge_(gauge),
       facts_(std::move(facts)),
-      milli_(milli.load()) {
+      milli_(milli.load()),
+      charged_ns_(gauge_.look().busy_ns) {
   if (strict) bucket_.emplace(std::max(milli_, 1U), now_ns());
   {
     const TurnFile::Lock lock(file_);

@@ -62,6 +62,7 @@ class DeviceTurn {
   static constexpr std::int64_t thinking_ns = 2'000'000;
 
   /// Joins the sessions of the device's file. `milli` is followed: a new share counts from the next call on.
+  /// What `gauge` has measured before is no business of this device's.
   /// Throws std::runtime_error.
   DeviceTurn(const std::string& path, const std::atomic<std::uint32_t>& milli, bool strict, Gauge& gauge,
              SessionFacts facts);
@@ -113,8 +114,8 @@ class DeviceTurn {
   bool open_ GUARDED_BY(mutex_) = false;    // the executing thread may give work without asking
   bool asking_ GUARDED_BY(mutex_) = false;  // it is in before_work()
   std::int64_t shared_at_ns_ GUARDED_BY(mutex_) =
-      0;  // when somebody else was last seen to wait for the device
-  std::uint64_t charged_ns_ GUARDED_BY(mutex_) = 0;
+      0;                                         // when somebody else was last seen to wait for the device
+  std::uint64_t charged_ns_ GUARDED_BY(mutex_);  // of what the gauge has measured
   std::uint64_t piece_busy_ns_ GUARDED_BY(mutex_) = 0;
   std::int64_t idle_since_ns_ GUARDED_BY(mutex_) =
       0;                                           // the session paused with nothing under way; 0: it did not

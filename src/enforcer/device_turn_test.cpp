@@ -45,9 +45,11 @@ const doctest::test_suite measures("measures");  // time: they run alone, and ag
 
 /// A device that sleeps for as long as the kernels given to it take.
 struct Device final : Gauge {
+  explicit Device(std::chrono::nanoseconds measured_before = {}) : finished(measured_before) {}
+
   std::mutex mutex;
   Clock::time_point free_at = Clock::now();
-  std::chrono::nanoseconds finished{0};
+  std::chrono::nanoseconds finished;
   struct Piece {
     std::uint64_t number;
     Clock::time_point end;
@@ -85,13 +87,15 @@ struct Session {
   std::atomic<bool> attached{true};
   DeviceTurn turn;
 
-  Session(const Folder& folder, std::uint32_t share, bool strict = false)
+  Session(const Folder& folder, std::uint32_t share, bool strict = false,
+          std::chrono::nanoseconds measured_before = {})
       : milli(share),
         turn(folder.book(), milli, strict, device,
              {[this] { return attached.load(); }, [] { return false; }}) {}
 
   bool launch(std::chrono::nanoseconds kernel = 1ms) {
     if (!turn.before_work(1)) return false;
+        device(measured_before),
     device.launch(kernel);
     return true;
   }
@@ -187,6 +191,18 @@ TEST_CASE("a hard cap holds on a device that nobody else wants" * measures) {
   Session one(folder, 300, true);
   {
     const Load a(one);
+TEST_CASE("a session that comes from another device is not charged for what it did there") {
+  const Folder folder;
+  Session one(folder, 200, true, 600s);
+  std::atomic<bool> through{false};
+  std::thread launches([&] { through = one.launch(); });
+  for (int n = 0; n < 600 && !through; ++n) std::this_thread::sleep_for(100ms);
+  one.attached = false;  // at its share it would pay for fifty minutes
+  launches.join();
+  CHECK(through);
+  one.pause();
+}
+
     std::this_thread::sleep_for(1500ms);
   }
   const double part = static_cast<double>(one.device.look().busy_ns) / 1.5e9;
