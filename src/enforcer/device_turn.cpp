@@ -211,7 +211,10 @@ bool DeviceTurn::end_turn() {
   pacing_.cut(gauge_.cut());
   const std::int64_t began = now_ns();
   while (account() && book_.has(slot_) && now_ns() - began < most_draining_ns) {
-    if (facts_.needed()) return true;
+    if (facts_.needed()) {
+      if (!bucket_ || !bucket_->empty(now_ns())) return true;
+      break;  // a hard cap holds then, too: what is needed comes when there is something in the bucket
+    }
     if (now_ns() - began > stop_after_ns && stop_running()) break;
     nap(poll_ns);
   }
