@@ -23,6 +23,7 @@ CUresult wait_for_device(CUstream stream, bool asynchronous) {
 
 CUresult copy_any(CUdeviceptr dst, CUdeviceptr src, std::size_t size, CUstream stream, bool asynchronous) {
   if (!runtime().initialised()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (size != 0 && (dst == 0 || src == 0)) return CUDA_ERROR_INVALID_VALUE;
   const bool to_device = is_device_address(dst), from_device = is_device_address(src);
   if (to_device && from_device) return copy_on_device(dst, src, size, stream, asynchronous);
   if (to_device) return copy_from_host(dst, reinterpret_cast<const void*>(src), size, stream, asynchronous);
@@ -32,7 +33,8 @@ CUresult copy_any(CUdeviceptr dst, CUdeviceptr src, std::size_t size, CUstream s
   return CUDA_SUCCESS;
 }
 
-/// One side of a 2D or 3D copy. False for what is not linear memory.
+/// One side of a 2D or 3D copy. False for what is not linear memory. Where there is no memory its block has
+/// no address either, wherever in it the copy begins.
 bool side(CUmemorytype type, const void* host, CUdeviceptr device, std::uint64_t x, std::uint64_t y,
           std::uint64_t z, std::uint64_t pitch, std::uint64_t rows, const Extent& extent, Block& out,
           bool& on_device) {
@@ -42,7 +44,7 @@ bool side(CUmemorytype type, const void* host, CUdeviceptr device, std::uint64_t
   on_device = type == CU_MEMORYTYPE_DEVICE || is_device_address(base);
   out.pitch = pitch != 0 ? pitch : extent.width + x;
   out.slice_pitch = out.pitch * (rows != 0 ? rows : extent.height + y);
-  out.address = base + z * out.slice_pitch + y * out.pitch + x;
+  out.address = base == 0 ? 0 : base + z * out.slice_pitch + y * out.pitch + x;
   return true;
 }
 
@@ -55,6 +57,7 @@ CUresult copy_blocks(const Block& to, bool to_device, const Block& from, bool fr
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (to.pitch < extent.width || from.pitch < extent.width) return CUDA_ERROR_INVALID_VALUE;
+  if (to.address == 0 || from.address == 0) return CUDA_ERROR_INVALID_VALUE;
   if (to_device && from_device) {
     const CUresult copied = copy_rows_on_device(to, from, extent, stream);
     const bool seen = coherent_memory().find(to.address) || coherent_memory().find(from.address);
