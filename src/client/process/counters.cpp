@@ -8,6 +8,15 @@
 #include "base/decimal.h"
 
 namespace gpupool::client {
+namespace {
+
+std::string list(const std::vector<wire::MemoryUse>& devices, std::uint64_t wire::MemoryUse::* bytes) {
+  std::string text = "[";
+  for (const auto& device : devices) text += (text.size() > 1 ? "," : "") + std::to_string(device.*bytes);
+  return text + "]";
+}
+
+}  // namespace
 
 void Counters::ask(std::uint16_t message, std::uint64_t nanoseconds) noexcept {
   asks_.fetch_add(1, std::memory_order_relaxed);
@@ -61,6 +70,13 @@ std::string Counters::json() const {
     out += (n == 0 ? "" : ",") + std::to_string(copies_to_host_[n].load());
   }
   return out + "]";
+}
+
+std::string counted_json(const wire::StatsReply& counted) {
+  return "{\"device_seconds\":" + decimal(static_cast<double>(counted.device_ns) * 1e-9, 6) +
+         ",\"kernels\":" + std::to_string(counted.kernels) +
+         ",\"memory_used\":" + list(counted.memory, &wire::MemoryUse::used) +
+         ",\"memory_peak\":" + list(counted.memory, &wire::MemoryUse::peak) + "}";
 }
 
 }  // namespace gpupool::client

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "generated/message_ids.h"
+#include "generated/wire/control.h"
 
 namespace gpupool::client {
 
@@ -47,5 +48,8 @@ class Counters {
   std::array<PerMessage, message_count> by_message_;
   std::array<std::atomic<std::uint64_t>, copy_classes.size() + 1> copies_to_host_{};
 };
+
+/// What the session's workers have counted, as a JSON object.
+[[nodiscard]] std::string counted_json(const wire::StatsReply& counted);
 
 }  // namespace gpupool::client

@@ -101,6 +101,9 @@ TEST_CASE("numbers are read by programs, whatever the locale is") {
     if (std::setlocale(LC_NUMERIC, name) == nullptr) continue;
     CHECK(has(client::as_json({running("k", 1500)}), "\"seconds\":1.500,"));
     CHECK(client::Counters().json().find("\"ask_seconds\":0.000000000,") != std::string::npos);
+    wire::StatsReply counted;
+    counted.device_ns = 1'500'000'000;
+    CHECK(has(client::counted_json(counted), "\"device_seconds\":1.500000,"));
   }
   std::setlocale(LC_NUMERIC, kept.c_str());
 }

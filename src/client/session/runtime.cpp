@@ -30,12 +30,6 @@ const char* session_file_path() {
 
 constexpr int stats_timeout_ms = 1500;  // gpupool_counters promises to return within 2 s
 
-std::string list(const std::vector<wire::MemoryUse>& devices, std::uint64_t wire::MemoryUse::* bytes) {
-  std::string text = "[";
-  for (const auto& device : devices) text += (text.size() > 1 ? "," : "") + std::to_string(device.*bytes);
-  return text + "]";
-}
-
 }  // namespace
 
 std::atomic<bool> Runtime::forked_{false};
@@ -317,12 +311,7 @@ std::string Runtime::counters_json(bool reset_peak) {
       all.memory.insert(all.memory.end(), stats.memory.begin(), stats.memory.end());
     }
   }
-  if (told != 0 && told == workers()) {
-    worker = "{\"device_seconds\":" + std::to_string(static_cast<double>(all.device_ns) * 1e-9) +
-             ",\"kernels\":" + std::to_string(all.kernels) +
-             ",\"memory_used\":" + list(all.memory, &wire::MemoryUse::used) +
-             ",\"memory_peak\":" + list(all.memory, &wire::MemoryUse::peak) + "}";
-  }
+  if (told != 0 && told == workers()) worker = counted_json(all);
   if (!forked()) hear_refusals();
   if (const auto refused = refused_memory().last()) worker += ",\"out_of_memory\":" + refused->json();
   if (reset_peak) refused_memory().clear();
