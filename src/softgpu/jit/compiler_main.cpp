@@ -65,8 +65,9 @@ int main() {
                      socket_number, MessageKind::object,
                      std::string_view(reinterpret_cast<const char*>(object->data()), object->size()))
                : softgpu::jit::send_message(socket_number, MessageKind::problem, error);
-    if (!sent) break;
+    if (!sent) _exit(0);
   }
+  softgpu::jit::send_message(socket_number, MessageKind::farewell, "it had nothing to do");
   // Without destructors: there is nothing to put in order.
   _exit(0);
 }

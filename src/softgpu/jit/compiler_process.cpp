@@ -5,7 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/wait.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -107,14 +107,12 @@ bool CompilerProcess::start(std::string& problem) {
     std::string name(compiler_name);
     char* const arguments[] = {name.data(), nullptr};
     std::vector<char*> environment = environment_without_preload();
-    const int failed =
-        posix_spawn(&process_, path.c_str(), &files, &attributes, arguments, environment.data());
+    const int failed = process_.start(path.c_str(), files, attributes, arguments, environment.data());
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&files);
     close(pair[1]);
     if (failed != 0) {
       close(pair[0]);
-      process_ = -1;
       hopeless_ = true;
       problem_ = problem = path + " cannot be started: " + std::strerror(failed);
       return false;
@@ -147,11 +145,17 @@ std::optional<std::vector<std::byte>> CompilerProcess::compile(const std::string
   MessageKind kind{};
   std::string answer;
   const auto answered = [&] {
-    return send_message(socket(), MessageKind::text, text) && answers(compile_milliseconds) &&
+    // What one that has ended said at last still lies here.
+    const bool sent = send_message(socket(), MessageKind::text, text);
+    return (!sent || answers(compile_milliseconds)) &&
            receive_message(socket(), kind, answer, transfer_milliseconds);
   };
-  // One that had nothing to do for long has ended by itself.
-  if (!answered() && !(end() == Ending::by_itself && start(error) && answered())) {
+  bool is_answer = answered();
+  if (is_answer && kind == MessageKind::farewell) {
+    end();
+    is_answer = start(error) && answered();
+  }
+  if (!is_answer) {
     // The next kernel gets a new one.
     end();
     if (error.empty()) {
@@ -188,31 +192,24 @@ int CompilerProcess::socket() {
   return socket_;
 }
 
-CompilerProcess::Ending CompilerProcess::end() {
+void CompilerProcess::end() {
   const gpupool::MutexLock lock(process_mutex_);
   if (socket_ >= 0) close(socket_);
   socket_ = -1;
-  int status = 0;
-  if (process_ > 0) {
-    ::kill(process_, SIGKILL);  // does nothing to one that has ended
-    while (waitpid(process_, &status, 0) < 0 && errno == EINTR) continue;
-  }
-  const bool was_there = process_ > 0;
-  process_ = -1;
-  return was_there && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? Ending::by_itself : Ending::other;
+  process_.end();
 }
 
 void CompilerProcess::abandon() {
   const gpupool::MutexLock lock(process_mutex_);
   abandoned_ = true;
   // The thread that waits for an answer finds the end of the stream, and puts things in order.
-  if (process_ > 0) ::kill(process_, SIGKILL);
+  process_.kill();
   if (socket_ >= 0) shutdown(socket_, SHUT_RDWR);
 }
 
 pid_t CompilerProcess::process() {
   const gpupool::MutexLock lock(process_mutex_);
-  return process_;
+  return process_.number();
 }
 
 }  // namespace softgpu::jit

@@ -1,6 +1,7 @@
 // LLVM in a process of its own: what it does to itself (an abort, a crash, a function without end) ends that
 // process, and the kernel in question stays interpreted. It is started by the first kernel that is compiled,
-// ends when nothing has been asked for a while (it holds about 100 MB), and is started again when need be.
+// ends when nothing has been asked for a while (it holds about 100 MB), and is started again when need be. It
+// ends with its socket, and is none of the program's children.
 #pragma once
 
 #include <sys/types.h>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "softgpu/jit/hidden_process.h"
 
 namespace softgpu::jit {
 
@@ -40,13 +42,12 @@ class CompilerProcess {
   int socket();
   // Whether something to read arrives before the compiler has computed for so long.
   [[nodiscard]] bool answers(int most_milliseconds);
-  enum class Ending { by_itself, other };
-  Ending end();
+  void end();
 
   gpupool::Mutex mutex_;          // one question at a time
   gpupool::Mutex process_mutex_;  // taken after mutex_, for a moment
   int socket_ GUARDED_BY(process_mutex_) = -1;
-  pid_t process_ GUARDED_BY(process_mutex_) = -1;
+  HiddenProcess process_ GUARDED_BY(process_mutex_);
   bool abandoned_ GUARDED_BY(process_mutex_) = false;
   bool hopeless_ GUARDED_BY(mutex_) = false;
   std::string identity_ GUARDED_BY(mutex_), problem_ GUARDED_BY(mutex_);

@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <ctime>
 #include <string>
@@ -37,6 +39,17 @@ class Setting {
   std::string before_;
 };
 
+// A program that takes care of all that lost its parent, as the first process of a container does.
+class Adopting {
+ public:
+  Adopting() { REQUIRE(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0); }
+  ~Adopting() { prctl(PR_SET_CHILD_SUBREAPER, 0); }
+  Adopting(const Adopting&) = delete;
+  Adopting& operator=(const Adopting&) = delete;
+};
+
+volatile std::sig_atomic_t ended_children = 0;
+
 bool has_llvm(CompilerProcess& compiler) {
   std::string problem;
   if (!compiler.identity(problem).empty()) return true;
@@ -57,6 +70,27 @@ TEST_CASE("text comes back as an object, and nonsense as a sentence") {
   CHECK(std::string(reinterpret_cast<const char*>(object->data()), 4) == "\177ELF");
 }
 
+TEST_CASE("a program that waits for whatever child ends does not meet the compiler") {
+  ended_children = 0;
+  struct sigaction count{}, before{};
+  count.sa_handler = [](int) { ended_children = ended_children + 1; };
+  REQUIRE(sigaction(SIGCHLD, &count, &before) == 0);
+  {
+    CompilerProcess compiler;
+    if (has_llvm(compiler)) {
+      std::string error;
+      CHECK(compiler.compile(answer_text, error));
+      CHECK(waitpid(-1, nullptr, WNOHANG) == -1);
+      CHECK(errno == ECHILD);
+      const pid_t first = compiler.process();
+      REQUIRE(kill(first, SIGKILL) == 0);
+      CHECK_FALSE(compiler.compile(answer_text, error));
+    }
+  }
+  sigaction(SIGCHLD, &before, nullptr);
+  CHECK(ended_children == 0);
+}
+
 TEST_CASE("a compiler that dies costs one kernel, and the next one has a new compiler") {
   CompilerProcess compiler;
   if (!has_llvm(compiler)) return;
@@ -71,6 +105,7 @@ TEST_CASE("a compiler that dies costs one kernel, and the next one has a new com
 }
 
 TEST_CASE("a compiler that had nothing to do ends by itself, and the next kernel does not notice") {
+  const Adopting adopting;
   setenv("GPUPOOL_SOFTGPU_JIT_IDLE_SECONDS", "1", 1);
   CompilerProcess compiler;
   const bool there = has_llvm(compiler);
@@ -99,6 +134,7 @@ TEST_CASE("without a compiler there is a reason, and nothing is tried again") {
 }
 
 TEST_CASE("it is gone when nobody needs it any more") {
+  const Adopting adopting;
   pid_t process = -1;
   {
     CompilerProcess compiler;
@@ -125,8 +161,7 @@ TEST_CASE("a killed program's compiler ends, also in the middle of a large kerne
              value(n - 2) + "\n";
   }
   large += "  ret i64 %v399999\n}\n";
-  // What the program leaves behind is this process's to wait for.
-  REQUIRE(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
+  const Adopting adopting;
   int told[2];
   REQUIRE(pipe(told) == 0);
   const pid_t program = fork();
@@ -157,7 +192,6 @@ TEST_CASE("a killed program's compiler ends, also in the middle of a large kerne
   CHECK(waitpid(program, &status, 0) == program);
   CHECK(waitpid(process, &status, 0) == process);
   CHECK((WIFEXITED(status) && WEXITSTATUS(status) == softgpu::jit::exit_without_program));
-  prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 
 TEST_CASE("machine code has the instructions that the interpreter was told to use") {

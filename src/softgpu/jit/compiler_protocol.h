@@ -4,6 +4,7 @@
 //   program -> compiler  text       text of LLVM's intermediate language
 //   compiler -> program  object     an ELF object
 //   compiler -> program  problem    a sentence, in place of either
+//   compiler -> program  farewell   nobody has asked for long: it ends
 #pragma once
 
 #include <poll.h>
@@ -18,7 +19,7 @@
 
 namespace softgpu::jit {
 
-enum class MessageKind : uint32_t { ready = 1, text, object, problem };
+enum class MessageKind : uint32_t { ready = 1, text, object, problem, farewell };
 
 struct MessageHead {
   MessageKind kind;
