@@ -63,3 +63,21 @@ def test_rows_of_memory_that_is_not_there_are_an_invalid_value_wherever_they_beg
         print("ok")
         """
     )
+
+
+def test_flags_of_a_device_that_do_not_exist_or_exclude_each_other_are_an_invalid_value(share: Share) -> None:
+    run(
+        share,
+        """
+        flags = ctypes.c_uint()
+        for valid in (0, 1, 2, 4, 4 | 8 | 16):
+            assert cudart.cudaSetDeviceFlags(valid) == SUCCESS, valid
+        for invalid in (3, 6, 0xF000, 0x100):
+            assert cudart.cudaSetDeviceFlags(invalid) == INVALID_VALUE, hex(invalid)
+        assert cudart.cudaGetDeviceFlags(ctypes.byref(flags)) == SUCCESS
+        assert flags.value == 4 | 8 | 16
+        assert cu.cuCtxSetFlags(3)[0] == cu.CUresult.CUDA_ERROR_INVALID_VALUE
+        assert cu.cuCtxCreate(None, 0xF000, 0)[0] == cu.CUresult.CUDA_ERROR_INVALID_VALUE
+        print("ok")
+        """,
+    )

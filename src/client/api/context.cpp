@@ -17,6 +17,7 @@
 #include "client/progress/completion.h"
 #include "client/session/attach_again.h"
 #include "generated/client_api.h"
+#include "shared_api/context_flags.h"
 
 using namespace gpupool;
 using namespace gpupool::client;
@@ -90,7 +91,7 @@ CUresult end_context(std::uint64_t handle, int device) {
 }
 
 CUresult create(CUcontext* pctx, unsigned flags, CUdevice dev) {
-  if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (pctx == nullptr || !are_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult bad = check_device(dev); bad != CUDA_SUCCESS) return bad;
   Context* made = nullptr;
   const std::uint64_t handle = tables().contexts.mint(made);
@@ -177,6 +178,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
   if (const CUresult bad = check_device(dev); bad != CUDA_SUCCESS) return bad;
+  if (!are_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
   const MutexLock lock(context_mutex());
   primary(dev)->flags = flags;
   return CUDA_SUCCESS;
@@ -336,6 +338,7 @@ CUresult cuCtxGetFlags(unsigned int* flags) {
 CUresult cuCtxSetFlags(unsigned int flags) {
   Context* object = nullptr;
   if (const CUresult bad = object_of(nullptr, object); bad != CUDA_SUCCESS) return bad;
+  if (!are_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
   object->flags = flags;
   return CUDA_SUCCESS;
 }

@@ -1,6 +1,7 @@
 // Contexts: primary and created, the per-thread stack, limits, peers.
 #include "softgpu/driver/stream/context.h"
 #include "base/mutex.h"
+#include "shared_api/context_flags.h"
 #include "softgpu/driver/api/end_context.h"
 #include "softgpu/driver/api/entry.h"
 #include "softgpu/driver/api/green_context.h"
@@ -19,16 +20,10 @@ std::shared_ptr<Context> context_of(CUcontext handle) {
   return registry<Context>().get(handle, CUDA_ERROR_INVALID_CONTEXT);
 }
 
-void check_flags(unsigned flags) {
-  require((flags & ~static_cast<unsigned>(CU_CTX_FLAGS_MASK)) == 0);
-  const unsigned scheduling = flags & CU_CTX_SCHED_MASK;
-  require(scheduling == 0 || (scheduling & (scheduling - 1)) == 0);
-}
-
 CUresult create_context(CUcontext* handle, unsigned flags, CUdevice ordinal) {
   return entry([&] {
     require(handle != nullptr);
-    check_flags(flags);
+    require(gpupool::are_context_flags(flags));
     auto context = Context::create(Driver::get().device(ordinal), flags, false);
     *handle = handle_of(context);
     push_context(std::move(context));
@@ -88,7 +83,7 @@ CUresult cuDevicePrimaryCtxReset(CUdevice dev) {
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
   return entry([&] {
-    check_flags(flags);
+    require(gpupool::are_context_flags(flags));
     Device& device = Driver::get().device(dev);
     const gpupool::MutexLock lock(device.primary_mutex);
     device.primary_flags = flags;
@@ -201,7 +196,7 @@ CUresult cuCtxGetFlags(unsigned int* flags) {
 
 CUresult cuCtxSetFlags(unsigned int flags) {
   return entry([&] {
-    check_flags(flags);
+    require(gpupool::are_context_flags(flags));
     current_context()->flags = flags;
   });
 }
