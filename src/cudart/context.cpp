@@ -9,6 +9,7 @@
 namespace gpupool::cudart {
 
 constinit thread_local ThreadState thread_state;
+constinit std::atomic<unsigned> device_resets{0};
 
 namespace {
 
@@ -109,6 +110,7 @@ cudaError_t reset_device() {
     driver().cuCtxSetCurrent(nullptr);
   }
   thread_state.ready = false;
+  if (result == CUDA_SUCCESS) device_resets.fetch_add(1, std::memory_order_relaxed);
   return translate(result);
 }
 

@@ -2,6 +2,8 @@
 // its device.
 #pragma once
 
+#include <atomic>
+
 #include "cudart/driver.h"
 #include "cudart/thread_state.h"
 
@@ -33,6 +35,9 @@ cudaError_t primary_context(int device, CUcontext& context);
 
 /// Destroys the primary context of the thread's device with all that is in it.
 cudaError_t reset_device();
+
+/// How many resets there have been, whichever thread's. An error of the device ends with one for all threads.
+extern constinit std::atomic<unsigned> device_resets;
 
 /// Whether the process is on its way out; then nothing is unloaded, the driver does that.
 bool process_ends();

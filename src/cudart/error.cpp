@@ -73,17 +73,18 @@ const char* cudaGetErrorString(cudaError_t error) {
 
 namespace {
 
-/// A sticky error is one of its session: the next one begins without it.
-void forget_of_ended_session() {
+/// A sticky error ends with its session, and with the reset of a device by any thread.
+void forget_ended_error() {
   if (is_sticky(thread_state.last_error) &&
-      thread_state.error_session != driver_session.load(std::memory_order_relaxed)())
+      (thread_state.error_session != driver_session.load(std::memory_order_relaxed)() ||
+       thread_state.error_resets != device_resets.load(std::memory_order_relaxed)))
     thread_state.last_error = cudaSuccess;
 }
 
 }  // namespace
 
 cudaError_t cudaGetLastError() {
-  forget_of_ended_session();
+  forget_ended_error();
   const cudaError_t error = thread_state.last_error;
   if (is_sticky(error)) return error;
   if (error == cudaErrorNoKernelImageForDevice && thread_state.peeked) [[unlikely]]
@@ -93,7 +94,7 @@ cudaError_t cudaGetLastError() {
 }
 
 cudaError_t cudaPeekAtLastError() {
-  forget_of_ended_session();
+  forget_ended_error();
   thread_state.peeked = true;
   return thread_state.last_error;
 }

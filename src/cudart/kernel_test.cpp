@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <thread>
 
 #include "cudart/test_program.h"
 
@@ -182,4 +183,13 @@ TEST_CASE("an error of the device stays until the device is reset") {
   void* arguments[] = {&out.device};
   CHECK(cudaLaunchKernel(address(fill_on_host), dim3(2), dim3(32), arguments, 0, nullptr) == cudaSuccess);
   CHECK(out.last() == 11);
+}
+
+TEST_CASE("a reset ends the device's error for every thread") {
+  Registered program;
+  CHECK(cudaLaunchKernel(address(crash_on_host), dim3(1), dim3(1), nullptr, 0, nullptr) == cudaSuccess);
+  CHECK(cudaDeviceSynchronize() == cudaErrorIllegalAddress);
+  std::thread([] { CHECK(cudaDeviceReset() == cudaSuccess); }).join();
+  CHECK(cudaPeekAtLastError() == cudaSuccess);
+  CHECK(cudaGetLastError() == cudaSuccess);
 }
