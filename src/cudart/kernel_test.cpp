@@ -92,6 +92,23 @@ TEST_CASE("a registered kernel runs, and reads the variable that was registered 
   CHECK(cudaGetLastError() == cudaErrorInvalidSymbol);
 }
 
+TEST_CASE("a launch finds its configuration although arguments of many earlier ones threw") {
+  Registered program;
+  Output out;
+  for (int n = 0; n < 40; ++n) CHECK(__cudaPushCallConfiguration(dim3(9), dim3(9), 9, nullptr) == 0);
+  CHECK(__cudaPushCallConfiguration(dim3(2), dim3(32), 0, nullptr) == 0);
+  dim3 grid, block;
+  size_t shared = 1;
+  cudaStream_t stream = nullptr;
+  REQUIRE(__cudaPopCallConfiguration(&grid, &block, &shared, &stream) == cudaSuccess);
+  CHECK(grid.x == 2);
+  CHECK(block.x == 32);
+  CHECK(shared == 0);
+  void* arguments[] = {&out.device};
+  CHECK(cudaLaunchKernel(address(fill_on_host), grid, block, arguments, shared, stream) == cudaSuccess);
+  CHECK(out.last() == 11);
+}
+
 TEST_CASE("handles of kernels stand in for host functions") {
   Registered program;
   Output out;

@@ -2,6 +2,7 @@
 // `<<<>>>`.
 #include "cudart/registration.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -43,7 +44,8 @@ struct Configuration {
 };
 
 /// A configuration waits for the stub that follows it at once, so more than one only stands here while
-/// arguments of a launch themselves launch.
+/// arguments of a launch themselves launch. One whose arguments threw an exception stays: the oldest gives
+/// way.
 struct Configurations {
   static constexpr unsigned most = 32;
   Configuration waiting[most];
@@ -117,7 +119,10 @@ GPUPOOL_CUDART_EXPORT char __cudaInitModule(void** fatCubinHandle) {
 GPUPOOL_CUDART_EXPORT unsigned __cudaPushCallConfiguration(dim3 gridDim, dim3 blockDim, size_t sharedMem,
                                                            cudaStream_t stream) {
   Configurations& all = configurations;
-  if (all.count == Configurations::most) return 1;
+  if (all.count == Configurations::most) {
+    std::copy(all.waiting + 1, all.waiting + all.count, all.waiting);
+    --all.count;
+  }
   all.waiting[all.count++] = {gridDim, blockDim, sharedMem, stream};
   return 0;
 }

@@ -16,6 +16,8 @@ void __cudaRegisterFunction(void** fatCubinHandle, const char* hostFun, char* de
 void __cudaRegisterVar(void** fatCubinHandle, char* hostVar, char* deviceAddress, const char* deviceName,
                        int ext, size_t size, int constant, int global);
 cudaError_t __cudaGetKernel(cudaKernel_t* kernelPtr, const void* entryFuncAddr);
+unsigned __cudaPushCallConfiguration(dim3 gridDim, dim3 blockDim, size_t sharedMem, cudaStream_t stream);
+cudaError_t __cudaPopCallConfiguration(dim3* gridDim, dim3* blockDim, size_t* sharedMem, void* stream);
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 gridDim, dim3 blockDim, void** args,
                                size_t sharedMem, cudaStream_t stream);
 }
