@@ -5,6 +5,10 @@
 
 namespace gpupool::cudart {
 
+inline bool valid(cudaMemcpyKind kind) {
+  return kind >= cudaMemcpyHostToHost && kind <= cudaMemcpyDefault;
+}
+
 /// Waits for `stream` after a copy that was put on it, when the caller's function waits.
 cudaError_t finish(cudaError_t result, CUstream stream, bool wait);
 

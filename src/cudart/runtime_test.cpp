@@ -14,6 +14,14 @@ extern "C" {
 cudaError_t cudaMemcpy_ptds(void* dst, const void* src, size_t count, cudaMemcpyKind kind);
 cudaError_t cudaStreamSynchronize_ptsz(cudaStream_t stream);
 cudaError_t cudaMemsetAsync_ptsz(void* devPtr, int value, size_t count, cudaStream_t stream);
+// Deprecated under their own names.
+cudaError_t copy_to_array(cudaArray_t dst, size_t wOffset, size_t hOffset, const void* src, size_t count,
+                          cudaMemcpyKind kind) __asm__("cudaMemcpyToArray");
+cudaError_t copy_from_array(void* dst, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t count,
+                            cudaMemcpyKind kind) __asm__("cudaMemcpyFromArray");
+cudaError_t copy_array_to_array(cudaArray_t dst, size_t wOffsetDst, size_t hOffsetDst, cudaArray_const_t src,
+                                size_t wOffsetSrc, size_t hOffsetSrc, size_t count,
+                                cudaMemcpyKind kind) __asm__("cudaMemcpyArrayToArray");
 }
 
 namespace {
@@ -153,6 +161,25 @@ TEST_CASE("rectangles and boxes keep their pitch") {
   CHECK(host[64 + 16 + 7] == 6);
   CHECK(host[64 + 32] == 5);
   CHECK(cudaFree(box.ptr) == cudaSuccess);
+}
+
+TEST_CASE("a copy with an array needs a direction that there is") {
+  cudaArray_t array = nullptr;
+  const cudaChannelFormatDesc bytes{8, 0, 0, 0, cudaChannelFormatKindUnsigned};
+  REQUIRE(cudaMallocArray(&array, &bytes, 64, 4, 0) == cudaSuccess);
+  std::vector<unsigned char> host(64 * 4);
+  const auto wrong = static_cast<cudaMemcpyKind>(7);
+  constexpr auto refused = cudaErrorInvalidMemcpyDirection;
+  CHECK(cudaMemcpy2DToArray(array, 0, 0, host.data(), 64, 64, 4, wrong) == refused);
+  CHECK(cudaMemcpy2DToArrayAsync(array, 0, 0, host.data(), 64, 64, 4, wrong, nullptr) == refused);
+  CHECK(cudaMemcpy2DFromArray(host.data(), 64, array, 0, 0, 64, 4, wrong) == refused);
+  CHECK(cudaMemcpy2DFromArrayAsync(host.data(), 64, array, 0, 0, 64, 4, wrong, nullptr) == refused);
+  CHECK(cudaMemcpy2DArrayToArray(array, 0, 0, array, 0, 2, 64, 2, wrong) == refused);
+  CHECK(copy_to_array(array, 0, 0, host.data(), 64, wrong) == refused);
+  CHECK(copy_from_array(host.data(), array, 0, 0, 64, wrong) == refused);
+  CHECK(copy_array_to_array(array, 0, 0, array, 0, 2, 64, wrong) == refused);
+  CHECK(cudaGetLastError() == refused);
+  CHECK(cudaFreeArray(array) == cudaSuccess);
 }
 
 TEST_CASE("a pointer is told by what it points to") {

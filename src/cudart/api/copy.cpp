@@ -7,10 +7,6 @@ namespace gpupool::cudart {
 
 namespace {
 
-bool valid(cudaMemcpyKind kind) {
-  return kind >= cudaMemcpyHostToHost && kind <= cudaMemcpyDefault;
-}
-
 /// The kind is only checked: the driver knows whose an address is, and a wrong kind is harmless then.
 cudaError_t copy_async(void* dst, const void* src, size_t count, cudaMemcpyKind kind, CUstream stream) {
   if (!valid(kind)) return cudaErrorInvalidMemcpyDirection;
