@@ -9,6 +9,13 @@ inline bool valid(cudaMemcpyKind kind) {
   return kind >= cudaMemcpyHostToHost && kind <= cudaMemcpyDefault;
 }
 
+/// The address `offset` bytes into a variable of the program, for a copy of `count` bytes into it, or from
+/// it. An error where they do not fit, or the direction is another.
+cudaError_t place_to_fill(const void* symbol, size_t count, size_t offset, cudaMemcpyKind kind,
+                          void*& address);
+cudaError_t place_to_read(const void* symbol, size_t count, size_t offset, cudaMemcpyKind kind,
+                          void*& address);
+
 /// Waits for `stream` after a copy that was put on it, when the caller's function waits.
 cudaError_t finish(cudaError_t result, CUstream stream, bool wait);
 

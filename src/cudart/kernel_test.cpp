@@ -186,6 +186,44 @@ TEST_CASE("a graph made of nodes computes") {
   CHECK(cudaGraphDestroy(graph) == cudaSuccess);
 }
 
+TEST_CASE("a copy of a graph stays inside its variable, and goes the way its function is named after") {
+  Registered program;
+  Output out;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  cudaGraphNode_t node = nullptr;
+  REQUIRE(cudaGraphCreate(&graph, 0) == cudaSuccess);
+  constexpr auto on_device = cudaMemcpyDeviceToDevice;
+  const auto from = [&](size_t count, size_t offset, cudaMemcpyKind kind) {
+    return cudaGraphAddMemcpyNodeFromSymbol(&node, graph, nullptr, 0, out.device, &value_on_host, count,
+                                            offset, kind);
+  };
+  const auto to = [&](size_t count, size_t offset, cudaMemcpyKind kind) {
+    return cudaGraphAddMemcpyNodeToSymbol(&node, graph, nullptr, 0, &value_on_host, out.device, count, offset,
+                                          kind);
+  };
+  CHECK(from(5, 0, on_device) == cudaErrorInvalidValue);
+  CHECK(from(1, 4, on_device) == cudaErrorInvalidValue);
+  CHECK(from(4, ~size_t{3}, on_device) == cudaErrorInvalidValue);
+  CHECK(from(4, 0, cudaMemcpyHostToDevice) == cudaErrorInvalidMemcpyDirection);
+  CHECK(to(5, 0, on_device) == cudaErrorInvalidValue);
+  CHECK(to(1, 4, on_device) == cudaErrorInvalidValue);
+  CHECK(to(4, 0, cudaMemcpyDeviceToHost) == cudaErrorInvalidMemcpyDirection);
+  REQUIRE(from(4, 0, on_device) == cudaSuccess);
+  CHECK(cudaGraphMemcpyNodeSetParamsToSymbol(node, &value_on_host, out.device, 5, 0, on_device) ==
+        cudaErrorInvalidValue);
+  CHECK(cudaGraphMemcpyNodeSetParamsFromSymbol(node, out.device, &value_on_host, 5, 0, on_device) ==
+        cudaErrorInvalidValue);
+  REQUIRE(cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess);
+  CHECK(cudaGraphExecMemcpyNodeSetParamsToSymbol(executable, node, &value_on_host, out.device, 5, 0,
+                                                 on_device) == cudaErrorInvalidValue);
+  CHECK(cudaGraphExecMemcpyNodeSetParamsFromSymbol(executable, node, out.device, &value_on_host, 5, 0,
+                                                   on_device) == cudaErrorInvalidValue);
+  CHECK(cudaGetLastError() == cudaErrorInvalidValue);
+  CHECK(cudaGraphExecDestroy(executable) == cudaSuccess);
+  CHECK(cudaGraphDestroy(graph) == cudaSuccess);
+}
+
 TEST_CASE("an error of the device stays until the device is reset") {
   Registered program;
   CHECK(cudaLaunchKernel(address(crash_on_host), dim3(1), dim3(1), nullptr, 0, nullptr) == cudaSuccess);

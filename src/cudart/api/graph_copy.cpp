@@ -20,12 +20,6 @@ cudaError_t prepare(const cudaMemcpy3DParms* parameters, Copy& copy) {
   return driver_shape(*parameters, copy.shape);
 }
 
-cudaError_t in_variable(const void* symbol, size_t offset, void*& address) {
-  if (const cudaError_t bad = cudart::cudaGetSymbolAddress(&address, symbol); bad != cudaSuccess) return bad;
-  address = static_cast<char*>(address) + offset;
-  return cudaSuccess;
-}
-
 }  // namespace
 
 cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t* pGraphNode, cudaGraph_t graph,
@@ -87,7 +81,8 @@ cudaError_t cudaGraphAddMemcpyNodeToSymbol(cudaGraphNode_t* pGraphNode, cudaGrap
                                            const void* symbol, const void* src, size_t count, size_t offset,
                                            cudaMemcpyKind kind) {
   void* address = nullptr;
-  if (const cudaError_t bad = in_variable(symbol, offset, address); bad != cudaSuccess) return bad;
+  if (const cudaError_t bad = place_to_fill(symbol, count, offset, kind, address); bad != cudaSuccess)
+    return bad;
   return cudart::cudaGraphAddMemcpyNode1D(pGraphNode, graph, pDependencies, numDependencies, address, src,
                                           count, kind);
 }
@@ -97,7 +92,8 @@ cudaError_t cudaGraphAddMemcpyNodeFromSymbol(cudaGraphNode_t* pGraphNode, cudaGr
                                              void* dst, const void* symbol, size_t count, size_t offset,
                                              cudaMemcpyKind kind) {
   void* address = nullptr;
-  if (const cudaError_t bad = in_variable(symbol, offset, address); bad != cudaSuccess) return bad;
+  if (const cudaError_t bad = place_to_read(symbol, count, offset, kind, address); bad != cudaSuccess)
+    return bad;
   return cudart::cudaGraphAddMemcpyNode1D(pGraphNode, graph, pDependencies, numDependencies, dst, address,
                                           count, kind);
 }
@@ -105,14 +101,16 @@ cudaError_t cudaGraphAddMemcpyNodeFromSymbol(cudaGraphNode_t* pGraphNode, cudaGr
 cudaError_t cudaGraphMemcpyNodeSetParamsToSymbol(cudaGraphNode_t node, const void* symbol, const void* src,
                                                  size_t count, size_t offset, cudaMemcpyKind kind) {
   void* address = nullptr;
-  if (const cudaError_t bad = in_variable(symbol, offset, address); bad != cudaSuccess) return bad;
+  if (const cudaError_t bad = place_to_fill(symbol, count, offset, kind, address); bad != cudaSuccess)
+    return bad;
   return cudart::cudaGraphMemcpyNodeSetParams1D(node, address, src, count, kind);
 }
 
 cudaError_t cudaGraphMemcpyNodeSetParamsFromSymbol(cudaGraphNode_t node, void* dst, const void* symbol,
                                                    size_t count, size_t offset, cudaMemcpyKind kind) {
   void* address = nullptr;
-  if (const cudaError_t bad = in_variable(symbol, offset, address); bad != cudaSuccess) return bad;
+  if (const cudaError_t bad = place_to_read(symbol, count, offset, kind, address); bad != cudaSuccess)
+    return bad;
   return cudart::cudaGraphMemcpyNodeSetParams1D(node, dst, address, count, kind);
 }
 
@@ -120,7 +118,8 @@ cudaError_t cudaGraphExecMemcpyNodeSetParamsToSymbol(cudaGraphExec_t hGraphExec,
                                                      const void* symbol, const void* src, size_t count,
                                                      size_t offset, cudaMemcpyKind kind) {
   void* address = nullptr;
-  if (const cudaError_t bad = in_variable(symbol, offset, address); bad != cudaSuccess) return bad;
+  if (const cudaError_t bad = place_to_fill(symbol, count, offset, kind, address); bad != cudaSuccess)
+    return bad;
   return cudart::cudaGraphExecMemcpyNodeSetParams1D(hGraphExec, node, address, src, count, kind);
 }
 
@@ -128,7 +127,8 @@ cudaError_t cudaGraphExecMemcpyNodeSetParamsFromSymbol(cudaGraphExec_t hGraphExe
                                                        void* dst, const void* symbol, size_t count,
                                                        size_t offset, cudaMemcpyKind kind) {
   void* address = nullptr;
-  if (const cudaError_t bad = in_variable(symbol, offset, address); bad != cudaSuccess) return bad;
+  if (const cudaError_t bad = place_to_read(symbol, count, offset, kind, address); bad != cudaSuccess)
+    return bad;
   return cudart::cudaGraphExecMemcpyNodeSetParams1D(hGraphExec, node, dst, address, count, kind);
 }
 
