@@ -31,7 +31,7 @@ from tests.libraries.cublaslt import (
     product_of,
     turned_shapes,
 )
-from tests.libraries.machine import Array, Machine, host, out, pointer
+from tests.libraries.machine import DATA_TYPES, Array, Machine, host, integer, out, pointer, wide
 
 #: cublasLtPointerMode_t.
 ALPHA_PER_ROW_BETA_ON_HOST: Final = 4
@@ -70,6 +70,17 @@ def placed(machine: Machine, of: dict[str, list[Array]]) -> Iterator[dict[str, i
 def results(machine: Machine, address: int, batch: int) -> list[Array]:
     found = machine.get(address, np.empty(batch * M * N, SINGLE))
     return [part.reshape((M, N), order="F") for part in np.split(found, batch)]
+
+
+@pytest.mark.parametrize("library", ["libcublasLt.so.12", "libcublasLt.so.13"])
+def test_a_product_fits_into_what_the_first_headers_of_cuda_12_have_for_it(
+    machine: Machine, library: str
+) -> None:
+    room = 184  # cublasLtMatmulDescOpaque_t in CUDA 12.0 and 12.1
+    passed = (out(room + 8), wide(room), integer(COMPUTE_32F), integer(DATA_TYPES[SINGLE]))
+    answer = machine.call(library, "cublasLtMatmulDescInit_internal", *passed)
+    assert answer.status == SUCCESS
+    assert not any(answer.outputs[0][room:])
 
 
 @pytest.mark.parametrize("batch", [1, 2])

@@ -33,11 +33,10 @@ struct MatmulDesc {
   std::uint64_t scale_a = 0, scale_b = 0, scale_c = 0, scale_d = 0, largest_d = 0;
   std::uint64_t auxiliary_scale = 0, auxiliary_largest = 0;
   std::int32_t scale_mode_a = 0, scale_mode_b = 0, scale_mode_c = 0, scale_mode_d = 0,
-               auxiliary_scale_mode = 0;
+               auxiliary_scale_mode = 0, out_scale_mode_d = 0;
   std::uint64_t out_scale_d = 0;
-  std::int32_t out_scale_mode_d = 0;
 };
-static_assert(sizeof(MatmulDesc) <= 256);
+static_assert(sizeof(MatmulDesc) <= 184);  // as the headers of CUDA 12.0 and 12.1 have it; later it is 256
 
 struct Preference {
   std::uint32_t search_mode = 0, reduction_schemes = operations::any_reduction;
