@@ -7,6 +7,7 @@ Requests:
 - ``["factor", COMMUNICATOR, TYPE, HEX, ON_DEVICE]`` → ``[status, operation]``
 - ``["end_factor", COMMUNICATOR, OPERATION]`` → status
 - ``["run", CALLS]`` → ``[status, [hex...]]``, in one group if there are several; a call has what test_nccl's ``call`` makes
+- ``["run_held", CALLS]`` → the same of calls behind work in the default stream that ends after them, or after a minute
 - ``["ask", FUNCTION, COMMUNICATOR]`` → ``[status, number]``; ``["end", FUNCTION, COMMUNICATOR]`` → status
 - ``["later", SECONDS, FUNCTION, COMMUNICATOR]`` calls it in a thread
 """
@@ -18,6 +19,7 @@ import json
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +101,17 @@ class Program:
         self.check(self.driver.cuMemcpyHtoD_v2(address, content, ctypes.c_size_t(len(content))))
         return address
 
-    def run(self, calls: list[dict[str, Any]]) -> tuple[int, list[str]]:
+    def run_held(self, calls: list[dict[str, Any]]) -> tuple[int, list[str]]:
+        over = threading.Event()
+        held = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: over.wait(60) and None)
+        return self.run(calls, lambda: self.driver.cuLaunchHostFunc(None, held, None), over.set)
+
+    def run(
+        self,
+        calls: list[dict[str, Any]],
+        before: Callable[[], int] = lambda: 0,
+        after: Callable[[], None] = lambda: None,
+    ) -> tuple[int, list[str]]:
         buffers: list[list[tuple[ctypes.c_uint64, int]]] = []
         statuses = []
         for call in calls:
@@ -111,6 +123,7 @@ class Program:
             if room is not None:
                 own.append((self.memory(bytes(room)), room))
             buffers.append(own)
+        self.check(before())
         if len(calls) > 1:
             statuses.append(self.nccl.ncclGroupStart())
         for call, own in zip(calls, buffers, strict=True):
@@ -124,6 +137,7 @@ class Program:
             statuses.append(function(*pointers, *numbers, self.communicators[call["of"]], None))
         if len(calls) > 1:
             statuses.append(self.nccl.ncclGroupEnd())
+        after()
         results = []
         for call, own in zip(calls, buffers, strict=True):
             self.context(call["device"])

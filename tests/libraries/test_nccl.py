@@ -8,6 +8,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -415,6 +416,13 @@ def test_who_does_not_wait_learns_of_a_dead_peer_too(pair: list[Rank]) -> None:
 def test_an_abort_ends_a_call_that_waits(pair: list[Rank]) -> None:
     pair[0].ask("later", 0.3, "ncclCommAbort", 0)
     assert pair[0].ask("run", [call("ncclAllReduce", np.zeros(4), 32, 4, 8, SUM)])[0] == INVALID_USAGE
+
+
+def test_an_abort_ends_a_call_that_waits_for_its_stream(pair: list[Rank]) -> None:
+    began = time.monotonic()
+    pair[0].ask("later", 0.3, "ncclCommAbort", 0)
+    assert pair[0].ask("run_held", [call("ncclAllReduce", np.zeros(4), 32, 4, 8, SUM)])[0] == INVALID_USAGE
+    assert time.monotonic() - began < 30  # what stands in the stream would hold it for a minute
 
 
 def test_ranks_that_disagree_on_a_size_are_told(pair: list[Rank]) -> None:

@@ -17,10 +17,15 @@ namespace {
 /// How late an abort is noticed at most.
 constexpr int poll_milliseconds = 20;
 
+bool any_stopped(const std::vector<Work>& work) {
+  return std::any_of(work.begin(), work.end(), [](const Work& one) { return one.communicator->stop.load(); });
+}
+
 /// Plans of one communicator that go one after another, piece by piece.
 class Track {
  public:
-  explicit Track(Communicator& owner) : owner_(owner) {}
+  /// `all`: what is done at the same time. Who aborts a part of it ends all.
+  Track(Communicator& owner, const std::vector<Work>& all) : owner_(owner), all_(all) {}
 
   void add(const Plan& plan) { plans_.push_back(&plan); }
   [[nodiscard]] bool is_over() const { return plans_.empty(); }
@@ -34,7 +39,7 @@ class Track {
       const std::size_t count = std::min(plan.count - begin_, Step::most_elements(plan.type));
       step_ = std::make_unique<Step>(plan, owner_.rank, begin_, count);
       begin_ += count;
-      step_->start(*owner_.mesh);
+      step_->start(*owner_.mesh, [this] { return any_stopped(all_); });
       return true;
     }
     if (!step_->is_done()) return false;
@@ -50,6 +55,7 @@ class Track {
 
  private:
   Communicator& owner_;
+  const std::vector<Work>& all_;
   std::deque<const Plan*> plans_;
   std::unique_ptr<Step> step_;
   std::size_t begin_ = 0;
@@ -72,7 +78,7 @@ std::vector<std::unique_ptr<Track>> tracks_of(const std::vector<Work>& work) {
       }
       Track*& track = own[kind];
       if (track == nullptr) {
-        all.push_back(std::make_unique<Track>(*one.communicator));
+        all.push_back(std::make_unique<Track>(*one.communicator, work));
         track = all.back().get();
       }
       track->add(plan);
@@ -94,10 +100,8 @@ void go_on_until_done(const std::vector<Work>& work) {
     bool moved = false;
     for (const auto& track : tracks) moved = track->advance() || moved;
     if (std::all_of(tracks.begin(), tracks.end(), [](const auto& track) { return track->is_over(); })) return;
-    for (const Work& one : work) {
-      require(!one.communicator->stop.load(), "the communicator was aborted", invalid_usage);
-      one.communicator->mesh->move();
-    }
+    require(!any_stopped(work), "the communicator was aborted", invalid_usage);
+    for (const Work& one : work) one.communicator->mesh->move();
     if (!moved) wait_for_sockets(work);
   }
 }

@@ -3,17 +3,42 @@
 #include "libraries/nccl/step.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "libraries/nccl/context.h"
 #include "libraries/nccl/status.h"
 
 namespace gpupool::nccl {
+namespace {
+
+using std::chrono::microseconds;
+/// Between two looks at the stream: from short ones, for little work, to long ones.
+constexpr microseconds first_pause(20), longest_pause(1000);
+
+}  // namespace
 
 Step::Step(const Plan& plan, int rank, std::size_t begin, std::size_t count)
     : plan_(plan), rank_(rank), offset_(begin * size_of(plan.type)), count_(count) {}
 
-void Step::start(Mesh& mesh) {
+/// The driver's own waiting ends with the work alone, and so does that of a copy behind it. Where the work
+/// waits for a rank that is gone, it never ends.
+void Step::wait_for_stream(const std::function<bool()>& stopped) const {
   const libraries::Driver& gpu = driver();
+  microseconds pause = first_pause;
+  for (;;) {
+    const CUresult result = gpu.cuStreamQuery(plan_.stream);
+    if (result != CUDA_ERROR_NOT_READY) return require_driver(result, "what comes before in the stream");
+    require(!stopped(), "the communicator was aborted", invalid_usage);
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, longest_pause);
+  }
+}
+
+void Step::start(Mesh& mesh, const std::function<bool()>& stopped) {
+  const libraries::Driver& gpu = driver();
+  if (std::any_of(plan_.to.begin(), plan_.to.end(), [](CUdeviceptr block) { return block != 0; }))
+    wait_for_stream(stopped);
   const std::size_t bytes = count_ * size_of(plan_.type);
   for (const CUdeviceptr block : plan_.to) {
     if (block == 0 || sources_.contains(block)) continue;
@@ -29,7 +54,7 @@ void Step::start(Mesh& mesh) {
         "a factor");
   }
   if (!sources_.empty())
-    require_driver(gpu.cuStreamSynchronize(plan_.stream), "what comes before in the stream");
+    require_driver(gpu.cuStreamSynchronize(plan_.stream), "the copies of what a rank gives");
   if (plan_.factor) {
     for (auto& [block, bytes_of_it] : sources_)
       multiply(plan_.type, bytes_of_it.data(), count_, factor.value.data());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -15,8 +16,9 @@ class Step {
   /// Elements [begin, begin + count) of all blocks.
   Step(const Plan& plan, int rank, std::size_t begin, std::size_t count);
 
-  /// Waits for the plan's stream, copies what goes to host memory and gives all of it to the mesh.
-  void start(Mesh& mesh);
+  /// Waits for the plan's stream, copies what goes to host memory and gives all of it to the mesh. `stopped`
+  /// is asked while it waits: whether the program has aborted what the step belongs to.
+  void start(Mesh& mesh, const std::function<bool()>& stopped);
   [[nodiscard]] bool is_done() const;
   /// Copies what came to device memory, in the stream.
   void finish();
@@ -27,6 +29,7 @@ class Step {
  private:
   using Block = std::vector<std::byte>;
 
+  void wait_for_stream(const std::function<bool()>& stopped) const;
   void copy_to_device(CUdeviceptr block, const Block& bytes) const;
 
   const Plan& plan_;

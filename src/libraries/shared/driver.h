@@ -26,6 +26,7 @@ namespace gpupool::libraries {
   X(cuMemcpy2DAsync_v2)           \
   X(cuMemsetD32Async)             \
   X(cuStreamIsCapturing)          \
+  X(cuStreamQuery)                \
   X(cuStreamSynchronize)
 
 struct Driver {
