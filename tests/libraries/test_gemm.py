@@ -22,7 +22,18 @@ from tests.libraries.cublas import (
     handle,
     random,
 )
-from tests.libraries.machine import DATA_TYPES, Argument, Array, Machine, host, integer, pointer, wide, words
+from tests.libraries.machine import (
+    DATA_TYPES,
+    Argument,
+    Array,
+    Machine,
+    host,
+    integer,
+    out,
+    pointer,
+    wide,
+    words,
+)
 
 LETTERS: Final = {
     "S": np.dtype(np.float32),
@@ -277,6 +288,24 @@ def test_a_wrong_argument_is_refused_before_anything_is_submitted(
 
 def test_no_handle_is_no_handle(machine: Machine) -> None:
     assert gemm(machine, pointer(0)) == NOT_INITIALIZED
+
+
+def test_a_math_mode_is_one_that_there_is(machine: Machine) -> None:
+    with handle(machine) as cublas:
+        for mode in (0, 1, 2, 3, 4, 8, 16, 16 | 3):
+            assert call(machine, "cublasSetMathMode", cublas, integer(mode)).status == SUCCESS
+        for mode in (5, 6, 7, 9, 15, 32, 16 | 5, 1 << 20, -1):
+            assert call(machine, "cublasSetMathMode", cublas, integer(mode)).status == INVALID_VALUE, mode
+        answer = call(machine, "cublasGetMathMode", cublas, out(4))
+        assert (answer.status, answer.number()) == (SUCCESS, 16 | 3)
+
+
+def test_a_workspace_begins_where_256_bytes_begin(machine: Machine) -> None:
+    with handle(machine) as cublas, machine.arrays(np.zeros(4096, np.int8)) as (at,):
+        for offset, status in ((0, SUCCESS), (256, SUCCESS), (1, INVALID_VALUE), (128, INVALID_VALUE)):
+            passed = (pointer(at + offset), wide(1024))
+            assert call(machine, "cublasSetWorkspace_v2", cublas, *passed).status == status, offset
+        assert call(machine, "cublasSetWorkspace_v2", cublas, pointer(0), wide(0)).status == SUCCESS
 
 
 def test_an_empty_product_touches_nothing(machine: Machine) -> None:

@@ -36,6 +36,22 @@ int write(void* handle, T value, T Handle::* field, bool valid = true) {
   });
 }
 
+/// Of cublasMath_t, beside the flag that sums are made whole: default, tensor cores, pedantic, tf32, singles
+/// as nine products of bf16, doubles in fixed point.
+bool is_math_mode(int mode) {
+  switch (mode & ~Handle::whole_sums) {
+    case 0:
+    case 1:
+    case 2:
+    case 3:
+    case 4:
+    case 8:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 GPUPOOL_LIBRARY_EXPORT int cublasCreate_v2(void** handle) {
@@ -82,7 +98,7 @@ GPUPOOL_LIBRARY_EXPORT int cublasGetAtomicsMode(void* handle, int* mode) {
   return read(handle, mode, &Handle::atomics_mode);
 }
 GPUPOOL_LIBRARY_EXPORT int cublasSetMathMode(void* handle, int mode) {
-  return write(handle, mode, &Handle::math_mode, mode >= 0);
+  return write(handle, mode, &Handle::math_mode, is_math_mode(mode));
 }
 GPUPOOL_LIBRARY_EXPORT int cublasGetMathMode(void* handle, int* mode) {
   return read(handle, mode, &Handle::math_mode);
@@ -95,7 +111,9 @@ GPUPOOL_LIBRARY_EXPORT int cublasGetSmCountTarget(void* handle, int* count) {
 }
 GPUPOOL_LIBRARY_EXPORT int cublasSetWorkspace_v2(void* handle, void* workspace, std::size_t bytes) {
   return with_handle(handle, [&](Handle& found) {
+    constexpr std::uintptr_t alignment = 256;  // as documented
     if (workspace == nullptr && bytes != 0) return invalid_value;
+    if (reinterpret_cast<std::uintptr_t>(workspace) % alignment != 0) return invalid_value;
     found.workspace = workspace;
     found.workspace_bytes = bytes;
     return success;

@@ -16,6 +16,8 @@ enum PointerMode : int { host = 0, device = 1 };
 
 struct Handle {
   static constexpr std::uint32_t mark = 0x63626c73;
+  /// In a math mode: CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION.
+  static constexpr int whole_sums = 16;
 
   std::uint32_t alive = mark;
   CUstream stream = nullptr;
@@ -45,8 +47,7 @@ struct Handle {
 
   /// How sums that were made in pieces may be added up.
   [[nodiscard]] std::uint8_t reductions() const {
-    constexpr int disallow_reduced_precision_reduction = 16;
-    const bool whole = (math_mode & disallow_reduced_precision_reduction) != 0;
+    const bool whole = (math_mode & whole_sums) != 0;
     return whole ? operations::whole_reductions : operations::any_reduction;
   }
 };
