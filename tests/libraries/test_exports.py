@@ -160,17 +160,21 @@ def _loaded(soname: str) -> ctypes.CDLL:
 @pytest.mark.parametrize(
     ("soname", "function"),
     [
-        (f"lib{library}.so.{major}", f"{library}GetStatus{what}")
+        (f"lib{library}.so.{major}", f"{library}GetStatus")
         for library in ("cublas", "cublasLt")
         for major in (12, 13)
-        for what in ("Name", "String")
     ],
 )
-def test_a_status_has_a_name(soname: str, function: str) -> None:
-    name_of = getattr(_loaded(soname), function)
-    name_of.restype = ctypes.c_char_p
+def test_a_status_has_a_name_and_a_text(soname: str, function: str) -> None:
+    name_of, text_of = (getattr(_loaded(soname), f"{function}{what}") for what in ("Name", "String"))
+    name_of.restype = text_of.restype = ctypes.c_char_p
     assert name_of(7) == b"CUBLAS_STATUS_INVALID_VALUE"
     assert name_of(15) == b"CUBLAS_STATUS_NOT_SUPPORTED"
+    texts = {text_of(status) for status in (0, 1, 3, 7, 8, 11, 13, 14, 15, 16)}
+    assert len(texts) == 10
+    assert not any(b"CUBLAS" in text for text in texts)
+    assert text_of(15) == b"the operation is not supported with these arguments"
+    assert name_of(999) == text_of(999)
 
 
 class _Complex(ctypes.Structure):

@@ -136,7 +136,7 @@ GPUPOOL_LIBRARY_EXPORT const char* cublasGetStatusName(int status) {
   return name_of(status);
 }
 GPUPOOL_LIBRARY_EXPORT const char* cublasGetStatusString(int status) {
-  return name_of(status);
+  return text_of(status);
 }
 GPUPOOL_LIBRARY_EXPORT int cublasLoggerConfigure(int, int, int, const char*) {
   return success;

@@ -1,4 +1,4 @@
-// cublasStatus_t, its names, and what the driver's results are in it (cublas_api.h).
+// cublasStatus_t, its names and texts, and what the driver's results are in it (cublas_api.h).
 #pragma once
 
 #include <cuda.h>
@@ -21,31 +21,42 @@ enum Status : int {
   license_error = 16,
 };
 
-inline const char* name_of(int status) {
+struct StatusTexts {
+  const char* name;
+  const char* text;
+};
+
+inline StatusTexts texts_of(int status) {
   switch (status) {
     case success:
-      return "CUBLAS_STATUS_SUCCESS";
+      return {"CUBLAS_STATUS_SUCCESS", "the operation was successful"};
     case not_initialized:
-      return "CUBLAS_STATUS_NOT_INITIALIZED";
+      return {"CUBLAS_STATUS_NOT_INITIALIZED", "the library was not initialised"};
     case alloc_failed:
-      return "CUBLAS_STATUS_ALLOC_FAILED";
+      return {"CUBLAS_STATUS_ALLOC_FAILED", "memory could not be allocated"};
     case invalid_value:
-      return "CUBLAS_STATUS_INVALID_VALUE";
+      return {"CUBLAS_STATUS_INVALID_VALUE", "an argument has a value that is not possible"};
     case arch_mismatch:
-      return "CUBLAS_STATUS_ARCH_MISMATCH";
+      return {"CUBLAS_STATUS_ARCH_MISMATCH", "the GPU lacks a feature that the operation needs"};
     case mapping_error:
-      return "CUBLAS_STATUS_MAPPING_ERROR";
+      return {"CUBLAS_STATUS_MAPPING_ERROR", "memory of the GPU could not be accessed"};
     case execution_failed:
-      return "CUBLAS_STATUS_EXECUTION_FAILED";
+      return {"CUBLAS_STATUS_EXECUTION_FAILED", "the operation failed on the GPU"};
     case internal_error:
-      return "CUBLAS_STATUS_INTERNAL_ERROR";
+      return {"CUBLAS_STATUS_INTERNAL_ERROR", "an operation inside the library failed"};
     case not_supported:
-      return "CUBLAS_STATUS_NOT_SUPPORTED";
+      return {"CUBLAS_STATUS_NOT_SUPPORTED", "the operation is not supported with these arguments"};
     case license_error:
-      return "CUBLAS_STATUS_LICENSE_ERROR";
+      return {"CUBLAS_STATUS_LICENSE_ERROR", "the licence could not be checked"};
     default:
-      return "an unknown cuBLAS status";
+      return {"an unknown cuBLAS status", "an unknown cuBLAS status"};
   }
+}
+inline const char* name_of(int status) {
+  return texts_of(status).name;
+}
+inline const char* text_of(int status) {
+  return texts_of(status).text;
 }
 
 inline Status status_of(CUresult result) {

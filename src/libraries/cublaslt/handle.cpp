@@ -34,7 +34,7 @@ GPUPOOL_LIBRARY_EXPORT const char* cublasLtGetStatusName(int status) {
   return name_of(status);
 }
 GPUPOOL_LIBRARY_EXPORT const char* cublasLtGetStatusString(int status) {
-  return name_of(status);
+  return text_of(status);
 }
 // There is no log of its own.
 GPUPOOL_LIBRARY_EXPORT int cublasLtLoggerSetCallback(void*) {
