@@ -106,7 +106,7 @@ class Pool(PoolAndTwoNodes):
             return
         self.expect_hello(name)
         self._start(
-            name, "node", "--name", name, "--driver", "software", "--software-gpus", "1", "--memory-mib", "512",
+            name, "node", "start", "--name", name, "--driver", "software", "--software-gpus", "1", "--memory-mib", "512",
             "--port-range", f"{self.port}-{self.port}", "--advertise-host", RELAY_HOST, "--tls", "off",
         )  # fmt: skip
 
