@@ -149,6 +149,7 @@ export function transitions(
         kernel,
         from: old?.state ?? null,
         share: old?.share ?? null,
+        by: old?.by ?? null,
         asked: old?.queue?.asked ?? null,
         ofCell: old?.queue?.cell === true
       });

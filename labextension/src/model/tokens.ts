@@ -157,6 +157,8 @@ export namespace IGpuPool {
     from: GpuPool.State | null;
     /** Its share before the change, which a release takes away. */
     share: GpuPool.IShare | null;
+    /** Who held that share, or asked for it. */
+    by: GpuPool.IKernel['by'];
     /** What waited before it; null: nothing did. */
     asked: GpuPool.IKernelQueuePlace['asked'] | null;
     /** What waited before it was the request of a cell, which says itself what came of it. */

@@ -92,7 +92,7 @@ export class AttachAgain {
 }
 
 /** What a kernel holds, as a request for the same. */
-function heldTerms(
+export function heldTerms(
   kernel: GpuPool.IKernel,
   share: GpuPool.IShare
 ): GpuPool.IAttachOptions {

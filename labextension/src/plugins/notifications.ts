@@ -14,8 +14,9 @@ import { notificationAction } from '../commands/notificationAction';
 import { undoable } from '../commands/releaseCommands';
 import type { INotebookTerms } from '../commands/notebooks';
 import { holds } from '../figures/session';
-import { formatMilli, isAmount } from '../figures/share';
+import { isAmount } from '../figures/share';
 import { IGpuPool, NAMESPACE } from '../model/tokens';
+import { heldTerms } from '../notebook/attachAgain';
 import { NotebookTerms } from '../notebook/notebookTerms';
 import { forWhom, reasonSentence } from '../text/words';
 import { ourWords } from './translation';
@@ -162,7 +163,7 @@ export class GpuNotifications {
   }
 
   private _tellReleased(change: IGpuPool.ITransition): void {
-    const { kernel, share } = change;
+    const { kernel } = change;
     const trans = this._trans;
     const lost = kernel.state === 'lost' || kernel.reason === 'lost';
     const why = reasonSentence(kernel.reason ?? 'release');
@@ -181,13 +182,7 @@ export class GpuNotifications {
       CommandIDs.attach,
       trans.__('Attach again'),
       caption,
-      share && !this._isNoted(kernel, share)
-        ? {
-            share: formatMilli(share.milli),
-            count: share.count,
-            project: kernel.project || undefined
-          }
-        : {}
+      this._termsOf(change)
     );
     // Pressed late, it asks anew.
     const now = () =>
@@ -198,16 +193,30 @@ export class GpuNotifications {
     });
   }
 
-  /** Whether Attach without a share asks for the same: by the notebook's note, which has all terms of it. */
-  private _isNoted(kernel: GpuPool.IKernel, share: GpuPool.IShare): boolean {
-    const noted = this._notebooks?.of(kernel.kernel_id) ?? null;
-    return (
+  /**
+   * What was held, as a request for the same: as the notebook notes it, which
+   * has all terms of it, if it is that. Looked up at once: by the time the
+   * button is pressed the notebook may be closed.
+   */
+  private _termsOf(change: IGpuPool.ITransition): ReadonlyPartialJSONObject {
+    const { kernel, share, by, asked } = change;
+    // The note is of the button; a cell or a line says itself what it wants.
+    const noted =
+      by === null || by === 'sidebar'
+        ? (this._notebooks?.of(kernel.kernel_id) ?? null)
+        : null;
+    const project = kernel.project || undefined;
+    if (
       noted !== null &&
-      isAmount(noted.share, share) &&
-      (noted.count ?? 1) === share.count &&
+      (share === null ||
+        (isAmount(noted.share, share) &&
+          (noted.count ?? 1) === share.count &&
+          (noted.project ?? project) === (project ?? noted.project)))
+    ) {
       // A note may leave the project to the server.
-      (!noted.project || !kernel.project || noted.project === kernel.project)
-    );
+      return { ...noted, project: noted.project ?? project };
+    }
+    return { ...(share ? heldTerms(kernel, share) : asked) };
   }
 
   /** Whoever has attached with a button looks at something else by now. */

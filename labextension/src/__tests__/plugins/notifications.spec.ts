@@ -106,39 +106,74 @@ it('says why a GPU was given back, and offers the same share again', async () =>
   );
   press(shown, 'Attach again');
   expect(executed).toEqual([
-    [CommandIDs.attach, { kernelId: 'k1', share: '0.2', count: 1 }]
+    [CommandIDs.attach, { kernelId: 'k1', share: '0.2' }]
   ]);
 });
 
-it.each([
-  { share: '0.2', strict: true },
-  { share: '1587MiB', project: 'research/vision' },
-  { share: '20%', count: 1, kind: 'guaranteed' }
-] as const)('asks again for all that the notebook notes (%j)', async note => {
-  noted = note;
-  await now(aWarnedKernel(1, { project: 'research/vision' }));
-  await now(aKernel({ state: 'parked', reason: 'idle' }));
-  press(manager.notifications[0], 'Attach again');
-  expect(executed).toEqual([[CommandIDs.attach, { kernelId: 'k1' }]]);
-});
+describe('attaching again', () => {
+  const project = 'research/vision';
+  const note: GpuPool.IAttachOptions = { share: '0.2', strict: true };
 
-it.each([
-  { share: '0.3' },
-  { share: '0.2', count: 2 },
-  { share: '0.2', project: 'sound' }
-])(
-  'asks again for what was held where the note is another (%j)',
-  async note => {
-    noted = note;
-    const project = 'research/vision';
-    await now(aWarnedKernel(1, { project }));
-    await now(aKernel({ state: 'parked', reason: 'idle', project }));
+  /** The share of a kernel goes back, held by whom; then its button is pressed. */
+  async function attachAgain(
+    part: Partial<GpuPool.IKernel> = {},
+    meanwhile: () => void = () => undefined
+  ): Promise<void> {
+    await now(aWarnedKernel(1, { project, ...part }));
+    await now(aKernel({ state: 'parked', reason: 'idle', project, ...part }));
+    meanwhile();
     press(manager.notifications[0], 'Attach again');
-    expect(executed).toEqual([
-      [CommandIDs.attach, { kernelId: 'k1', share: '0.2', count: 1, project }]
-    ]);
   }
-);
+
+  it.each([
+    note,
+    { share: '1587MiB', project },
+    { share: '20%', count: 1, kind: 'guaranteed' }
+  ] as const)('asks for all that the notebook notes (%j)', async terms => {
+    noted = terms;
+    await attachAgain();
+    // A note may leave the project to the server: it counts against the same.
+    expect(executed).toEqual([
+      [CommandIDs.attach, { kernelId: 'k1', ...terms, project }]
+    ]);
+  });
+
+  it.each([
+    { share: '0.3' },
+    { share: '0.2', count: 2 },
+    { share: '0.2', project: 'sound' }
+  ])('asks for what was held where the note is another (%j)', async terms => {
+    noted = terms;
+    await attachAgain();
+    expect(executed).toEqual([
+      [CommandIDs.attach, { kernelId: 'k1', share: '0.2', project }]
+    ]);
+  });
+
+  it.each(['attach', 'auto', 'magic'] as const)(
+    'asks for what was held where the note is not of that (%s)',
+    async by => {
+      noted = note;
+      await attachAgain({ by });
+      expect(executed).toEqual([
+        [CommandIDs.attach, { kernelId: 'k1', share: '0.2', project }]
+      ]);
+    }
+  );
+
+  it('asks for what was held then, also when the notebook is closed or notes something else', async () => {
+    for (const later of [null, { share: '0.9' }]) {
+      executed = [];
+      noted = note;
+      await attachAgain({}, () => {
+        noted = later;
+      });
+      expect(executed).toEqual([
+        [CommandIDs.attach, { kernelId: 'k1', ...note, project }]
+      ]);
+    }
+  });
+});
 
 describe('a release that can be undone', () => {
   const released = aRelease({
@@ -180,7 +215,7 @@ describe('a release that can be undone', () => {
     await now(parked({ undo_seconds: 0 }));
     press(shown, 'Undo');
     expect(executed).toEqual([
-      [CommandIDs.attach, { kernelId: 'k1', share: '0.2', count: 1 }]
+      [CommandIDs.attach, { kernelId: 'k1', share: '0.2' }]
     ]);
   });
 
