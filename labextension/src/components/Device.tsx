@@ -3,7 +3,7 @@ import { useId } from 'react';
 import type { GpuPool } from '../api/types';
 import { holdsMine, layoutDevice, type ISegment } from '../figures/layout';
 import { queuedFor, wantedMilli } from '../figures/room';
-import { formatShare } from '../figures/share';
+import { formatRoom, formatShare } from '../figures/share';
 import { deviceName, deviceOfNode } from '../text/devices';
 import { formatBytes, formatMib } from '../text/format';
 import { ownerText, useText, waitsText } from '../text/words';
@@ -84,7 +84,7 @@ export function Device(props: IProps): JSX.Element {
         )}
         <span className="jp-GpuPool-value">
           {device.healthy
-            ? trans.__('%1 free', formatShare(device.free_milli))
+            ? trans.__('%1 free', formatRoom(device.free_milli))
             : trans.__('not available')}
         </span>
       </div>

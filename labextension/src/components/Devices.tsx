@@ -12,7 +12,7 @@ import {
   MANY_DEVICES,
   sumOf
 } from '../figures/parts';
-import { formatShare } from '../figures/share';
+import { formatRoom } from '../figures/share';
 import { Fragment, h } from '../ui/jsx';
 import { Device } from './Device';
 import { More } from './More';
@@ -115,7 +115,7 @@ function Nodes(props: {
                 '%1 more node, %2 of %3 free',
                 '%1 more nodes, %2 of %3 free',
                 more.length,
-                formatShare(rest.free),
+                formatRoom(rest.free),
                 rest.lending
               )}
         </More>

@@ -3,7 +3,7 @@ import { useId } from 'react';
 import type { GpuPool } from '../api/types';
 import type { INodeGroup } from '../figures/layout';
 import { firstDevices } from '../figures/parts';
-import { formatShare } from '../figures/share';
+import { formatRoom } from '../figures/share';
 import { h } from '../ui/jsx';
 import { Device } from './Device';
 import { More } from './More';
@@ -62,7 +62,7 @@ export function NodeGroup(props: IProps): JSX.Element {
         </h3>
         {long ? null : strip}
         <span className="jp-GpuPool-value">
-          {trans.__('%1 of %2 free', formatShare(group.free), group.lending)}
+          {trans.__('%1 of %2 free', formatRoom(group.free), group.lending)}
         </span>
       </div>
       {long ? strip : null}

@@ -1,6 +1,6 @@
 import type React from 'react';
 import type { GpuPool } from '../api/types';
-import { formatShare } from '../figures/share';
+import { formatRoom } from '../figures/share';
 import { deviceOfNode } from '../text/devices';
 import { h } from '../ui/jsx';
 import type { IContext } from './context';
@@ -46,7 +46,7 @@ export function NodeStrip(props: {
               ? trans.__(
                   '%1: %2 free',
                   deviceOfNode(device, trans),
-                  formatShare(device.free_milli)
+                  formatRoom(device.free_milli)
                 )
               : trans.__('%1: not available', deviceOfNode(device, trans))
           }

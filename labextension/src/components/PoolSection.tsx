@@ -1,6 +1,6 @@
 import type { GpuPool } from '../api/types';
 import { demandOf } from '../figures/demand';
-import { formatShare } from '../figures/share';
+import { formatRoom } from '../figures/share';
 import { poolNow } from '../model/known';
 import type { IGpuPool } from '../model/tokens';
 import { demandSentence, demandWord } from '../text/demand';
@@ -94,6 +94,6 @@ function summary(props: {
     '%2 of %1 GPU free',
     '%2 of %1 GPUs free',
     total,
-    formatShare(pool.totals.free_milli)
+    formatRoom(pool.totals.free_milli)
   );
 }

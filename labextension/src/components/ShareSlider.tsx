@@ -1,6 +1,6 @@
 import React, { useEffect, useRef } from 'react';
 import type { GpuPool } from '../api/types';
-import { formatRoom, formatShare } from '../figures/share';
+import { formatMilli, formatRoom, roomOf } from '../figures/share';
 import { h } from '../ui/jsx';
 import type { IContext } from './context';
 
@@ -75,12 +75,12 @@ export function ShareSlider(props: IProps): JSX.Element {
       style={sliderStyle(value, most)}
       aria-label={trans.__('Resize the share of %1', kernel.label)}
       aria-valuetext={
-        limit === null
-          ? trans.__('%1 of a GPU', formatShare(value))
+        limit === null || roomOf(limit) <= value
+          ? trans.__('%1 of a GPU', formatMilli(value))
           : trans.__(
               '%1 of a GPU; can grow to %2',
-              formatShare(value),
-              formatRoom(most)
+              formatMilli(value),
+              formatRoom(limit)
             )
       }
       aria-disabled={pending}
@@ -119,7 +119,7 @@ export function ShareSlider(props: IProps): JSX.Element {
   );
 }
 
-/** How far a share can grow. */
+/** How far a share can grow, by the figures that are shown. */
 export function hintText(
   kernel: GpuPool.IKernel,
   limit: number | null,
@@ -129,7 +129,7 @@ export function hintText(
   if (limit === null) {
     return trans.__('What is free is not known.');
   }
-  return limit > held
+  return roomOf(limit) > held
     ? trans.__('Can grow to %1.', formatRoom(limit))
     : trans.__('Cannot grow now.');
 }

@@ -78,7 +78,12 @@ export function formatShare(milli: number): string {
 
 /** What can be had, rounded down: what is asked by these figures then fits. */
 export function formatRoom(milli: number): string {
-  return formatMilli(milli < 10 ? milli : Math.floor(milli / 10) * 10);
+  return formatMilli(roomOf(milli));
+}
+
+/** The same, milli-GPU. */
+export function roomOf(milli: number): number {
+  return milli < 10 ? milli : Math.floor(milli / 10) * 10;
 }
 
 function whole(

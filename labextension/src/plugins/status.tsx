@@ -10,7 +10,7 @@ import { Signal, type ISignal } from '@lumino/signaling';
 import { CommandIDs } from '../commands/ids';
 import { currentKernelId } from '../commands/kernelActions';
 import { hasFailed, holds } from '../figures/session';
-import { formatShare } from '../figures/share';
+import { formatRoom } from '../figures/share';
 import { mayStart } from '../model/mayStart';
 import { IGpuPool, NAMESPACE } from '../model/tokens';
 import { formatCountdown } from '../text/format';
@@ -159,7 +159,7 @@ class GpuStatus extends ReactWidget {
       return trans.__('GPU: lost');
     }
     const total = pool.totals.milli / 1000;
-    const free = formatShare(pool.totals.free_milli);
+    const free = formatRoom(pool.totals.free_milli);
     return kernel?.state === 'parked'
       ? trans.__('GPU: none, memory kept; %1 of %2 free', free, total)
       : trans._n('%2 of %1 GPU free', '%2 of %1 GPUs free', total, free);

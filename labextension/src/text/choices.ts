@@ -1,6 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { GpuPool } from '../api/types';
-import { formatShare } from '../figures/share';
+import { formatRoom, formatShare } from '../figures/share';
 
 /** `research/vision: 0.4 held, 2 deserved, 1.6 left`. */
 export function projectText(
@@ -16,7 +16,7 @@ export function projectText(
         project.path,
         held,
         deserved,
-        formatShare(project.free)
+        formatRoom(project.free)
       );
 }
 

@@ -51,6 +51,25 @@ describe('the pool', () => {
     ]);
   });
 
+  it('says in each place how much can be had, rounded down', () => {
+    const other = (id: string, milli: number) =>
+      aDevice({ id, shares: [aShare({ lease_id: id, milli, mib: 1 })] });
+    const { container } = render(
+      pool([
+        other('node1/0', 205),
+        other('node1/1', 1000),
+        aDevice({ id: 'node2/0', node: 'node2', healthy: false })
+      ])
+    );
+    screen.getByText('0.79 of 2 GPUs free');
+    screen.getByText('0.79 of 2 free');
+    screen.getByText('0.79 free');
+    screen.getByText('You can have up to 0.79 GPU now.');
+    expect(
+      container.querySelector('.jp-GpuPool-cell')!.getAttribute('title')
+    ).toMatch(/: 0\.79 free$/);
+  });
+
   it('labels software GPUs and devices that do not answer', () => {
     render(pool([aDevice({ healthy: false })]));
     screen.getByText('software');

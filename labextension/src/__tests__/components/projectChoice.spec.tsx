@@ -40,7 +40,7 @@ it('lists the projects with what each deserves, holds and has left', () => {
           deserved: 2000,
           limit: 3000,
           held: 400,
-          free: 2600
+          free: 2595
         },
         { path: 'default', deserved: 500, limit: null, held: 0, free: null }
       ]
@@ -48,7 +48,7 @@ it('lists the projects with what each deserves, holds and has left', () => {
   );
   expect(screen.getAllByRole('option').map(o => o.textContent)).toEqual([
     'your default (research/vision)',
-    'research/vision: 0.4 held, 2 deserved, 2.6 left',
+    'research/vision: 0.4 held, 2 deserved, 2.59 left',
     'default: 0 held, 0.5 deserved'
   ]);
   fireEvent.change(

@@ -172,6 +172,25 @@ it('promises no more than there is', async () => {
   );
 });
 
+it.each([
+  [200, 5],
+  [799, 0],
+  [385, 4]
+])(
+  'offers nothing where %d are held and less than a step is free (%d)',
+  async (milli, free_milli) => {
+    jest.useRealTimers();
+    const [device] = POOL.devices;
+    fixture.server.answer = aPool({ devices: [{ ...device, free_milli }] });
+    await act(() => fixture.model.refresh());
+    render(form({ share: { milli, mib: 1587, count: 1 } }));
+    screen.getByText('Cannot grow now.');
+    expect(slider().getAttribute('aria-valuetext')).toBe(
+      `${milli / 1000} of a GPU`
+    );
+  }
+);
+
 it('promises nothing while the Jupyter server does not answer', async () => {
   jest.useRealTimers();
   fixture.server.down = new Error('Failed to fetch');

@@ -58,6 +58,9 @@ async function said(part: Parameters<typeof aPool>[0]): Promise<string | null> {
 
 it('says what the pool has left', async () => {
   expect(await said({})).toBe('1 of 1 GPU free');
+  // As much as can be asked for.
+  const totals = { milli: 1000, free_milli: 795 };
+  expect(await said({ totals })).toBe('0.79 of 1 GPU free');
 });
 
 it('tells a server without a pool from one with a wrong setting', async () => {
