@@ -73,7 +73,7 @@ function emptyText(state: IGpuPool.IState, { trans }: IContext): string {
     return trans.__('The pool has no device. Start a node: gpupool node start');
   }
   return state.ready
-    ? trans.__('The devices are shown when the pool answers.')
+    ? trans.__('The devices are not known now.')
     : trans.__('Asking the pool…');
 }
 

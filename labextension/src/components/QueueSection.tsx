@@ -36,7 +36,7 @@ export function QueueSection(props: {
         <p className="jp-GpuPool-empty">
           {poolNow(props.state)
             ? trans.__('Nobody waits.')
-            : trans.__('The queue is shown when the pool answers.')}
+            : trans.__('The queue is not known now.')}
         </p>
       )}
     </Section>

@@ -85,6 +85,6 @@ describe('the queue', () => {
     const { rerender } = render(show(true));
     screen.getByText('Nobody waits.');
     rerender(show(false));
-    screen.getByText('The queue is shown when the pool answers.');
+    screen.getByText('The queue is not known now.');
   });
 });
