@@ -164,6 +164,8 @@ class GpuPoolExtension(ExtensionApp):
         self._greeting: asyncio.Task[None] | None = None
         self._caller = PoolCaller()
         self._embedded = EmbeddedPool()
+        #: Kernel id → id of the Jupyter session whose notebook it is called by.
+        self.named_by: dict[str, str] = {}
 
     @default("hub_identity")
     def _default_hub_identity(self) -> bool:

@@ -66,16 +66,25 @@ class GpupoolHandler(ExtensionHandlerMixin, APIHandler):
         )
 
     async def notebook_paths(self) -> dict[str, str]:
-        """Kernel id → path of its notebook, of several the first; a kernel of none (a console's, say) is absent."""
+        """Kernel id → path of its notebook, of several the first; a kernel of none (a console's, say) is absent.
+
+        A notebook that joins a kernel later does not take its name. The order of the sessions does not tell: a
+        notebook that changes its kernel keeps its session. So the session that names a kernel is remembered.
+        """
         sessions: Any = self.session_manager
         models = sessions.list_sessions()
         models = await models if isinstance(models, Awaitable) else models
-        paths: dict[str, str] = {}
+        joined: dict[str, dict[str, str]] = {}
         for model in models:
             if model.get("kernel") and model.get("type") == "notebook":
-                # A notebook that joins a kernel later does not take its name.
-                paths.setdefault(model["kernel"]["id"], str(model.get("path") or ""))
-        return paths
+                joined.setdefault(model["kernel"]["id"], {})[model["id"]] = str(model.get("path") or "")
+        before = self.extension.named_by
+        named_by = {
+            kernel_id: before[kernel_id] if before.get(kernel_id) in notebooks else next(iter(notebooks))
+            for kernel_id, notebooks in joined.items()
+        }
+        self.extension.named_by = named_by
+        return {kernel_id: joined[kernel_id][session_id] for kernel_id, session_id in named_by.items()}
 
     def answer(self, value: Answer, status: HTTPStatus = HTTPStatus.OK) -> None:
         self.set_status(status)
