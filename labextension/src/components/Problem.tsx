@@ -64,8 +64,8 @@ function sentence(problem: IGpuPool.IProblem, { trans }: IContext): string {
   }
 }
 
-/** What a proxy says of a server behind it that does not answer. */
-const NO_ANSWER: ReadonlySet<number> = new Set([0, 502, 503, 504]);
+/** What a proxy says of a server behind it that does not answer, or that JupyterHub has stopped (424). */
+const NO_ANSWER: ReadonlySet<number> = new Set([0, 424, 502, 503, 504]);
 
 function serverSentence(status: number, trans: IContext['trans']): string {
   if (NO_ANSWER.has(status)) {

@@ -51,6 +51,7 @@ it.each([
   [401, 'The Jupyter server refuses (401): reload the page to log in.'],
   [403, 'The Jupyter server refuses (403): reload the page to log in.'],
   [500, 'The Jupyter server answers with an error (500).'],
+  [424, 'The Jupyter server does not answer.'],
   [502, 'The Jupyter server does not answer.'],
   [0, 'The Jupyter server does not answer.']
 ])('says of a Jupyter server what came from it (%p)', (status, sentence) => {
