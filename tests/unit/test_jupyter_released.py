@@ -203,15 +203,23 @@ def test_no_undo_of_another_session_or_while_one_is_held() -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
+        # The same figures as in format.spec.ts: both stand in one row.
         (0, "0 s"),
+        (0.5, "0 s"),
         (45.4, "45 s"),
         (60, "1 min"),
         (90, "90 s"),
+        (119, "119 s"),
         (119.6, "2 min"),
+        (150, "2 min"),
+        (210, "4 min"),
+        (599, "10 min"),
         (600, "10 min"),
+        (3_599, "1 h"),
         (3_600, "1 h"),
         (5_400, "1 h 30 min"),
-        (3_599, "1 h"),
+        (7_199, "2 h"),
+        (90_000, "25 h"),
     ],
 )
 def test_durations(seconds: float, text: str) -> None:

@@ -48,18 +48,24 @@ export function formatGuess(seconds: number): string {
     : `${Math.round(seconds / 3600)} h`;
 }
 
-/** What has passed or is set, as the server says it: 100 → `100 s`, 590 → `9 min`, 6000 → `1 h 40 min`. */
+/** What has passed or is set, as the server's `duration_text` says it: 100 → `100 s`, 590 → `10 min`, 6000 → `1 h 40 min`. */
 export function formatSpan(seconds: number): string {
-  const whole = Math.max(0, Math.floor(seconds));
+  const whole = Math.max(0, rounded(seconds));
   if (whole < 120 && whole !== 60) {
     return `${whole} s`;
   }
-  const minutes = Math.floor(whole / 60) % 60;
-  const hours = Math.floor(whole / 3600);
+  const all = rounded(whole / 60);
+  const minutes = all % 60;
+  const hours = Math.floor(all / 60);
   if (hours === 0) {
     return `${minutes} min`;
   }
   return minutes > 0 ? `${hours} h ${minutes} min` : `${hours} h`;
+}
+
+/** As Python rounds: a half goes to the even neighbour. */
+function rounded(value: number): number {
+  return value % 1 === 0.5 ? 2 * Math.round(value / 2) : Math.round(value);
 }
 
 /** Device time: 0.0123 → `12 ms`, 1.234 → `1.23 s`, 200 → `3 min 20 s`. */

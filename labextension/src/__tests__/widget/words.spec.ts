@@ -79,7 +79,7 @@ describe('the state in the widget', () => {
     const { idle } = aWarnedKernel(30);
     const unused = { ...idle!, seconds: 5459, release_at: 7200 };
     expect(notesOf(anAttachedKernel({ idle: unused }))).toEqual([
-      'Not used for 1 h 30 min; it goes back after 2 h.'
+      'Not used for 1 h 31 min; it goes back after 2 h.'
     ]);
   });
 
