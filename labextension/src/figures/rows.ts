@@ -67,8 +67,10 @@ export function noteOf(kernel: GpuPool.IKernel): GpuPool.IReleased | null {
   if (released === null || holds(kernel) || kernel.state === 'queued') {
     return null;
   }
-  // By the server's clock: the browser's may be another.
-  const news = released.age_seconds < NOTE_SECONDS;
+  // By the server's clock: the browser's may be another. A server that was
+  // installed before this page does not say its age.
+  const age = released.age_seconds ?? Date.now() / 1000 - released.at;
+  const news = Math.abs(age) < NOTE_SECONDS;
   return released.undo_seconds > 0 || released.draining || news
     ? released
     : null;

@@ -317,6 +317,16 @@ describe('the row of a kernel', () => {
     // What cannot be undone is news for as long.
     rerender(row({ ...parked, released: { ...late, age_seconds: 100 } }));
     screen.getByText(message);
+    // A server that was installed before the page says only when it was.
+    const age_seconds = undefined as unknown as number;
+    const before = (seconds: number) => {
+      const at = Date.now() / 1000 - seconds;
+      return row({ ...parked, released: { ...late, age_seconds, at } });
+    };
+    rerender(before(130));
+    expect(screen.queryByText(message)).toBeNull();
+    rerender(before(100));
+    screen.getByText(message);
   });
 
   it('says that nothing came of a request, and not that there is no pool when there is', () => {
