@@ -8,7 +8,7 @@ import type { GpuPool } from '../api/types';
 import { holds } from '../figures/session';
 import { SIDEBAR_ID, type IGpuPool } from '../model/tokens';
 import { formatSpan } from '../text/format';
-import { checkShare } from '../text/words';
+import { besideText, checkShare } from '../text/words';
 import { longWork } from '../text/work';
 import { gpuIcon } from '../ui/icons';
 import {
@@ -102,11 +102,12 @@ export function addCommands(
     describedBy: kernelSchema(),
     isEnabled: args => commands.isEnabled(CommandIDs.attach, args),
     execute: async args => {
-      const usual = attachTerms(args).share;
+      const terms = attachTerms(args);
       const asked = await InputDialog.getText({
         title: trans.__('How much of a GPU?'),
-        label: trans.__('0.2, 20%, 2560MiB or 2.5GiB'),
-        text: usual,
+        label:
+          trans.__('0.2, 20%, 2560MiB or 2.5GiB') + besideText(terms, trans),
+        text: terms.share,
         okLabel: trans.__('Attach')
       });
       if (!asked.button.accept) {
@@ -116,11 +117,8 @@ export function addCommands(
       // Nothing would be the default.
       await (share === ''
         ? actions.act(args, async () => refuseBadShare(share, trans))
-        : commands.execute(
-            CommandIDs.attach,
-            // What was only confirmed has the notebook's other terms, too.
-            share === usual ? args : { ...args, share }
-          ));
+        : // Only how much is asked: the notebook's other terms stay.
+          commands.execute(CommandIDs.attach, { ...args, ...terms, share }));
     }
   });
 

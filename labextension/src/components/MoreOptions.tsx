@@ -2,6 +2,7 @@ import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import { useId, useState } from 'react';
 import { REQUEST_OPTIONS } from '../api/request';
 import type { GpuPool } from '../api/types';
+import { besideText } from '../text/words';
 import { Fragment, h } from '../ui/jsx';
 import { ProjectChoice } from './ProjectChoice';
 import type { IContext } from './context';
@@ -71,10 +72,12 @@ export function MoreOptions(props: {
   onChange: (more: IMore) => void;
   context: IContext;
 }): JSX.Element {
-  const { kernel, context } = props;
+  const { kernel, more, context } = props;
   const { trans } = context;
   const [open, setOpen] = useState(false);
   const fields = useId();
+  // What the notebook notes is asked for though it is folded away.
+  const folded = open ? '' : besideText(argumentsOf(more), trans);
   return (
     <div className="jp-GpuPool-more">
       <button
@@ -82,10 +85,12 @@ export function MoreOptions(props: {
         className="jp-GpuPool-link"
         aria-expanded={open}
         aria-controls={fields}
-        aria-label={trans.__('More about the request of %1', kernel.label)}
+        aria-label={
+          trans.__('More about the request of %1', kernel.label) + folded
+        }
         onClick={() => setOpen(!open)}
       >
-        {open ? trans.__('Less') : trans.__('More…')}
+        {open ? trans.__('Less') : trans.__('More…') + folded}
       </button>
       <div id={fields} hidden={!open}>
         {open ? <Fields {...props} /> : null}

@@ -108,6 +108,24 @@ export function checkShare(
   return result.ok ? null : shareProblem(result.problem, trans);
 }
 
+/** What a request says beside how much: ` (2 GPUs, hard cap)`; empty: all is as by default. */
+export function besideText(
+  terms: Partial<GpuPool.IAttachOptions>,
+  trans: TranslationBundle
+): string {
+  const { count = 1, nodes, project, strict } = terms;
+  const text = [
+    count > 1 && trans.__('%1 GPUs', count),
+    nodes === 'one' && trans.__('on one node'),
+    nodes === 'any' && trans.__('on any nodes'),
+    project,
+    strict && trans.__('hard cap')
+  ]
+    .filter(Boolean)
+    .join(', ');
+  return text && ` (${text})`;
+}
+
 /** `0.2`, `2 × 0.2`. */
 export function shareText(share: GpuPool.IShare): string {
   const one = formatShare(share.milli);

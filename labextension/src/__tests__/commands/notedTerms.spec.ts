@@ -5,7 +5,7 @@ import { GpuPoolError } from '../../api/client';
 import type { GpuPool } from '../../api/types';
 import { addCommands, CommandIDs } from '../../commands/commands';
 import { GpuPoolModel } from '../../model/model';
-import { answerDialog } from '../dialog';
+import { answerDialog, theDialog } from '../dialog';
 import { aKernel, anAttachedKernel } from '../samples';
 import { Server, Services } from '../server';
 
@@ -86,15 +86,21 @@ describe('what a notebook was attached with', () => {
     ]);
   });
 
-  it('is asked for whole when its share is only confirmed', async () => {
-    noted = { share: '0.3', count: 2, strict: true };
-    await now(aKernel());
-    const confirmed = commands.execute(CommandIDs.attachWith);
-    await answerDialog('Attach');
-    await confirmed;
-    expect(server.options).toEqual([noted]);
-    expect(written).toEqual([noted]);
-  });
+  it.each(['0.3', '0.4'])(
+    'is asked for but for its share, whatever that is (%s)',
+    async share => {
+      noted = { share: '0.3', count: 2, strict: true, kind: 'guaranteed' };
+      await now(aKernel());
+      const answered = commands.execute(CommandIDs.attachWith);
+      const dialog = await theDialog('Attach');
+      dialog.querySelector('input')!.value = share;
+      const said = await answerDialog('Attach');
+      await answered;
+      expect(said).toContain('2.5GiB (2 GPUs, hard cap)');
+      expect(server.options).toEqual([{ ...noted, share }]);
+      expect(written).toEqual([{ ...noted, share }]);
+    }
+  );
 
   it('changes with the size of the share', async () => {
     noted = { share: '0.3', project: 'a' };

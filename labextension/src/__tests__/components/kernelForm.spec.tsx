@@ -48,6 +48,23 @@ it('asks for what its notebook notes, unless one says else', () => {
   ]);
 });
 
+it.each<[GpuPool.IAttachOptions | null, string]>([
+  [null, ''],
+  [{ share: '0.5' }, ''],
+  [{ share: '0.5', count: 2, strict: true }, ' (2 GPUs, hard cap)'],
+  [{ share: '0.5', nodes: 'any', project: 'a/b' }, ' (on any nodes, a/b)']
+])('says what is asked for though it is folded away (%j)', (terms, beside) => {
+  context.terms = () => terms;
+  render(form(aKernel()));
+  const more = () => screen.getByRole('button', { name: /^More about/ });
+  expect(more().textContent).toBe(`More…${beside}`);
+  expect(more().getAttribute('aria-label')).toBe(
+    `More about the request of train.ipynb${beside}`
+  );
+  fireEvent.click(more());
+  expect(more().textContent).toBe('Less');
+});
+
 describe('more about what its notebook notes', () => {
   const terms: GpuPool.IAttachOptions = {
     share: '0.5',
