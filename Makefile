@@ -375,6 +375,10 @@ conformance-torch-pool: build-tests ## eager training that is attached late, tak
 conformance-torch-operators: build-tests ## a sample of PyTorch's operator database beside the CPU; GPUPOOL_TORCH_PYTHON as above
 	$(BIN)/python -m tests.conformance.torch_operators
 
+.PHONY: conformance-torch-suite
+conformance-torch-suite: build-tests ## a sample of PyTorch's own tests: make conformance-torch-suite TORCH=<its sources>; GPUPOOL_TORCH_PYTHON as above
+	$(BIN)/python -m tests.conformance.torch_suite $(TORCH) $(TORCH_ARGS)
+
 .PHONY: conformance-torch-compile
 conformance-torch-compile: build-tests ## training under torch.compile beside the CPU; GPUPOOL_TORCH_PYTHON=<python with PyTorch>
 	$(BIN)/python -m tests.conformance.torch_compile
