@@ -104,8 +104,10 @@ std::shared_ptr<Function> resolve_function(CUfunction handle, const std::shared_
 std::shared_ptr<const KernelLaunch> prepare_launch(const std::shared_ptr<Function>& function,
                                                    const LaunchShape& shape, void** parameters,
                                                    void** extra) {
-  check_shape(*function, shape);
+  // First: what a kernel without code allows is a guess, and its error is the one that is told again if it is
+  // cleared.
   require_code(*function);
+  check_shape(*function, shape);
   auto launch = std::make_shared<KernelLaunch>();
   launch->module = function->module().shared_from_this();
   launch->function = function;

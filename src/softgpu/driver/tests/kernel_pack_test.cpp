@@ -166,6 +166,10 @@ TEST_CASE(
     float a = 2.5F;
     void* parameters[] = {&out, &flag, by, &a};
     CHECK_EQ(device.run(kernel, parameters), CUDA_ERROR_NO_BINARY_FOR_GPU);
+    // Also where its machine code takes no such block: that code is for one of many devices.
+    CHECK_EQ(cuLaunchKernel(reinterpret_cast<CUfunction>(kernel), 1, 1, 1, 512, 1, 1, 0, nullptr, parameters,
+                            nullptr),
+             CUDA_ERROR_NO_BINARY_FOR_GPU);
     CHECK_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
     CHECK_EQ(cuLibraryGetKernel(&kernel, library, "nobody"), CUDA_ERROR_NOT_FOUND);
     CHECK_EQ(cuLibraryUnload(library), CUDA_SUCCESS);
