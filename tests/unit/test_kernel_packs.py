@@ -20,7 +20,7 @@ from gpupool.kernel_packs.names import normalised, source_file
 from gpupool.kernel_packs.origins import find_origins
 from gpupool.kernel_packs.ptx_text import Kind, NotPtxError, parameters, pieces
 from gpupool.kernel_packs.store import BuiltFile, Pack, Store, default_folder
-from gpupool.kernel_packs.torch import Wheel, check_version, find_wheel, open_sources
+from gpupool.kernel_packs.torch import Wheel, check_version, find_wheel, kernel_sources, open_sources
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -87,6 +87,11 @@ def test_names_of_two_builds_of_one_source_are_the_same_but_for_hashes() -> None
     assert normalised("_ZN3cub23THRUST_300001_SM_800_NS3addE") == normalised(
         "_ZN3cub30THRUST_300001_SM_750_800_900_NS3addE"
     )
+    assert normalised("_ZN3cub20THRUST_200302_800_NS3addE") == normalised(
+        "_ZN3cub28THRUST_200302_500_800_900_NS3addE"
+    )
+    # Of another version: blocks of another size, perhaps.
+    assert normalised("_ZN3cub23THRUST_300001_SM_800_NS3addE") != normalised("_ZN3cub20THRUST_200302_800_NS3addE")
 
 
 def test_a_namespace_in_a_namespace_is_normalised_too() -> None:
@@ -302,6 +307,18 @@ def test_an_archive_that_was_not_loaded_whole_is_refused(tmp_path: Path, cut: st
     (tmp_path / "cut").mkdir()
     with pytest.raises(PackError, match=str(archive)):
         open_sources(archive, tmp_path / "cut")
+
+
+def test_files_of_all_folders_have_names_of_their_own(tmp_path: Path) -> None:
+    places = {
+        "SoftMax.cu": "aten/src/ATen/native/cuda/SoftMax.cu",
+        "cub.cu": "aten/src/ATen/cuda/cub.cu",
+        "sparse-SoftMax.cu": "aten/src/ATen/native/sparse/cuda/SoftMax.cu",
+    }
+    for place in places.values():
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).touch()
+    assert kernel_sources(tmp_path) == {name: tmp_path / place for name, place in places.items()}
 
 
 def test_a_python_without_pytorch_is_named(tmp_path: Path) -> None:

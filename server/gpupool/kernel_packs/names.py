@@ -1,7 +1,8 @@
 """Names of kernels as they are the same in every build of the same source.
 
-The compiler puts a hash of the file and of the command line into the names of anonymous namespaces, and CUB the list of
-architectures into its own namespace. Everything else of a mangled name follows from the source.
+The compiler puts a hash of the file and of the command line into the names of anonymous namespaces, and Thrust the list of
+architectures into its own namespace. Everything else of a mangled name follows from the source. So does Thrust's version, which
+stays: its kernels of another version have the same names, and other work for each block than the library's code on the host expects.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import Final
 
 _TAG: Final = re.compile(r"(\d+)(?=_GLOBAL__N__|_INTERNAL_)")
 _TAG_PARTS: Final = re.compile(r"_(GLOBAL__N_|INTERNAL)_[0-9a-f]+_\d+_(.+?)_[0-9a-f]{8}(?:_\d+)?")
-_ARCHITECTURES: Final = re.compile(r"\d+THRUST_\d+_SM_[0-9_]+_NS")
+#: Version 2.3 writes `THRUST_200302_500_600_NS`, later ones `THRUST_200400_SM_500_600_NS`.
+_ARCHITECTURES: Final = re.compile(r"\d+(THRUST_\d+)(?:_SM)?_[0-9_]+_NS")
 
 
 def normalised(name: str) -> str:
@@ -27,7 +29,7 @@ def normalised(name: str) -> str:
         pieces += [name[at:begin], tag[0]]
         at = tag[1]
     pieces.append(name[at:])
-    return _ARCHITECTURES.sub("THRUST_NS", "".join(pieces))
+    return _ARCHITECTURES.sub(r"\1_NS", "".join(pieces))
 
 
 def source_file(name: str) -> str | None:

@@ -19,6 +19,14 @@ from gpupool.kernel_packs.build import Recipe
 from gpupool.kernel_packs.errors import PackError
 
 _KERNELS: Final = "aten/src/ATen/native/cuda"
+#: Other folders whose kernels are in the same library. Sorts and scans, which many operators need, are in the first.
+_MORE_KERNELS: Final = (
+    "aten/src/ATen/cuda",
+    "aten/src/ATen/cuda/detail",
+    "aten/src/ATen/native/sparse/cuda",
+    "aten/src/ATen/native/nested/cuda",
+    "aten/src/ATen/native/quantized/cuda",
+)
 _OPTIONS: Final = (
     "--expt-relaxed-constexpr",
     "--expt-extended-lambda",
@@ -71,6 +79,9 @@ TRAIN: Final = (
     "ScatterGatherKernel.cu",
     "Embedding.cu",
     "EmbeddingBackwardKernel.cu",
+    "cub.cu",
+    "cub-RadixSortKeys.cu",
+    "cub-RadixSortPairs.cu",
     "layer_norm_kernel.cu",
     "Normalization.cu",
     "Dropout.cu",
@@ -189,7 +200,7 @@ def recipe(wheel: Wheel, source: Path, work: Path) -> Recipe:
     Raises:
         PackError: files that PyTorch generates cannot be generated.
     """
-    sources = {path.name: path for path in sorted((source / _KERNELS).glob("*.cu"))}
+    sources = kernel_sources(source)
     sources |= {path.name: path for path in _generated(wheel, work)}
     packages = wheel.folder.parent / "nvidia"
     folders = [
@@ -206,6 +217,16 @@ def recipe(wheel: Wheel, source: Path, work: Path) -> Recipe:
     standard = "c++17" if (major, minor) < (2, 10) else "c++20"
     options = (f"-std={standard}", *_OPTIONS, *include)
     return Recipe(f"torch {wheel.version}", sources, options, work=str(work))
+
+
+def kernel_sources(source: Path) -> dict[str, Path]:
+    """The files with kernels by the names that users say; where two folders have one name, ``sparse-SoftMax.cu`` is the second's."""
+    found = {path.name: path for path in sorted((source / _KERNELS).glob("*.cu"))}
+    for folder in _MORE_KERNELS:
+        for path in sorted((source / folder).glob("*.cu")):
+            name = f"{path.parent.parent.name}-{path.name}" if path.name in found else path.name
+            found[name] = path
+    return found
 
 
 def chosen(found: Recipe, wanted: str) -> list[str]:
