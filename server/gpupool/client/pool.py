@@ -148,6 +148,7 @@ class PoolClient:
         servers = self._opened()
         patience = Patience(servers, RETRY_SECONDS)
         queued = refused = silent = False
+        unheard: set[str] = set()  # servers that were silent when they were asked for a token
         while True:
             began = time.monotonic()
             remaining = None if limit is None else max(0.0, limit - began)
@@ -162,6 +163,7 @@ class PoolClient:
                         self._answered = True
                         refused = silent = False
                         patience.answered()
+                        unheard.clear()
                         kind = event.WhichOneof("event")
                         if kind == "queued":
                             queued = True
@@ -174,15 +176,23 @@ class PoolClient:
                 raise PoolUnavailableError(self.endpoint, "it closed the request without an answer")
             except grpc.aio.AioRpcError as error:
                 # Where the token was waited for, it is not the queue that took too long.
-                late = called and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-                if late and remaining is not None:
+                late = error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+                if late and called and remaining is not None:
                     raise QueueTimeoutError(f"No GPU share became free within {wait_seconds:g} s.") from error
                 if not refused and self._may_show_another(error, metadata):
                     refused = True
                     continue
-                lasted = time.monotonic() - began
+                # The wait for a token has a deadline of its own: however long it was, no server has heard of the request.
+                lasted = time.monotonic() - began if called else 0.0
                 at_least = self._patience_of_request(wait_seconds, queued=queued)
-                if not patience.failed(error, asked, at_least=at_least, lasted=lasted):
+                again = patience.failed(error, asked, at_least=at_least, lasted=lasted)
+                over = False
+                if late and not called:
+                    # Another server may give the token at once, but beyond the limit each is waited for but once.
+                    unheard.add(asked)
+                    over = limit is not None and time.monotonic() >= limit
+                    over = over and unheard.issuperset(servers.endpoints)
+                if over or not again:
                     self._raise(error)
                 if at_least > 0.0 and on_queued is not None and not silent:
                     silent = True
