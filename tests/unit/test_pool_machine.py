@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from gpupool.client.reasons import MOMENTARY, RESIZE_UNANSWERED
 from gpupool.model import events, instructions
 from gpupool.pool.lifecycle.invariants import InvariantViolatedError, check_invariants
 from gpupool.pool.model.timers import Timers
@@ -46,6 +47,13 @@ class TestGrant:
         world.settle()
         world.request("k1", 200)
         assert world.answer("k1").reason == "lease-ended"
+
+    def test_a_lease_that_is_released_as_it_starts_is_not_to_be_asked_for_again(self, world):
+        world.request("k1", 200)
+        world.release("l1", "admin")
+        answer = world.answer("k1")
+        assert (answer.reason, lease(world, "l1").reason) == ("released", "admin")
+        assert answer.reason not in MOMENTARY
 
     def test_a_full_device_refuses_at_once_without_waiting(self, world):
         world.attach("k1", 700)
@@ -301,6 +309,19 @@ class TestResize:
         told = [x for x in world.told if isinstance(x, instructions.TellResized)][-1]
         assert told.reason == "in-use"
         assert "3000 MiB are in use" in told.explanation
+        assert world.free() == 400
+
+    def test_a_size_that_the_worker_refuses_for_good_is_not_called_unanswered(self, world):
+        lease_id = world.attach("k1", 600)
+        self.resize(world, lease_id, 200)
+        applied = world.nodes["node1"].to_node.pop()
+        refused = events.LeaseApplied(
+            world.now, "node1", 1, "s1", 1, False, "its share is fixed", applied.request
+        )
+        world.handle(refused)
+        told = [x for x in world.told if isinstance(x, instructions.TellResized)][-1]
+        assert (told.lease_id, told.reason) == (lease_id, "worker-refused")
+        assert told.reason not in RESIZE_UNANSWERED
         assert world.free() == 400
 
     def test_a_heartbeat_during_a_resize_does_not_name_a_size(self, world):

@@ -14,11 +14,13 @@ SESSION_ENDS: Final = frozenset({"reset", "stopped", "upgrade"})
 COMES_BACK: Final = frozenset({"reclaim", "preempt", "consolidate", "drain", "lost"})
 
 #: A request was granted, and its worker or its node did not live to serve it. The session stays where it was. The request's
-#: key stands for that lease: whoever asks again needs another one.
+#: key stands for that lease: whoever asks again needs another one. A lease that somebody gave back on purpose before it had
+#: started is ``released``, and not among them.
 NOT_STARTED: Final = frozenset({"lease-ended", "worker-failed"})
 #: Refusals that say nothing for good: the pool was heard and has no answer now, or what it gave did not come up. A little
 #: later the same may be asked again.
 MOMENTARY: Final = NOT_STARTED | {"hub-busy", "hub-down", "ledger", "too-many-requests"}
-#: The same for another size of a lease, which may have either size then: its worker has not answered the pool yet, or the pool
-#: has not finished the change before (``busy``).
+#: The same for another size of a lease, which may have either size then: its worker has not answered the pool yet
+#: (``worker-failed``; a worker that says no is ``worker-refused``), or the pool has not finished the change before
+#: (``busy``).
 RESIZE_UNANSWERED: Final = MOMENTARY | {"busy"}

@@ -218,7 +218,10 @@ class Machine:
         lease = self.state.leases.get(event.lease_id)
         if lease is not None:
             why = f"the holder gave it back ({event.reason})"
-            lease_rules.begin_release(step, lease, event.reason, why, close=event.close_session)
+            # A holder that waits for its start is not to ask for another: it was ended on purpose.
+            lease_rules.begin_release(
+                step, lease, event.reason, why, close=event.close_session, refusal="released"
+            )
 
 
 def _quotas_near(step: Step, event: events.QuotasNear) -> None:
