@@ -233,8 +233,8 @@ class Scopes:
         self.failed.refuse()
         self._debts.settle()
         server = self._connect()
-        # After an interrupt its hold is dropped, but none of before.
-        holds = request.hold and device.session().state not in ("attached", "waiting")
+        # After an interrupt its hold is dropped, but none of before, and none that was asked for before.
+        holds = request.hold and device.session().state not in ("attached", "waiting", "queued")
         body = {**body_of(request), "scope": scope_id, "outlives_cell": not of_cell}
         progress = Progress()
         place: dict[str, Any] | None = None
@@ -285,9 +285,11 @@ class Scopes:
             except (GpuError, KeyboardInterrupt):
                 self._debts.add(scope_id)
         if holds:
-            # Looked at first: a detach would also end a request that somebody made in the sidebar.
+            # Looked at first: a detach would also end a request or a hold of the sidebar. A block in a thread counts as held,
+            # too, but by `magic`.
             with contextlib.suppress(GpuError, KeyboardInterrupt):
-                if server.call("GET", "self/status").get("held"):
+                status = server.call("GET", "self/status")
+                if status.get("held") and status.get("by") == "attach":
                     server.call("POST", "self/detach")
 
     # --- leave ------------------------------------------------------------------------------

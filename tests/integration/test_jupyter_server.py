@@ -17,7 +17,9 @@ import pytest_asyncio
 from gpupool.client.session_file import SessionFile
 from gpupool.sentences import Sentence, obstacles
 from gpupool.shares import Share
+from tornado.iostream import StreamClosedError
 
+from jupyter_gpupool.server.handlers.kernel_side import AttachHandler
 from tests.support.jupyter import Cells, JupyterInProcess, jupyter_in_process
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -207,6 +209,34 @@ async def test_a_grant_that_crosses_its_withdrawal_leaves_no_session(
         while jupyter.pool.session_states[crossed.session_id] != "closed":
             await asyncio.sleep(0.02)
     assert jupyter.pool.held[crossed.lease_id].state == "ended"
+
+
+async def test_an_interrupted_hold_leaves_what_the_sidebar_had_asked_for_before(
+    jupyter: JupyterInProcess, kernel: Cells, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = await jupyter.start_kernel()
+    path = f"gpupool/api/kernels/{kernel.kernel_id}"
+    await jupyter.json("POST", f"gpupool/api/kernels/{other.kernel_id}/attach", {"share": "0.9"})
+    status, view = await jupyter.json("POST", f"{path}/attach", {"share": "0.2", "wait": 60})
+    assert (status, view["state"]) == (202, "queued")
+    begun = asyncio.Event()
+
+    async def interrupted(_handler: object, attach: asyncio.Task[Any], *_: object) -> None:
+        begun.set()
+        await attach
+        raise StreamClosedError
+
+    monkeypatch.setattr(AttachHandler, "_tell", interrupted)
+    body = {"share": "0.2", "scope": "a", "hold": True}
+    headers = jupyter.kernel_headers(kernel.kernel_id)
+    line = asyncio.create_task(jupyter.fetch("POST", "gpupool/self/attach", body, headers=headers))
+    await asyncio.wait([line, asyncio.ensure_future(begun.wait())], return_when=asyncio.FIRST_COMPLETED)
+    assert begun.is_set(), line.result().body
+    await jupyter.json("POST", f"gpupool/api/kernels/{other.kernel_id}/detach", {})
+    await line
+    jupyter.wrong.clear()  # of an answer that really goes nowhere, nobody sees what it is
+    view = await jupyter.kernel(kernel.kernel_id)
+    assert (view["state"], view["held"], view["share"]["milli"]) == ("attached", True, 200)
 
 
 async def test_the_pool_view_says_whose_share_is_whose(jupyter: JupyterInProcess, kernel: Cells) -> None:

@@ -107,6 +107,8 @@ class AttachHandler(KernelSideHandler):
         self.set_header("Content-Type", "application/x-ndjson")
         places: asyncio.Queue[QueuePlace] = asyncio.Queue()
         named, former = of_body(body), self.session.record.lease
+        # A share that somebody asked for before is not this request's to give back, granted or not.
+        first = former is None and self.session.record.asking is None
         attach = self._attach = asyncio.ensure_future(
             self.session.attach(
                 asked,
@@ -120,7 +122,7 @@ class AttachHandler(KernelSideHandler):
             await self._tell(attach, places, scope, lambda record: said_of(named, record, former, hold=hold))
         except StreamClosedError:
             # The cell was interrupted, or the kernel died, while it waited.
-            await self._withdraw(attach, scope, holds=hold and former is None)
+            await self._withdraw(attach, scope, holds=hold and first)
 
     def on_connection_close(self) -> None:
         super().on_connection_close()

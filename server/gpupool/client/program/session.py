@@ -116,16 +116,18 @@ class ProgramSession(HolderSession):
         self.publish()
 
     async def attach(
-        self, wanted: Wanted, on_queued: Callable[[QueuePlace], None] | None = None, *, by: str = "magic"
+        self, wanted: Wanted, on_queued: Callable[[QueuePlace], None] | None = None, *, by: str = ""
     ) -> None:
         """Gets a share for a scope or the hold, or joins the one that is held.
+
+        ``by``: who asks; empty: a line of the program, which counts as in a Jupyter server.
 
         Raises:
             AttachRefusedError: no share was given; says why.
         """
         await self.ask(
             replace(wanted.request, holder=self.holder),
-            by=by,
+            by=by or ("attach" if wanted.hold else "magic"),
             scope=wanted.scope or None,
             hold=wanted.hold,
             wait_seconds=wanted.wait_seconds,

@@ -28,7 +28,7 @@ HOLDING = frozenset({State.ATTACHED, State.WARNED})
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The hold that outlives cells: who asked (``sidebar`` or ``magic``) and for how much."""
+    """The hold that outlives cells: who asked (``sidebar``, ``attach``, ``auto`` or ``command``) and for how much."""
 
     by: str
     share: Share
