@@ -9,6 +9,7 @@ IPython transforms a cell several times before it runs it, so this must be pure.
 
 from __future__ import annotations
 
+import io
 import re
 import tokenize
 from collections.abc import Iterator
@@ -25,6 +26,8 @@ _GPU_LINE = re.compile(r"%%gpu(?=\s|$)(?P<line>.*)", re.DOTALL)
 _CELL_MAGIC = re.compile(r"%%(?P<name>\w+)(?:[ \t]+(?P<line>.*))?$")
 #: Tokens that belong to no statement.
 _BETWEEN = frozenset({tokenize.COMMENT, tokenize.NL})
+#: What Python skips between tokens of a line.
+_BLANKS: Final = " \t\f"
 
 
 def transform(lines: list[str]) -> list[str]:
@@ -72,8 +75,10 @@ def _with_cell_magic(enter: str, body: list[str]) -> list[str] | None:
 
 def _with_future_import(call: str, typed: str, body: list[str]) -> list[str] | None:
     """``from __future__ import …`` must stay above all but a docstring: the call goes behind the last one."""
+    # As Python divides them: IPython's lines also end at a form feed, or at a separator in a string.
+    lines = list(io.StringIO("".join(body), newline=None))
     last = None
-    for statement in _statements(body):
+    for statement in _statements(lines):
         first, second = statement[0].string, statement[1].string if len(statement) > 1 else ""
         if (first, second) == ("from", "__future__"):
             last = statement[-1].end
@@ -82,23 +87,24 @@ def _with_future_import(call: str, typed: str, body: list[str]) -> list[str] | N
     if last is None:
         return None
     row, column = last
-    line = body[row - 1]
-    before, rest = line[:column], line[column:].strip().removeprefix(";").strip()
+    line = lines[row - 1].removesuffix("\n")
+    # Blanks at the end of the line stay: a string may go on in the next one.
+    before, rest = line[:column], line[column:].lstrip(_BLANKS).removeprefix(";").lstrip(_BLANKS)
     if not rest or rest.startswith("#"):
         changed = f"{before}; {call}{typed}{'  ' if rest else ''}{rest}"
     else:
         # What follows on the line may be the beginning of a string: a comment cannot end it.
         changed = f"{before}; {call}; {rest}"
-    return ["\n", *body[: row - 1], f"{changed}\n", *body[row:]]
+    return ["\n", *lines[: row - 1], f"{changed}\n", *lines[row:]]
 
 
-def _statements(body: list[str]) -> Iterator[list[tokenize.TokenInfo]]:
+def _statements(lines: list[str]) -> Iterator[list[tokenize.TokenInfo]]:
     """The simple statements at the head of a cell, as far as it is Python: IPython's own syntax comes later."""
-    lines = iter(body)
+    reader = iter(lines)
     statement: list[tokenize.TokenInfo] = []
     depth = 0
     try:
-        for token in tokenize.generate_tokens(lambda: next(lines, "")):
+        for token in tokenize.generate_tokens(lambda: next(reader, "")):
             if token.type in (tokenize.NEWLINE, tokenize.ENDMARKER) or (token.string == ";" and depth == 0):
                 if statement:
                     yield statement

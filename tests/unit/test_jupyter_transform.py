@@ -121,6 +121,28 @@ def test_what_else_is_on_the_line_of_a_future_import_runs_with_the_gpu() -> None
     assert (enter, x) == (f"{ENTER}('0.2')", "x = 'a\\nb'")
 
 
+def test_a_string_that_begins_on_the_line_of_a_future_import_keeps_its_blanks() -> None:
+    text = compiled("%%gpu 0.2\nfrom __future__ import annotations; x = '''a   \nb'''\n")
+    assert ast.unparse(ast.parse(text).body[-1]) == "x = 'a   \\nb'"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "\f\nfrom __future__ import annotations\n",
+        "'One page,\fand another.'\nfrom __future__ import annotations\n",
+        "'''One line,\x0banother,\x85\u2028and more.'''\nfrom __future__ import annotations\n",
+        "from __future__ import annotations  # one page,\fand another\n",
+        "from __future__ import (  # \u2028\n    annotations,\n)\n",
+        "from __future__ import annotations\r\n",
+    ],
+)
+def test_lines_end_where_those_of_python_do(head: str) -> None:
+    tree = ast.parse(compiled(f"%%gpu 0.2\n{head}x = 1\n"))
+    *_, future, enter, x = [ast.unparse(node) for node in tree.body]
+    assert (future, enter, x) == ("from __future__ import annotations", f"{ENTER}('0.2')", "x = 1")
+
+
 @pytest.mark.parametrize("rest", ["!ls\n", "%matplotlib inline\n", "x?\n", "'''never ended\n"])
 def test_what_is_no_python_below_a_future_import_changes_nothing_about_it(rest: str) -> None:
     lines = ["%%gpu 0.2\n", "from __future__ import annotations\n", rest]
