@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from pathlib import Path
@@ -35,6 +36,18 @@ def test_it_goes_with_its_process(tmp_path: Path) -> None:
     with own_directory(tmp_path, os.getpid()) as directory:
         (directory / "session").write_text("token")
         assert (directory.parent, directory.stat().st_mode & 0o777) == (tmp_path, 0o700)
+    assert not directory.exists()
+
+
+def test_it_stays_where_a_forked_child_ends_before(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        directory = stack.enter_context(own_directory(tmp_path, os.getpid()))
+        child = os.fork()
+        if child == 0:
+            stack.close()  # what Python does at its end with a generator that waits
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert (directory / "lock").exists()
     assert not directory.exists()
 
 

@@ -4,7 +4,9 @@ A process that is killed cannot remove its directory, so the next one removes wh
 
 * its ``lock`` names this host: on a shared home, other hosts' locks need not be seen here; and
 * the process that it is named after has ended; and
-* nobody holds the lock: whoever has made the directory, and what it has started, which may outlive it.
+* nobody holds the lock. The process that has made the directory holds it, and each child that has inherited the descriptor,
+  which may outlive it: by a bare fork, or by a start with all descriptors open, as that of the command of ``gpupool run``.
+  ``subprocess`` closes them where it is not told otherwise. So the kernels of a Jupyter server hold no lock.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ _LOCK: Final = "lock"
 
 @contextlib.contextmanager
 def own_directory(parent: Path, process: int) -> Iterator[Path]:
-    """A new one in ``parent``, removed at the end.
+    """A new one in ``parent``, removed at the end by the process that has made it.
 
     Args:
         parent: has nothing but such directories that are named like a process; private to the user.
@@ -35,7 +37,7 @@ def own_directory(parent: Path, process: int) -> Iterator[Path]:
     Raises:
         DirectoryUnusableError: it cannot be made.
     """
-    lock = None
+    lock, maker = None, os.getpid()
     with _alone(parent):
         _remove_left(parent)
         directory = private_directory(parent / f"{process}-{secrets.token_hex(4)}")
@@ -47,7 +49,9 @@ def own_directory(parent: Path, process: int) -> Iterator[Path]:
     try:
         yield directory
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        # At the end of a forked child Python ends this generator there as well, and its parent still uses the files.
+        if os.getpid() == maker:
+            shutil.rmtree(directory, ignore_errors=True)
         if lock is not None:
             os.close(lock)
 
