@@ -19,7 +19,7 @@ from gpupool.client.session import asking_again, files, shell
 from gpupool.client.session.shell import AttachRefusedError
 from gpupool.client.session.state import State
 from gpupool.client.session.words import PROGRAM_WORDS
-from gpupool.client.types import LeaseRequest, Notice
+from gpupool.client.types import LeaseRequest, Notice, QueuePlace
 from gpupool.sentences.reasons import REASONS
 from gpupool.shares import Share
 
@@ -201,6 +201,68 @@ async def test_each_lease_that_does_not_start_makes_the_pause_longer(
     assert pauses == [2.0, 2.0, 4.0, 5.0, 5.0]
     keys = [request.idempotency_key for request in program.pool.requests]
     assert keys == ["a", "a-2", "a-2", "a-3", "a-4", "a-5"]
+
+
+async def test_a_session_that_never_starts_again_is_given_up_with_the_cause(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking_again, "AGAIN_SECONDS", 0.001)
+    async with program.session as session:
+        await program.attach(200)
+        lease = session.record.lease
+        assert lease is not None
+        program.pool.refuses["request"] = ["worker-failed"] * 1000
+        program.pool.end(lease.lease_id, "reclaim")
+        await program.until(lambda: program.file == "parked")
+        record = session.record
+        assert (record.returning, record.reason, record.hold) == (False, "worker-failed", None)
+        assert "worker-failed" in str(record.message)
+        assert record.session_id == lease.session_id
+    assert len(program.pool.requests) == 1 + asking_again.MOST_STARTS
+
+
+async def test_leases_that_do_not_start_for_various_causes_are_no_answer(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking_again, "AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(asking_again, "MOST_SECONDS", 0.001)
+    most = asking_again.MOST_STARTS
+    async with program.session as session:
+        await program.attach(200)
+        lease = session.record.lease
+        assert lease is not None
+        program.pool.refuses["request"] = ["worker-failed"] * (most - 1) + ["lease-ended"] * (most - 1)
+        program.pool.end(lease.lease_id, "reclaim")
+        await program.until(lambda: program.file == "attached")
+        assert session.record.session_id == lease.session_id
+
+
+async def test_a_scope_that_joins_in_the_pause_after_a_refusal_is_told_of_it(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking_again, "AGAIN_SECONDS", 3600.0)
+    told: list[QueuePlace] = []
+    async with program.session as session:
+        await program.attach(200)
+        lease = session.record.lease
+        assert lease is not None
+        program.pool.refuses["request"] = ["ledger"]
+        program.pool.end(lease.lease_id, "reclaim")
+        await program.until(lambda: program.places)
+        wanted = Wanted(LeaseRequest(Share(100)), "a", hold=False, wait_seconds=None)
+        joins = asyncio.create_task(session.attach(wanted, told.append))
+        await program.until(lambda: told)
+        assert told == [QueuePlace(0, "The pool says ledger.", None)]
+        joins.cancel()
+        await asyncio.wait([joins])
+
+
+async def test_a_hold_and_a_scope_are_told_apart_by_who_asked(program: Program) -> None:
+    async with program.session as session:
+        await program.attach(200, "a")
+        assert session_view(session)["by"] == "magic"
+        await program.attach(200)
+        assert session_view(session)["by"] == "attach"
 
 
 async def test_a_wait_that_is_given_up_in_a_pause_is_over_at_once(

@@ -18,6 +18,9 @@ from gpupool.client.types import LeaseRequest, QueuePlace
 AGAIN_SECONDS: Final = 2.0
 #: The pause grows to this with each lease that did not start, seconds: a node that is broken may stay so for hours.
 MOST_SECONDS: Final = 60.0
+#: Leases that did not start one after the other and for the same cause, until that counts as the answer: a session whose image
+#: is damaged never starts again, and each attempt takes a share from others for some time.
+MOST_STARTS: Final = 10
 
 
 async def ask_again(
@@ -31,6 +34,8 @@ async def ask_again(
 ) -> Granted | Refused | None:
     """What came of it; None: it was withdrawn.
 
+    Leases that do not start, again and again and for the same cause, are an answer in the end.
+
     Args:
         pool: whom to ask.
         request: the same at each attempt, so that it keeps its key, until its lease was granted and did not start.
@@ -42,6 +47,7 @@ async def ask_again(
     until = None if wait_seconds is None else time.monotonic() + wait_seconds
     growing, anew, key = AGAIN_SECONDS, 1, request.idempotency_key
     said = ""
+    cause, starts = "", 0
 
     def tell(place: QueuePlace) -> None:
         nonlocal said
@@ -60,6 +66,9 @@ async def ask_again(
                 if error.reason not in MOMENTARY or left == 0:
                     return Refused(error.reason, error.explanation)
                 if error.reason in NOT_STARTED:
+                    cause, starts = error.explanation, starts + 1 if error.explanation == cause else 1
+                    if starts >= MOST_STARTS:
+                        return Refused(error.reason, error.explanation)
                     anew += 1
                     request = replace(request, idempotency_key=f"{key}-{anew}")
                     pause, growing = growing, min(2 * growing, MOST_SECONDS)

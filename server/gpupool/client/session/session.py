@@ -79,7 +79,8 @@ class HolderSession(SessionShell):
         patience = None if wait_seconds is None else max(wait_seconds, PENDING_SECONDS)
         if on_queued is not None:
             self._listeners.add(on_queued)
-            if self.record.queue is not None and self.record.queue.place:
+            # Also of place 0: why it does not come now is not said again as long as that is the same.
+            if self.record.queue is not None:
                 on_queued(self.record.queue)
         try:
             await asyncio.wait([returning], timeout=patience)
