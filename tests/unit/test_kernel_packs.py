@@ -91,7 +91,9 @@ def test_names_of_two_builds_of_one_source_are_the_same_but_for_hashes() -> None
         "_ZN3cub28THRUST_200302_500_800_900_NS3addE"
     )
     # Of another version: blocks of another size, perhaps.
-    assert normalised("_ZN3cub23THRUST_300001_SM_800_NS3addE") != normalised("_ZN3cub20THRUST_200302_800_NS3addE")
+    assert normalised("_ZN3cub23THRUST_300001_SM_800_NS3addE") != normalised(
+        "_ZN3cub20THRUST_200302_800_NS3addE"
+    )
 
 
 def test_a_namespace_in_a_namespace_is_normalised_too() -> None:

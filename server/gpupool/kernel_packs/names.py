@@ -1,8 +1,8 @@
 """Names of kernels as they are the same in every build of the same source.
 
 The compiler puts a hash of the file and of the command line into the names of anonymous namespaces, and Thrust the list of
-architectures into its own namespace. Everything else of a mangled name follows from the source. So does Thrust's version, which
-stays: its kernels of another version have the same names, and other work for each block than the library's code on the host expects.
+architectures into its own namespace. Everything else of a mangled name follows from the source. So does Thrust's version,
+which stays: kernels of another version may do other work for each block than the library's code on the host expects.
 """
 
 from __future__ import annotations

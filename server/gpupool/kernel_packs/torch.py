@@ -220,7 +220,10 @@ def recipe(wheel: Wheel, source: Path, work: Path) -> Recipe:
 
 
 def kernel_sources(source: Path) -> dict[str, Path]:
-    """The files with kernels by the names that users say; where two folders have one name, ``sparse-SoftMax.cu`` is the second's."""
+    """The files with kernels by the names that users say.
+
+    Where two folders have the same name, the second's is ``sparse-SoftMax.cu``.
+    """
     found = {path.name: path for path in sorted((source / _KERNELS).glob("*.cu"))}
     for folder in _MORE_KERNELS:
         for path in sorted((source / folder).glob("*.cu")):
