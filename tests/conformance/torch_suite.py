@@ -98,7 +98,10 @@ def main() -> int:
         lambda module, test: f"{module.name}::{test.split('::', 1)[-1]}",
     )
     write_result(found, options.seed)
-    return 1 if any(outcome == "crashed" for outcome, _ in found.values()) else 0
+    empty = [name for name in MODULES if not any(test.startswith(f"{name}::") for test in found)]
+    if empty:
+        print(f"no test was collected of {', '.join(empty)}; see build/conformance/torch-suite")
+    return 1 if empty or any(outcome == "crashed" for outcome, _ in found.values()) else 0
 
 
 if __name__ == "__main__":

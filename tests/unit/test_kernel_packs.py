@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 from gpupool.cli.main import app
+from gpupool.kernel_packs import cub
 from gpupool.kernel_packs.bind import Names, bind, read_module
-from gpupool.kernel_packs.build import Recipe
+from gpupool.kernel_packs.build import Outcome, Recipe, build
 from gpupool.kernel_packs.errors import PackError
 from gpupool.kernel_packs.library import FatBinary, Library
 from gpupool.kernel_packs.names import normalised, source_file
@@ -175,12 +176,71 @@ def test_a_kernel_with_other_parameters_is_left_out_and_said() -> None:
     assert [frame.names for frame in bound.frames] == [("two", "counter")]
 
 
+#: A kernel of its own, one of CUB, and one that Thrust's version is in, as PyTorch has them.
+SORTS = """
+.version 9.0
+.target sm_80
+.address_size 64
+.visible .entry _Z3addPf(.param .u64 p) { ret; }
+.visible .entry _ZN14at_cuda_detail3cub11EmptyKernelIvEEvv() { ret; }
+"""
+OWN, OF_CUB = "_Z3addPf", "_ZN14at_cuda_detail3cub11EmptyKernelIvEEvv"
+COUNTING = "_ZN6thrust28THRUST_200302_500_800_900_NS8countingEv"
+
+
+def built(folder: Path, version_of_cub: str) -> Outcome:
+    """Of one file, by a compiler that has this CUB and whose PTX is its input."""
+    nvcc = folder / "nvcc"
+    nvcc.write_text(
+        "#!/bin/sh\n"
+        'case "$1" in --version) echo one;;\n'
+        f"""-E) echo '"version" {version_of_cub}';;\n"""
+        '-ptx) cp "$3" "$5";; esac\n'
+    )
+    nvcc.chmod(0o755)
+    (folder / "sorts.cu").write_text(SORTS)
+    library = Library(
+        folder / "libmine.so", "ab" * 20, (fat_binary(**{OWN: ((0, 8),), OF_CUB: (), COUNTING: ()}),)
+    )
+    recipe = Recipe("mine", {"sorts.cu": folder / "sorts.cu"}, ())
+    return next(iter(build(recipe, library, Store(folder / "packs"), nvcc, ["sorts.cu"], 1)))
+
+
+def test_kernels_of_another_cub_than_the_librarys_are_left_out_and_said(tmp_path: Path) -> None:
+    same = built(tmp_path, "200302")
+    assert same.built is not None
+    assert (same.built.absent, same.left_out) == ((COUNTING,), "")
+    other = built(tmp_path, "300001")
+    assert other.built is not None
+    assert (other.was_there, set(other.built.absent)) == (False, {OF_CUB, COUNTING})
+    assert "2.3.2" in other.left_out
+    assert "3.0.1" in other.left_out
+
+
+def test_the_version_of_cub_is_what_the_compiler_says() -> None:
+    assert cub.version_said('# 1 "version.cu"\n"version" 200302\n') == "200302"
+    assert cub.version_said('"version" THRUST_VERSION\n') is None
+
+
 def test_the_fat_binary_with_most_of_the_kernels_is_the_one() -> None:
     small, large, other = fat_binary(one=ONE), fat_binary(one=ONE, two=()), fat_binary(three=())
     with_ptx = FatBinary(True, ("bb" * 32,), {"one": ONE, "two": ()}, frozenset())
     assert Names([small, with_ptx, large, other]).best(["one", "two"]) is large
     assert Names([with_ptx, large, small]).best(["one"]) is small
     assert Names([other]).best(["one"]) is None
+
+
+def test_of_two_files_of_one_name_the_origin_is_the_one_that_mentions_the_kernel(tmp_path: Path) -> None:
+    files = {"SoftMax.cu": "void dense_softmax();", "sparse-SoftMax.cu": "void cuda_sparse_coo_softmax();"}
+    for name, text in files.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "SoftMax.cu").write_text(text)
+    tag = "_GLOBAL__N__01234567_10_SoftMax_cu_89abcdef"
+    kernel = f"_ZN{len(tag)}{tag}23cuda_sparse_coo_softmaxEPf"
+    of_sparse = fat_binary(**{kernel: ((0, 8),)})
+    sources = {name: tmp_path / name / "SoftMax.cu" for name in files}
+    assert find_origins([of_sparse], sources) == {of_sparse: "sparse-SoftMax.cu"}
 
 
 def test_origins_are_told_by_namespaces_and_by_what_few_files_mention(tmp_path: Path) -> None:

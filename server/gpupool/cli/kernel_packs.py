@@ -292,6 +292,7 @@ def _record(outcome: Outcome) -> dict[str, object]:
         "kernels": built.kernels if built else 0,
         "absent": list(built.absent) if built else [],
         "other_parameters": list(built.other_parameters) if built else [],
+        "left_out": outcome.left_out or None,
     }
 
 
@@ -307,4 +308,6 @@ def _in_words(outcome: Outcome) -> str:
         words += f", {len(built.absent)} more are in the library alone"
     if built.other_parameters:
         words += f", {len(built.other_parameters)} left out: the library's take other parameters"
+    if outcome.left_out:
+        words += f" ({outcome.left_out})"
     return words + (" (built before)" if outcome.was_there else "")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from gpupool.kernel_packs import cub
 from gpupool.kernel_packs.bind import Bound, Module, Names, bind, read_module
 from gpupool.kernel_packs.errors import PackError
 from gpupool.kernel_packs.library import FatBinary, Library, own_texts, problem_of, write_kernels
@@ -20,6 +21,8 @@ from gpupool.kernel_packs.store import BuiltFile, Pack, Store, merged
 
 #: PTX for this architecture runs on every software GPU of compute capability 8.0 and more.
 ARCHITECTURE: Final = "compute_80"
+#: Changes with the rules by which PTX is bound, so that what was bound by others is built again.
+BINDING: Final = "2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +52,18 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one file; ``problem`` is empty if it is in the pack."""
+    """What became of one file.
+
+    Attributes:
+        problem: empty if it is in the pack.
+        left_out: why kernels of it are not in the pack, if that has one reason.
+    """
 
     file: str
     built: BuiltFile | None = None
     problem: str = ""
     was_there: bool = False
+    left_out: str = ""
 
 
 def build(
@@ -69,11 +78,17 @@ def build(
     names = Names(library.fat_binaries)
     origins = find_origins(library.fat_binaries, recipe.sources)
     store.add(pack, library, origins)
-    digest = _Recipes(nvcc, recipe.lasting_options)
+    ours, theirs = _version_of_cub(nvcc, recipe.options), cub.version_of(library)
+    other_cub = ""
+    if theirs is not None and ours != theirs:
+        other_cub = f"CUB is {cub.shown(theirs)} in {library.path.name}, " + (
+            f"and {cub.shown(ours)} in {nvcc}" if ours is not None else f"and {nvcc} has none"
+        )
+    digest = _Recipes(nvcc, [*recipe.lasting_options, f"CUB {ours}"])
 
     def make(file: str) -> Outcome:
         try:
-            return _make(file, recipe, pack, names, store, nvcc, digest(recipe.sources[file]))
+            return _make(file, recipe, pack, names, store, nvcc, digest(recipe.sources[file]), other_cub)
         except (PackError, NotPtxError) as error:
             return Outcome(file, problem=str(error))
 
@@ -145,7 +160,7 @@ class _Recipes:
 
     def __init__(self, nvcc: Path, options: Sequence[str]) -> None:
         version = _run([str(nvcc), "--version"])
-        self._start = "\0".join([version, *options, ARCHITECTURE]).encode()
+        self._start = "\0".join([BINDING, version, *options, ARCHITECTURE]).encode()
 
     def __call__(self, source: Path) -> str:
         try:
@@ -155,7 +170,7 @@ class _Recipes:
 
 
 def _make(
-    file: str, recipe: Recipe, pack: Pack, names: Names, store: Store, nvcc: Path, digest: str
+    file: str, recipe: Recipe, pack: Pack, names: Names, store: Store, nvcc: Path, digest: str, other_cub: str
 ) -> Outcome:
     before = pack.files.get(file)
     kernel_file = file.replace("/", "-") + ".kernels"
@@ -166,14 +181,24 @@ def _make(
     fat_binary = names.best(module.kernels)
     if fat_binary is None:
         return Outcome(file, BuiltFile(digest, "", (), 0))
-    bound = bind(module, fat_binary)
+    usable_part = cub.without_cub(module) if other_cub else module
+    left_out = other_cub if len(usable_part.kernels) < len(module.kernels) else ""
+    bound = bind(usable_part, fat_binary)
     if bound.frames:
         write_kernels(path, bound.frames)
     usable = len(fat_binary.kernels) - len(bound.absent) - len(bound.other_parameters)
     return Outcome(
         file,
         BuiltFile(digest, kernel_file, fat_binary.digests, usable, bound.absent, bound.other_parameters),
+        left_out=left_out,
     )
+
+
+def _version_of_cub(nvcc: Path, options: Sequence[str]) -> str | None:
+    with tempfile.TemporaryDirectory(prefix="gpupool-kernel-pack-") as folder:
+        question = Path(folder) / "version.cu"
+        question.write_text(cub.QUESTION)
+        return cub.version_said(_run([str(nvcc), "-E", f"-arch={ARCHITECTURE}", *options, str(question)]))
 
 
 def _compile(nvcc: Path, options: Sequence[str], source: Path) -> str:

@@ -24,7 +24,9 @@ def find_origins(fat_binaries: Sequence[FatBinary], sources: Mapping[str, Path])
     do.
     """
     files_with: dict[str, list[str]] = {}
+    named: dict[str, list[str]] = {}
     for name, path in sources.items():
+        named.setdefault(path.name, []).append(name)
         for identifier in set(_IDENTIFIER.findall(_text_of(path))):
             files_with.setdefault(identifier, []).append(name)
     mentioned = {
@@ -33,19 +35,24 @@ def find_origins(fat_binaries: Sequence[FatBinary], sources: Mapping[str, Path])
     common = Counter(part for parts in mentioned.values() for part in parts)
     found = {}
     for each, parts in mentioned.items():
-        file = next((known for known in map(source_file, each.kernels) if known in sources), None)
-        file = file or _most_alike(parts, common, files_with)
+        said = next((known for known in map(source_file, each.kernels) if known in named), None)
+        # Two folders may have a file of that name.
+        able = named[said] if said is not None else list(sources)
+        file = able[0] if len(able) == 1 else _most_alike(parts, common, files_with, able)
         if file is not None:
             found[each] = file
     return found
 
 
 def _most_alike(
-    identifiers: Collection[str], common: Mapping[str, int], files_with: Mapping[str, Sequence[str]]
+    identifiers: Collection[str],
+    common: Mapping[str, int],
+    files_with: Mapping[str, Sequence[str]],
+    able: Collection[str],
 ) -> str | None:
     score: dict[str, float] = {}
     for identifier in identifiers:
-        files = files_with.get(identifier, ())
+        files = [file for file in files_with.get(identifier, ()) if file in able]
         for file in files:
             # What many files or many fat binaries have says little.
             score[file] = score.get(file, 0) + 1 / (len(files) * common[identifier]) ** 2
