@@ -37,7 +37,8 @@ inline cudaError_t record(cudaError_t error) {
   if (error != cudaSuccess && error != cudaErrorNotReady) [[unlikely]] {
     thread_state.last_error = error;
     thread_state.error_session = driver_session.load(std::memory_order_relaxed)();
-    thread_state.error_resets = device_resets.load(std::memory_order_relaxed);
+    thread_state.error_device = thread_state.device;
+    thread_state.error_resets = resets_of(thread_state.device).load(std::memory_order_relaxed);
     thread_state.peeked = false;
   }
   return error;

@@ -1,5 +1,6 @@
 #include "cudart/context.h"
 
+#include <array>
 #include <cstdlib>
 #include <vector>
 
@@ -9,9 +10,11 @@
 namespace gpupool::cudart {
 
 constinit thread_local ThreadState thread_state;
-constinit std::atomic<unsigned> device_resets{0};
 
 namespace {
+
+constexpr std::size_t most_devices = 64;  // with more, two devices share a counter
+constinit std::array<std::atomic<unsigned>, most_devices> device_resets{};
 
 std::atomic<bool> ending{false};
 
@@ -110,8 +113,12 @@ cudaError_t reset_device() {
     driver().cuCtxSetCurrent(nullptr);
   }
   thread_state.ready = false;
-  if (result == CUDA_SUCCESS) device_resets.fetch_add(1, std::memory_order_relaxed);
+  if (result == CUDA_SUCCESS) resets_of(device).fetch_add(1, std::memory_order_relaxed);
   return translate(result);
+}
+
+std::atomic<unsigned>& resets_of(int device) {
+  return device_resets[static_cast<std::size_t>(device) % most_devices];
 }
 
 }  // namespace gpupool::cudart

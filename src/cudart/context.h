@@ -36,8 +36,8 @@ cudaError_t primary_context(int device, CUcontext& context);
 /// Destroys the primary context of the thread's device with all that is in it.
 cudaError_t reset_device();
 
-/// How many resets there have been, whichever thread's. An error of the device ends with one for all threads.
-extern constinit std::atomic<unsigned> device_resets;
+/// How many resets of a device there have been, whichever thread's. Its error ends with one for all threads.
+std::atomic<unsigned>& resets_of(int device);
 
 /// Whether the process is on its way out; then nothing is unloaded, the driver does that.
 bool process_ends();

@@ -77,7 +77,7 @@ namespace {
 void forget_ended_error() {
   if (is_sticky(thread_state.last_error) &&
       (thread_state.error_session != driver_session.load(std::memory_order_relaxed)() ||
-       thread_state.error_resets != device_resets.load(std::memory_order_relaxed)))
+       thread_state.error_resets != resets_of(thread_state.error_device).load(std::memory_order_relaxed)))
     thread_state.last_error = cudaSuccess;
 }
 

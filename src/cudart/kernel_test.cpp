@@ -244,6 +244,14 @@ TEST_CASE("a reset ends the device's error for every thread") {
   Registered program;
   CHECK(cudaLaunchKernel(address(crash_on_host), dim3(1), dim3(1), nullptr, 0, nullptr) == cudaSuccess);
   CHECK(cudaDeviceSynchronize() == cudaErrorIllegalAddress);
+  std::thread([] {
+    int devices = 0;
+    REQUIRE(cudaGetDeviceCount(&devices) == cudaSuccess);
+    if (devices < 2) return;
+    CHECK(cudaSetDevice(1) == cudaSuccess);
+    CHECK(cudaDeviceReset() == cudaSuccess);
+  }).join();
+  CHECK(cudaPeekAtLastError() == cudaErrorIllegalAddress);
   std::thread([] { CHECK(cudaDeviceReset() == cudaSuccess); }).join();
   CHECK(cudaPeekAtLastError() == cudaSuccess);
   CHECK(cudaGetLastError() == cudaSuccess);

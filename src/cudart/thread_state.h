@@ -8,7 +8,8 @@ namespace gpupool::cudart {
 struct ThreadState {
   cudaError_t last_error = cudaSuccess;
   unsigned error_session = 0;  ///< the driver's session in which that error came, if it is a sticky one
-  unsigned error_resets = 0;   ///< how many resets of a device there had been by then
+  unsigned error_resets = 0;   ///< how many resets of the device there had been by then
+  int error_device = 0;        ///< which device
   bool peeked = false;         ///< at that error
   int device = 0;              ///< chosen by cudaSetDevice
   CUcontext own = nullptr;     ///< the primary context that the runtime made current, if it did

@@ -21,6 +21,8 @@
 namespace gpupool::wire {
 namespace {
 
+/// Of a name, by itself: a resolver asks the second name server when the first one has been silent for 5 s.
+constexpr int look_up_ms = 12'000;
 constexpr int look_interval_s =
     5;  // how long a read, a write or a wait goes on before it asks after the peer
 
@@ -143,7 +145,7 @@ bool worth_another_try(int fd) {
 }
 
 Socket connect_tcp(const std::string& address, int timeout_ms, std::string& error) {
-  const Addresses found = look_up(address, false, timeout_ms, error);
+  const Addresses found = look_up(address, false, look_up_ms, error);
   if (!found) return {};
   for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
     Socket socket(::socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol));

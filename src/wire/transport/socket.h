@@ -35,7 +35,8 @@ class Socket {
   int fd_ = -1;
 };
 
-/// `host:port` (IPv6 in brackets). Empty socket and `error` filled on failure.
+/// `host:port` (IPv6 in brackets). Empty socket and `error` filled on failure. `timeout_ms` is for each
+/// address of the host; to find them may take 12 s before.
 Socket connect_tcp(const std::string& address, int timeout_ms, std::string& error);
 
 /// Listens on `host:port`, or on a free port of `host:first-last`; port 0 lets the system choose,
