@@ -210,6 +210,7 @@ class ScriptedNode:
                 ok=not problem and not used_mib,
                 message=problem,
                 used_mib=used_mib,
+                answered=True,
                 request=message.request,
             )
         )

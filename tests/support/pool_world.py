@@ -265,7 +265,15 @@ class SimNode:
                 report = self.report(worker, now) if worker is not None else None
                 self.to_pool.append(
                     events.LeaseApplied(
-                        *me, item.session_id, item.epoch, ok, text, item.request, report, used
+                        *me,
+                        item.session_id,
+                        item.epoch,
+                        ok,
+                        text,
+                        item.request,
+                        report,
+                        used,
+                        answered=worker is not None and not worker.stuck,
                     )
                 )
             case instructions.RevokeLease():

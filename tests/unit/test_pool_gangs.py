@@ -357,7 +357,7 @@ class TestResize:
         deliver(world, "node1")
         while world.step_to_node("node2") or world.step_to_pool("node2"):
             pass
-        assert (world.told[-1].lease_id, world.told[-1].reason) == ("l1", "worker-refused")
+        assert (world.told[-1].lease_id, world.told[-1].reason) == ("l1", "worker-failed")
         assert free(world) == (200, 500), "the first worker still serves the larger share"
         world.settle()
         assert free(world) == (500, 500)

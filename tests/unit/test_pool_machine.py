@@ -316,13 +316,23 @@ class TestResize:
         self.resize(world, lease_id, 200)
         applied = world.nodes["node1"].to_node.pop()
         refused = events.LeaseApplied(
-            world.now, "node1", 1, "s1", 1, False, "its share is fixed", applied.request
+            world.now, "node1", 1, "s1", 1, False, "its share is fixed", applied.request, answered=True
         )
         world.handle(refused)
         told = [x for x in world.told if isinstance(x, instructions.TellResized)][-1]
         assert (told.lease_id, told.reason) == (lease_id, "worker-refused")
         assert told.reason not in RESIZE_UNANSWERED
         assert world.free() == 400
+
+    def test_a_worker_that_did_not_answer_has_refused_no_size(self, world):
+        lease_id = world.attach("k1", 600)
+        self.resize(world, lease_id, 200)
+        applied = world.nodes["node1"].to_node.pop()
+        silent = events.LeaseApplied(world.now, "node1", 1, "s1", 1, False, "no answer", applied.request)
+        world.handle(silent)
+        told = [x for x in world.told if isinstance(x, instructions.TellResized)][-1]
+        assert (told.lease_id, told.reason) == (lease_id, "worker-failed")
+        assert told.reason in RESIZE_UNANSWERED
 
     def test_a_heartbeat_during_a_resize_does_not_name_a_size(self, world):
         lease_id = world.attach("k1", 600)

@@ -181,8 +181,25 @@ async def test_a_lease_that_cannot_be_stored_is_refused_and_the_pool_hears_it(
     async with asyncio.timeout(10.0 * BUSY):
         await node.obey("lease", pool_pb2.ApplyLease(session_id="5e", epoch=2))
     (told,) = node.told
-    assert (told.applied.request, told.applied.ok) == (7, False)
+    assert (told.applied.request, told.applied.ok, told.applied.answered) == (7, False, False)
     assert "No space left" in told.applied.message
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_the_pool_hears_whether_it_was_the_worker_that_said_no(
+    node: Node, worker: Worker, monkeypatch: pytest.MonkeyPatch, answers: bool
+) -> None:
+    async def record(*_: object) -> None:
+        pass
+
+    monkeypatch.setattr(node.engine, "record", record, raising=False)
+    worker.place = "host"
+    worker.leases = ["refused epoch=2 reason=resume-failed"]
+    worker.dies_at = "" if answers else "lease"
+    async with asyncio.timeout(10.0 * BUSY):
+        await node.obey("lease", pool_pb2.ApplyLease(session_id="5e", epoch=2))
+    (told,) = node.told
+    assert (told.applied.request, told.applied.ok, told.applied.answered) == (7, False, answers)
 
 
 async def test_work_under_way_is_no_idleness(

@@ -274,6 +274,7 @@ class LeaseApplied(FromNode):
     """The worker's answer to ApplyLease or RevokeLease number `request`, and how it is after it.
 
     `used_mib`: what its session uses, when it refused because that is more than the new share; 0: it did not.
+    `answered`: `ok` is the worker's own word; otherwise it has not answered, or could not be asked.
     """
 
     session_id: str
@@ -283,6 +284,7 @@ class LeaseApplied(FromNode):
     request: int
     worker: ReportedWorker | None = None
     used_mib: int = 0
+    answered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

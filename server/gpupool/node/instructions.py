@@ -174,7 +174,7 @@ class Instructions:
 
     async def _apply_lease(self, connection: Connection, request: int, lease: Any) -> None:
         link = self.links.get(lease.session_id)
-        answer = Applied(False, "no worker of this session runs here")
+        answer, answered = Applied(False, "no worker of this session runs here"), False
         if link is not None:
             try:
                 grants = (await self._reserve(lease)).devices if lease.shares else link.devices
@@ -182,23 +182,25 @@ class Instructions:
                 answer = await link.apply(
                     lease.epoch, lambda: connection.deadline_ns(lease.fence_seconds), grants
                 )
+                answered = True
             except (ControlError, BadInstructionError, EngineError, OSError) as error:
                 answer = Applied(False, str(error))
             if not answer.ok:
                 with contextlib.suppress(OSError):  # a full disk, of which the answer tells
                     await self._engine.record(lease.session_id, link.epoch, link.devices)
-        _answer(connection, request, lease, answer, link)
+        _answer(connection, request, lease, answer, link, answered=answered)
 
     async def _revoke_lease(self, connection: Connection, request: int, revoke: Any) -> None:
         link = self.links.get(revoke.session_id)
         # A worker that is gone holds nothing: that is what a revocation is to achieve.
-        answer = Applied(True, "no worker of this session runs here")
+        answer, answered = Applied(True, "no worker of this session runs here"), False
         if link is not None:
             try:
                 answer = await link.revoke(revoke.epoch)
+                answered = True
             except ControlError as error:
                 answer = Applied(False, str(error))
-        _answer(connection, request, revoke, answer, link)
+        _answer(connection, request, revoke, answer, link, answered=answered)
 
     async def _park_memory(self, connection: Connection, request: int, park: Any) -> None:
         link = self.links.get(park.session_id)
@@ -293,7 +295,13 @@ class Instructions:
 
 
 def _answer(
-    connection: Connection, request: int, lease: Any, answer: Applied, link: WorkerLink | None
+    connection: Connection,
+    request: int,
+    lease: Any,
+    answer: Applied,
+    link: WorkerLink | None,
+    *,
+    answered: bool,
 ) -> None:
     # Request numbers belong to the connection on which they came.
     applied = pool_pb2.LeaseApplied(
@@ -302,6 +310,7 @@ def _answer(
         ok=answer.ok,
         message=answer.message,
         used_mib=answer.used_mib,
+        answered=answered,
         request=request,
         worker=worker_report(link) if link is not None else None,
     )

@@ -163,7 +163,8 @@ class ReplayNodes:
             )
         text = "" if worker is not None else "no worker of this session runs here"
         return events.LeaseApplied(
-            now, item.node, item.connection, item.session_id, epoch, worker is not None, text, item.request, report
+            now, item.node, item.connection, item.session_id, epoch, worker is not None, text, item.request, report,
+            answered=worker is not None,
         )  # fmt: skip
 
 

@@ -126,8 +126,9 @@ def _refused(step: Step, lease: LeaseRecord, resize: Resize, event: events.Lease
     why = say("resize.refused", why=param.text(event.message))
     if used:
         why = say("resize.in-use", used=param.mib(used), asked=asked)
-    # Not `worker-failed`: that a worker has not answered in time is no word about the size, and it may be asked again.
-    step.do(TellResized(lease.gang or lease.id, "in-use" if used else "worker-refused", why))
+    # That a worker has not answered, or could not be asked, is no word about the size, and it may be asked again.
+    refusal = "in-use" if used else "worker-refused" if event.answered else "worker-failed"
+    step.do(TellResized(lease.gang or lease.id, refusal, why))
     step.journal("resize-refused", why, user=lease.user, lease_id=lease.id, session_id=lease.session_id)
     for part in others:
         if part.resize is not None:
