@@ -16,6 +16,7 @@ from gpupool.client.program.view import session_view
 from gpupool.client.program.words import COMMAND_WORDS
 from gpupool.client.reasons import MOMENTARY, NOT_STARTED
 from gpupool.client.session import asking_again, files, shell
+from gpupool.client.session.events import Granted, Refused
 from gpupool.client.session.shell import AttachRefusedError
 from gpupool.client.session.state import State
 from gpupool.client.session.words import PROGRAM_WORDS
@@ -207,6 +208,7 @@ async def test_a_session_that_never_starts_again_is_given_up_with_the_cause(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asking_again, "AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(asking_again, "GIVE_UP_SECONDS", 0.0)
     async with program.session as session:
         await program.attach(200)
         lease = session.record.lease
@@ -221,20 +223,60 @@ async def test_a_session_that_never_starts_again_is_given_up_with_the_cause(
     assert len(program.pool.requests) == 1 + asking_again.MOST_STARTS
 
 
-async def test_leases_that_do_not_start_for_various_causes_are_no_answer(
+class AskedAgain:
+    """Asking again while leases do not start; its hours pass at once."""
+
+    def __init__(self, pool: MemoryPool, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.pool: Any = pool
+        self.now = 100.0
+        self._monkeypatch = monkeypatch
+
+    async def outcome(self) -> Granted | Refused | None:
+        async def pause(seconds: float) -> None:
+            self.now += seconds
+
+        with self._monkeypatch.context() as time:
+            time.setattr(asyncio, "sleep", pause)
+            return await asking_again.ask_again(
+                self.pool,
+                LeaseRequest(Share(200)),
+                None,
+                wanted=lambda: True,
+                on_queued=lambda _: None,
+                on_attempt=lambda _: None,
+                clock=lambda: self.now,
+            )
+
+
+#: Pauses of 2, 4, 8, 16 and 32 s, and then of a minute each: with the last of them an hour is over.
+PAUSES_OF_AN_HOUR = 5 + 59
+
+
+async def test_a_node_that_is_broken_for_less_than_an_hour_ends_no_wait(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking_again, "AGAIN_SECONDS", 0.001)
-    monkeypatch.setattr(asking_again, "MOST_SECONDS", 0.001)
-    most = asking_again.MOST_STARTS
-    async with program.session as session:
-        await program.attach(200)
-        lease = session.record.lease
-        assert lease is not None
-        program.pool.refuses["request"] = ["worker-failed"] * (most - 1) + ["lease-ended"] * (most - 1)
-        program.pool.end(lease.lease_id, "reclaim")
-        await program.until(lambda: program.file == "attached")
-        assert session.record.session_id == lease.session_id
+    asked = AskedAgain(program.pool, monkeypatch)
+    program.pool.refuses["request"] = ["worker-failed"] * PAUSES_OF_AN_HOUR
+    assert isinstance(await asked.outcome(), Granted)
+
+
+async def test_leases_that_do_not_start_for_an_hour_are_an_answer_whatever_each_says(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = AskedAgain(program.pool, monkeypatch)
+    program.pool.refuses["request"] = ["worker-failed", "lease-ended"] * PAUSES_OF_AN_HOUR
+    outcome = await asked.outcome()
+    assert isinstance(outcome, Refused)
+    assert outcome.reason in NOT_STARTED
+    assert len(program.pool.requests) == PAUSES_OF_AN_HOUR + 1
+
+
+async def test_a_pool_that_is_away_for_hours_between_two_such_leases_ends_no_wait(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = AskedAgain(program.pool, monkeypatch)
+    program.pool.refuses["request"] = ["worker-failed", *["ledger"] * 4000, "worker-failed"]
+    assert isinstance(await asked.outcome(), Granted)
 
 
 async def test_a_scope_that_joins_in_the_pause_after_a_refusal_is_told_of_it(

@@ -18,9 +18,11 @@ from gpupool.client.types import LeaseRequest, QueuePlace
 AGAIN_SECONDS: Final = 2.0
 #: The pause grows to this with each lease that did not start, seconds: a node that is broken may stay so for hours.
 MOST_SECONDS: Final = 60.0
-#: Leases that did not start one after the other and for the same cause, until that counts as the answer: a session whose image
-#: is damaged never starts again, and each attempt takes a share from others for some time.
+#: A session whose image is damaged never starts again, and each attempt takes a share from others for some time. That is the
+#: answer when so many leases one after the other did not start, and so many seconds have passed since the first of them: only
+#: then, as a node may be broken for a while, and a busy pool, or one that is away, leaves long pauses between few attempts.
 MOST_STARTS: Final = 10
+GIVE_UP_SECONDS: Final = 3600.0
 
 
 async def ask_again(
@@ -31,10 +33,11 @@ async def ask_again(
     wanted: Callable[[], bool],
     on_queued: Callable[[QueuePlace], None],
     on_attempt: Callable[[asyncio.Future[Any] | None], None],
+    clock: Callable[[], float] = time.monotonic,
 ) -> Granted | Refused | None:
     """What came of it; None: it was withdrawn.
 
-    Leases that do not start, again and again and for the same cause, are an answer in the end.
+    Leases that do not start, again and again for an hour, are an answer in the end.
 
     Args:
         pool: whom to ask.
@@ -43,11 +46,12 @@ async def ask_again(
         wanted: whether it still is, asked before each attempt.
         on_queued: told each place in the queue, and as place 0 why the pool has no answer now.
         on_attempt: told the request under way, or the pause before the next one, which may be cancelled; None after it.
+        clock: seconds that only grow.
     """
-    until = None if wait_seconds is None else time.monotonic() + wait_seconds
+    until = None if wait_seconds is None else clock() + wait_seconds
     growing, anew, key = AGAIN_SECONDS, 1, request.idempotency_key
     said = ""
-    cause, starts = "", 0
+    since, starts = 0.0, 0
 
     def tell(place: QueuePlace) -> None:
         nonlocal said
@@ -56,7 +60,7 @@ async def ask_again(
 
     try:
         while wanted():
-            left = None if until is None else max(0.0, until - time.monotonic())
+            left = None if until is None else max(0.0, until - clock())
             pause = AGAIN_SECONDS
             asked = asyncio.ensure_future(pool.request(request, on_queued=tell, wait_seconds=left))
             on_attempt(asked)
@@ -66,8 +70,10 @@ async def ask_again(
                 if error.reason not in MOMENTARY or left == 0:
                     return Refused(error.reason, error.explanation)
                 if error.reason in NOT_STARTED:
-                    cause, starts = error.explanation, starts + 1 if error.explanation == cause else 1
-                    if starts >= MOST_STARTS:
+                    if starts == 0:
+                        since = clock()
+                    starts += 1
+                    if starts >= MOST_STARTS and clock() - since >= GIVE_UP_SECONDS:
                         return Refused(error.reason, error.explanation)
                     anew += 1
                     request = replace(request, idempotency_key=f"{key}-{anew}")
