@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import MagicMock
 
 import grpc
 import grpc.aio
 import pytest
-from gpupool.client.credentials import hub_token
+from gpupool.client.credentials import TokenCredentials, hub_token
 from gpupool.client.endpoint import EndpointError, is_secure, parse_endpoints, resolve_endpoint
 from gpupool.client.errors import GpupoolError
 from gpupool.client.pool import PoolClient
 from gpupool.client.servers import HEARD_SECONDS, NOT_LEADER, Patience, ServerRing
+from gpupool.client.types import LeaseRequest
 from gpupool.ledger import servers
 from gpupool.ledger.database import Lead
 from gpupool.ledger.servers import LockHolder, ServerIdentity, ServerRow
@@ -25,6 +28,8 @@ from gpupool.node.leader_epoch import DEPOSED_NS, LeaderEpoch
 from gpupool.pool.leading.lead_times import LeadTimes
 from gpupool.pool.leading.leader_watch import EndConnection, LeaderWatch, TakeOver, Wait
 from gpupool.pool.leading.leadership import Leadership
+from gpupool.proto import pool_pb2
+from gpupool.shares import Share
 from sqlalchemy.exc import OperationalError
 
 from jupyter_gpupool.server.pool.connection import PoolConnection, WrongSettingError
@@ -190,6 +195,67 @@ class TestASilentServer:
     async def test_is_asked_again_by_those_who_did_not_wait(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("gpupool.client.servers.SILENT_SECONDS", 3600.0)
         assert await self.give_up(monkeypatch, 0.05) == A
+
+
+class TestATokenOfTheHub:
+    """A server that is stopped gives none, for 10 s each; patience with all of them is shorter than that takes."""
+
+    SERVERS = ("a:1", "b:2", "c:3", "d:4")
+
+    async def asked(
+        self, monkeypatch: pytest.MonkeyPatch, broken: dict[str, grpc.StatusCode], wait_seconds: float | None
+    ) -> tuple[list[str], str]:
+        """Whom a request asks for a token, and what it is refused with in the end; the others give one at once."""
+        now, asked = [100.0], []
+        monkeypatch.setattr("gpupool.client.pool.time", SimpleNamespace(monotonic=lambda: now[0]))
+        monkeypatch.setattr("gpupool.client.servers.time", SimpleNamespace(monotonic=lambda: now[0]))
+
+        async def pause(seconds: float) -> None:
+            now[0] += seconds
+
+        async with PoolClient(",".join(self.SERVERS), hub_identity=False) as client:
+
+            class Tokens(TokenCredentials):
+                async def metadata(self) -> tuple[tuple[str, str], ...]:
+                    server = client._opened().asked
+                    asked.append(server)
+                    if server not in broken:
+                        return ()
+                    if broken[server] is grpc.StatusCode.DEADLINE_EXCEEDED:
+                        now[0] += 10.0
+                    raise failure(broken[server])
+
+            async def refuses(*_: object) -> AsyncIterator[pool_pb2.RequestEvent]:
+                yield pool_pb2.RequestEvent(refused=pool_pb2.Refusal(reason="quota"))
+
+            monkeypatch.setattr(client, "_credentials", Tokens(lambda: ""))
+            monkeypatch.setattr(client, "_call_request", refuses)
+            monkeypatch.setattr("gpupool.client.pool.asyncio", SimpleNamespace(sleep=pause))
+            with pytest.raises(GpupoolError) as refused:
+                await client.request(LeaseRequest(Share(200)), wait_seconds=wait_seconds)
+        return asked, getattr(refused.value, "reason", "")
+
+    @pytest.mark.parametrize("wait_seconds", [None, 15.0])
+    async def test_is_asked_of_the_last_server_though_those_before_it_were_silent(
+        self, monkeypatch: pytest.MonkeyPatch, wait_seconds: float | None
+    ) -> None:
+        silent = dict.fromkeys(self.SERVERS[:3], grpc.StatusCode.DEADLINE_EXCEEDED)
+        assert await self.asked(monkeypatch, silent, wait_seconds) == (list(self.SERVERS), "quota")
+
+    async def test_is_asked_of_the_last_server_though_the_one_before_it_is_gone(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        broken = dict.fromkeys(self.SERVERS[:3], grpc.StatusCode.DEADLINE_EXCEEDED)
+        broken["c:3"] = grpc.StatusCode.UNAVAILABLE
+        monkeypatch.setattr("gpupool.client.servers.TAKEOVER_SECONDS", 5.0)
+        assert await self.asked(monkeypatch, broken, None) == (list(self.SERVERS), "quota")
+
+    async def test_is_asked_of_each_server_once_beyond_the_limit(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        broken = dict.fromkeys(self.SERVERS, grpc.StatusCode.DEADLINE_EXCEEDED)
+        broken["a:1"] = grpc.StatusCode.UNAVAILABLE
+        assert await self.asked(monkeypatch, broken, 15.0) == (list(self.SERVERS), "")
 
 
 class TestAnAgent:

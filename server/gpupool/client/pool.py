@@ -31,7 +31,15 @@ from gpupool.client.credentials import (
 )
 from gpupool.client.endpoint import connection_advice, open_channel, read_token, resolve_endpoint
 from gpupool.client.errors import PoolRefusedError, PoolUnavailableError, QueueTimeoutError
-from gpupool.client.servers import NOT_LEADER, Patience, PoolServers, Servers, pool_servers, reason_of
+from gpupool.client.servers import (
+    BROKEN,
+    NOT_LEADER,
+    Patience,
+    PoolServers,
+    Servers,
+    pool_servers,
+    reason_of,
+)
 from gpupool.client.services import CALL_SECONDS
 from gpupool.client.types import (
     Caller,
@@ -148,7 +156,7 @@ class PoolClient:
         servers = self._opened()
         patience = Patience(servers, RETRY_SECONDS)
         queued = refused = silent = False
-        unheard: set[str] = set()  # servers that were silent when they were asked for a token
+        unheard: set[str] = set()  # servers that gave no token when they were asked for one
         while True:
             began = time.monotonic()
             remaining = None if limit is None else max(0.0, limit - began)
@@ -187,11 +195,13 @@ class PoolClient:
                 at_least = self._patience_of_request(wait_seconds, queued=queued)
                 again = patience.failed(error, asked, at_least=at_least, lasted=lasted)
                 over = False
-                if late and not called:
-                    # Another server may give the token at once, but beyond the limit each is waited for but once.
+                if not called:
                     unheard.add(asked)
-                    over = limit is not None and time.monotonic() >= limit
-                    over = over and unheard.issuperset(servers.endpoints)
+                    all_asked = unheard.issuperset(servers.endpoints)
+                    # Another server may give the token at once, however long those before it were silent.
+                    again = again or (not all_asked and (late or error.code() in BROKEN))
+                    # Beyond the limit each is waited for but once.
+                    over = late and all_asked and limit is not None and time.monotonic() >= limit
                 if over or not again:
                     self._raise(error)
                 if at_least > 0.0 and on_queued is not None and not silent:
