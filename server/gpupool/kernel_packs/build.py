@@ -198,7 +198,11 @@ def _version_of_cub(nvcc: Path, options: Sequence[str]) -> str | None:
     with tempfile.TemporaryDirectory(prefix="gpupool-kernel-pack-") as folder:
         question = Path(folder) / "version.cu"
         question.write_text(cub.QUESTION)
-        return cub.version_said(_run([str(nvcc), "-E", f"-arch={ARCHITECTURE}", *options, str(question)]))
+        try:
+            return cub.version_said(_run([str(nvcc), "-E", f"-arch={ARCHITECTURE}", *options, str(question)]))
+        except PackError:
+            # Wrong options: each file says so by its name.
+            return None
 
 
 def _compile(nvcc: Path, options: Sequence[str], source: Path) -> str:
