@@ -219,7 +219,8 @@ def test_kernels_of_another_cub_than_the_librarys_are_left_out_and_said(tmp_path
 
 def test_the_version_of_cub_is_what_the_compiler_says() -> None:
     assert cub.version_said('# 1 "version.cu"\n"version" 200302\n') == "200302"
-    assert cub.version_said('"version" THRUST_VERSION\n') is None
+    assert cub.version_said('# 4 "version.cu"\n"version" \n# 4 "version.cu" 3\n         300001\n') == "300001"
+    assert cub.version_said('# 4 "version.cu"\n"version" THRUST_VERSION\n') is None
 
 
 def test_the_fat_binary_with_most_of_the_kernels_is_the_one() -> None:

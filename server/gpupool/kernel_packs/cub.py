@@ -20,7 +20,8 @@ _VERSION: Final = re.compile(r"THRUST_(\d+)_")
 QUESTION: Final = (
     '#if __has_include(<thrust/version.h>)\n#include <thrust/version.h>\n#endif\n"version" THRUST_VERSION\n'
 )
-_ANSWER: Final = re.compile(r'^"version" (\d+)$', re.MULTILINE)
+#: A compiler may say between the two which file the number is from.
+_ANSWER: Final = re.compile(r'"version"\s+(?:# [^\n]*\n\s*)?(\d+)\s*$', re.MULTILINE)
 
 
 def version_of(library: Library) -> str | None:
