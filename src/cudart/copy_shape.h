@@ -5,7 +5,7 @@
 
 namespace gpupool::cudart {
 
-inline bool valid(cudaMemcpyKind kind) {
+inline bool is_copy_kind(cudaMemcpyKind kind) {
   return kind >= cudaMemcpyHostToHost && kind <= cudaMemcpyDefault;
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 /// The kind is only checked: the driver knows whose an address is, and a wrong kind is harmless then.
 cudaError_t copy_async(void* dst, const void* src, size_t count, cudaMemcpyKind kind, CUstream stream) {
-  if (!valid(kind)) return cudaErrorInvalidMemcpyDirection;
+  if (!is_copy_kind(kind)) return cudaErrorInvalidMemcpyDirection;
   if (count == 0) return enter();
   return forward([&](const EntryPoints& d) {
     return d.cuMemcpyAsync(as<CUdeviceptr>(dst), as<CUdeviceptr>(src), count, stream);
@@ -26,7 +26,7 @@ cudaError_t copy_2d(const CUDA_MEMCPY2D& shape, CUstream stream, bool wait, CUst
 
 cudaError_t copy_rows(void* dst, size_t dpitch, const void* src, size_t spitch, size_t width, size_t height,
                       cudaMemcpyKind kind, CUstream stream, bool wait) {
-  if (!valid(kind)) return cudaErrorInvalidMemcpyDirection;
+  if (!is_copy_kind(kind)) return cudaErrorInvalidMemcpyDirection;
   if (width > dpitch || width > spitch) return cudaErrorInvalidPitchValue;
   CUDA_MEMCPY2D shape{};
   set_source(shape, src, spitch, kind);
@@ -47,7 +47,7 @@ cudaError_t cudaMemcpy(void* dst, const void* src, size_t count, cudaMemcpyKind 
                        CUstream default_stream) {
   if (default_stream != nullptr)
     return finish(copy_async(dst, src, count, kind, default_stream), default_stream, true);
-  if (!valid(kind)) return cudaErrorInvalidMemcpyDirection;
+  if (!is_copy_kind(kind)) return cudaErrorInvalidMemcpyDirection;
   if (count == 0) return enter();
   return forward(
       [&](const EntryPoints& d) { return d.cuMemcpy(as<CUdeviceptr>(dst), as<CUdeviceptr>(src), count); });

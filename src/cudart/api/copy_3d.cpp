@@ -48,7 +48,7 @@ cudaError_t driver_shape(const cudaMemcpy3DParms& p, CUDA_MEMCPY3D& shape) {
   if ((p.srcArray != nullptr) == (p.srcPtr.ptr != nullptr) ||
       (p.dstArray != nullptr) == (p.dstPtr.ptr != nullptr))
     return cudaErrorInvalidValue;
-  if (!valid(p.kind)) return cudaErrorInvalidMemcpyDirection;
+  if (!is_copy_kind(p.kind)) return cudaErrorInvalidMemcpyDirection;
   size_t element = 1;
   if (const cudaError_t bad = element_size(p.srcArray, p.dstArray, element); bad != cudaSuccess) return bad;
   shape = {};

@@ -71,7 +71,7 @@ cudaError_t in_rectangles(cudaArray_const_t array, Position at, size_t count, Co
 
 cudaError_t to_array(cudaArray_t dst, Position at, const void* src, size_t count, cudaMemcpyKind kind,
                      CUstream stream, bool wait) {
-  if (!valid(kind)) return cudaErrorInvalidMemcpyDirection;
+  if (!is_copy_kind(kind)) return cudaErrorInvalidMemcpyDirection;
   return in_rectangles(dst, at, count, [&](size_t offset, Position where, size_t width, size_t rows) {
     CUDA_MEMCPY2D shape{};
     set_source(shape, static_cast<const char*>(src) + offset, width, kind);
@@ -82,7 +82,7 @@ cudaError_t to_array(cudaArray_t dst, Position at, const void* src, size_t count
 
 cudaError_t from_array(void* dst, cudaArray_const_t src, Position at, size_t count, cudaMemcpyKind kind,
                        CUstream stream, bool wait) {
-  if (!valid(kind)) return cudaErrorInvalidMemcpyDirection;
+  if (!is_copy_kind(kind)) return cudaErrorInvalidMemcpyDirection;
   return in_rectangles(src, at, count, [&](size_t offset, Position where, size_t width, size_t rows) {
     CUDA_MEMCPY2D shape{};
     set_source_array(shape, src, where);
@@ -96,7 +96,7 @@ cudaError_t from_array(void* dst, cudaArray_const_t src, Position at, size_t cou
 cudaError_t cudaMemcpy2DToArray(cudaArray_t dst, size_t wOffset, size_t hOffset, const void* src,
                                 size_t spitch, size_t width, size_t height, cudaMemcpyKind kind,
                                 CUstream default_stream) {
-  if (!valid(kind)) return cudaErrorInvalidMemcpyDirection;
+  if (!is_copy_kind(kind)) return cudaErrorInvalidMemcpyDirection;
   if (width > spitch) return cudaErrorInvalidPitchValue;
   CUDA_MEMCPY2D shape{};
   set_source(shape, src, spitch, kind);
@@ -107,7 +107,7 @@ cudaError_t cudaMemcpy2DToArray(cudaArray_t dst, size_t wOffset, size_t hOffset,
 cudaError_t cudaMemcpy2DToArrayAsync(cudaArray_t dst, size_t wOffset, size_t hOffset, const void* src,
                                      size_t spitch, size_t width, size_t height, cudaMemcpyKind kind,
                                      cudaStream_t stream) {
-  if (!valid(kind)) return cudaErrorInvalidMemcpyDirection;
+  if (!is_copy_kind(kind)) return cudaErrorInvalidMemcpyDirection;
   if (width > spitch) return cudaErrorInvalidPitchValue;
   CUDA_MEMCPY2D shape{};
   set_source(shape, src, spitch, kind);
@@ -118,7 +118,7 @@ cudaError_t cudaMemcpy2DToArrayAsync(cudaArray_t dst, size_t wOffset, size_t hOf
 cudaError_t cudaMemcpy2DFromArray(void* dst, size_t dpitch, cudaArray_const_t src, size_t wOffset,
                                   size_t hOffset, size_t width, size_t height, cudaMemcpyKind kind,
                                   CUstream default_stream) {
-  if (!valid(kind)) return cudaErrorInvalidMemcpyDirection;
+  if (!is_copy_kind(kind)) return cudaErrorInvalidMemcpyDirection;
   if (width > dpitch) return cudaErrorInvalidPitchValue;
   CUDA_MEMCPY2D shape{};
   set_source_array(shape, src, {wOffset, hOffset});
@@ -129,7 +129,7 @@ cudaError_t cudaMemcpy2DFromArray(void* dst, size_t dpitch, cudaArray_const_t sr
 cudaError_t cudaMemcpy2DFromArrayAsync(void* dst, size_t dpitch, cudaArray_const_t src, size_t wOffset,
                                        size_t hOffset, size_t width, size_t height, cudaMemcpyKind kind,
                                        cudaStream_t stream) {
-  if (!valid(kind)) return cudaErrorInvalidMemcpyDirection;
+  if (!is_copy_kind(kind)) return cudaErrorInvalidMemcpyDirection;
   if (width > dpitch) return cudaErrorInvalidPitchValue;
   CUDA_MEMCPY2D shape{};
   set_source_array(shape, src, {wOffset, hOffset});
@@ -141,7 +141,7 @@ cudaError_t cudaMemcpy2DArrayToArray(cudaArray_t dst, size_t wOffsetDst, size_t 
                                      cudaArray_const_t src, size_t wOffsetSrc, size_t hOffsetSrc,
                                      size_t width, size_t height, cudaMemcpyKind kind,
                                      CUstream default_stream) {
-  if (!valid(kind)) return cudaErrorInvalidMemcpyDirection;
+  if (!is_copy_kind(kind)) return cudaErrorInvalidMemcpyDirection;
   CUDA_MEMCPY2D shape{};
   set_source_array(shape, src, {wOffsetSrc, hOffsetSrc});
   set_destination_array(shape, dst, {wOffsetDst, hOffsetDst});
@@ -171,7 +171,7 @@ cudaError_t cudaMemcpyFromArrayAsync(void* dst, cudaArray_const_t src, size_t wO
 cudaError_t cudaMemcpyArrayToArray(cudaArray_t dst, size_t wOffsetDst, size_t hOffsetDst,
                                    cudaArray_const_t src, size_t wOffsetSrc, size_t hOffsetSrc, size_t count,
                                    cudaMemcpyKind kind, CUstream default_stream) {
-  if (!valid(kind)) return cudaErrorInvalidMemcpyDirection;
+  if (!is_copy_kind(kind)) return cudaErrorInvalidMemcpyDirection;
   size_t source_row = 0, destination_row = 0;
   if (const cudaError_t bad = row_bytes(src, source_row); bad != cudaSuccess) return bad;
   if (const cudaError_t bad = row_bytes(dst, destination_row); bad != cudaSuccess) return bad;
