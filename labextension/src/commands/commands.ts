@@ -102,12 +102,12 @@ export function addCommands(
     describedBy: kernelSchema(),
     isEnabled: args => commands.isEnabled(CommandIDs.attach, args),
     execute: async args => {
-      const terms = attachTerms(args);
+      const { share: usual, ...terms } = attachTerms(args);
       const asked = await InputDialog.getText({
         title: trans.__('How much of a GPU?'),
         label:
           trans.__('0.2, 20%, 2560MiB or 2.5GiB') + besideText(terms, trans),
-        text: terms.share,
+        text: usual,
         okLabel: trans.__('Attach')
       });
       if (!asked.button.accept) {

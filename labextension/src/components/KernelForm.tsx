@@ -209,7 +209,7 @@ export function KernelForm(props: IProps): JSX.Element {
         <MoreOptions
           kernel={kernel}
           more={more}
-          noted={noted?.project}
+          noted={noted}
           onChange={setMore}
           context={context}
         />

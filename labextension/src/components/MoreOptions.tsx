@@ -67,17 +67,19 @@ export function argumentsOf(
 export function MoreOptions(props: {
   kernel: GpuPool.IKernel;
   more: IMore;
-  /** The project that the notebook notes. */
-  noted?: string;
+  /** What the notebook notes. */
+  noted: GpuPool.IAttachOptions | null;
   onChange: (more: IMore) => void;
   context: IContext;
 }): JSX.Element {
-  const { kernel, more, context } = props;
+  const { kernel, more, noted, context } = props;
   const { trans } = context;
   const [open, setOpen] = useState(false);
   const fields = useId();
   // What the notebook notes is asked for though it is folded away.
-  const folded = open ? '' : besideText(argumentsOf(more), trans);
+  const folded = open
+    ? ''
+    : besideText({ ...unshownOf(noted), ...argumentsOf(more) }, trans);
   return (
     <div className="jp-GpuPool-more">
       <button
@@ -102,7 +104,7 @@ export function MoreOptions(props: {
 function Fields(props: {
   kernel: GpuPool.IKernel;
   more: IMore;
-  noted?: string;
+  noted: GpuPool.IAttachOptions | null;
   onChange: (more: IMore) => void;
   context: IContext;
 }): JSX.Element {
@@ -145,7 +147,7 @@ function Fields(props: {
         <ProjectChoice
           label={trans.__('Project for %1', kernel.label)}
           value={more.project}
-          noted={noted}
+          noted={noted?.project}
           onChange={project => onChange({ ...more, project })}
           context={context}
         />

@@ -110,16 +110,19 @@ export function checkShare(
 
 /** What a request says beside how much: ` (2 GPUs, hard cap)`; empty: all is as by default. */
 export function besideText(
-  terms: Partial<GpuPool.IAttachOptions>,
+  terms: Partial<Omit<GpuPool.IAttachOptions, 'share'>>,
   trans: TranslationBundle
 ): string {
-  const { count = 1, nodes, project, strict } = terms;
+  const { count = 1, nodes, project, strict, ...rest } = terms;
   const text = [
     count > 1 && trans.__('%1 GPUs', count),
     nodes === 'one' && trans.__('on one node'),
     nodes === 'any' && trans.__('on any nodes'),
     project,
-    strict && trans.__('hard cap')
+    strict && trans.__('hard cap'),
+    // Such as filters: nothing here shows them, and they are asked for.
+    Object.values(rest).some(value => value !== undefined) &&
+      trans.__('and more')
   ]
     .filter(Boolean)
     .join(', ');

@@ -96,7 +96,7 @@ describe('what a notebook was attached with', () => {
       dialog.querySelector('input')!.value = share;
       const said = await answerDialog('Attach');
       await answered;
-      expect(said).toContain('2.5GiB (2 GPUs, hard cap)');
+      expect(said).toContain('2.5GiB (2 GPUs, hard cap, and more)');
       expect(server.options).toEqual([{ ...noted, share }]);
       expect(written).toEqual([{ ...noted, share }]);
     }

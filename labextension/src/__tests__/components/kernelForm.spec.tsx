@@ -116,6 +116,13 @@ describe('more about what its notebook notes', () => {
     ]);
   });
 
+  it('says while it is folded what goes along', () => {
+    fireEvent.click(screen.getByRole('button', { name: /^More about/ }));
+    expect(
+      screen.getByText('More… (2 GPUs, vision, hard cap, and more)')
+    ).toBeDefined();
+  });
+
   it('names the project that counts where none is said', () => {
     fireEvent.change(field(/^Project/), { target: { value: '' } });
     expect(field(/^Project/).placeholder).toBe(
