@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Final
 
 import pytest
 from gpupool.client.native import native_file
+
+from tests.support.softgpu_programs import OPENING, PTX_HEADER, command, environment
 
 PROGRAM: Final = """
 import hashlib, math
@@ -103,5 +106,50 @@ def test_compiled_kernels_give_the_same_bytes_and_are_kept(tmp_path: Path) -> No
     again, said = run("always", cache)
     assert again == interpreted
     assert " compiled in " not in said
-    assert said.count(" from the cache in ") >= 4
+    assert said.count(" from the cache\n") >= 4
     assert all(path.stat().st_mode & 0o077 == 0 for path in [cache, *cache.iterdir()])
+
+
+#: Kernels `long0` to `long3`, with so many instructions that LLVM works on each for a while, and `short`.
+IN_A_QUEUE: Final = f"""{OPENING}
+def entry(name, steps):
+    body = "".join(f"mad.lo.u32 %r{{k % 30}}, %r{{(k + 7) % 30}}, %r{{(k + 11) % 30}}, {{k}};" for k in range(steps))
+    return f".visible .entry {{name}}() {{{{ .reg .b32 %r<31>; .reg .b64 %rd; mov.u32 %r30, %tid.x; {{body}} " \\
+           "cvt.u64.u32 %rd, %r3; st.volatile.shared.u32 [tile], %r3; ret; }}\\n"
+
+PTX = {PTX_HEADER!r} + ".shared .b32 tile[1];\\n" + "".join(entry(f"long{{n}}", 3000) for n in range(4)) + entry("short", 1)
+context = ctypes.c_void_p()
+call("cuInit", 0)
+call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+call("cuCtxSetCurrent", context)
+module = ctypes.c_void_p()
+call("cuModuleLoadData", ctypes.byref(module), PTX.encode())
+for name in (b"long0", b"long1", b"long2", b"long3", b"short"):
+    kernel = ctypes.c_void_p()
+    call("cuModuleGetFunction", ctypes.byref(kernel), module, name)
+    for _ in range(3):
+        call("cuLaunchKernel", kernel, 1, 1, 1, 32, 1, 1, 0, None, None, None)
+call("cuCtxSynchronize")
+print("launched", file=sys.stderr, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_short_kernel_does_not_wait_until_all_long_ones_are_compiled() -> None:
+    with subprocess.Popen(
+        command("--", sys.executable, "-c", IN_A_QUEUE),
+        env=environment(GPUPOOL_SOFTGPU_LOG="jit", GPUPOOL_SOFTGPU_JIT_CACHE="off"),
+        stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as program:  # fmt: skip
+        assert program.stderr is not None
+        order = []
+        for line in program.stderr:
+            if " jit: off:" in line:
+                program.kill()
+                pytest.skip(line)
+            order += re.findall(r"kernel (\w+) for blocks of .* compiled in", line)
+            if len(order) == 5:
+                break
+        program.kill()
+    assert sorted(order) == ["long0", "long1", "long2", "long3", "short"]
+    assert order[-1] != "short"

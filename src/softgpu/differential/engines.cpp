@@ -1,5 +1,6 @@
 #include "softgpu/differential/engines.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -86,14 +87,16 @@ Watchdog& watchdog() {
   return only;
 }
 
+// Before a launch, so that compiled code leaves out what it has not reached.
+enum class Rehearsal : uint8_t { none, one_block_of_zeros };
+
 // What the two tiers have in common: a launch. Without a compiler it stays in the interpreter.
 class Launcher {
  public:
   explicit Launcher(std::string instruction_set) : instruction_set_(std::move(instruction_set)) {}
   std::string run(const Program& program, const std::string& text, std::span<std::byte> arena,
-                  KernelCompiler* compiler) {
+                  KernelCompiler* compiler, Rehearsal rehearsal = Rehearsal::none) {
     const InstructionSetScope scope(instruction_set_);
-    set_kernel_compiler_for_tests(compiler);
     const std::string_view source = text;
     const CompileResult compiled = compile(std::span(&source, 1));
     if (compiled.program == nullptr) return "does not compile: " + compiled.log;
@@ -110,15 +113,28 @@ class Launcher {
     launch.grid = program.grid;
     launch.block = program.block;
     launch.parameters = std::as_bytes(std::span(&parameters, 1));
-    launch.cancel = &watchdog().begin();
     MemoryMap memory;
     memory.primary_begin = reinterpret_cast<uint64_t>(arena.data());
     memory.primary_end = memory.primary_begin + arena.size();
+    if (rehearsal == Rehearsal::one_block_of_zeros) rehearse(launch, memory, arena);
+    set_kernel_compiler_for_tests(compiler);
+    launch.cancel = &watchdog().begin();
     const LaunchResult result = executor_.run(launch, memory, {});
     return result.fault == Fault::none ? "" : "fault: " + result.detail;
   }
 
  private:
+  // In the interpreter, which notes what lanes reach.
+  void rehearse(Launch launch, const MemoryMap& memory, std::span<std::byte> arena) {
+    set_kernel_compiler_for_tests(nullptr);
+    const std::vector<std::byte> initial(arena.begin(), arena.end());
+    std::fill(arena.begin(), arena.end(), std::byte{0});
+    launch.grid = {1, 1, 1};
+    launch.cancel = &watchdog().begin();
+    executor_.run(launch, memory, {});
+    std::copy(initial.begin(), initial.end(), arena.begin());
+  }
+
   std::string instruction_set_;
   Executor executor_{1};
 };
@@ -157,11 +173,14 @@ class CountingCompiler : public KernelCompiler {
 
 class CompilingEngine : public Tier1 {
  public:
-  CompilingEngine(const std::string& name, std::unique_ptr<KernelCompiler> compiler)
-      : Tier1(name), launcher_(instruction_sets().back()), compiler_(std::move(compiler)) {}
+  CompilingEngine(const std::string& name, std::unique_ptr<KernelCompiler> compiler, Rehearsal rehearsal)
+      : Tier1(name),
+        launcher_(instruction_sets().back()),
+        compiler_(std::move(compiler)),
+        rehearsal_(rehearsal) {}
   std::string run(const Program& program, const std::string& text, std::span<std::byte> arena) override {
     ++given_;
-    return launcher_.run(program, text, arena, &compiler_);
+    return launcher_.run(program, text, arena, &compiler_, rehearsal_);
   }
   [[nodiscard]] uint64_t given() const override { return given_; }
   [[nodiscard]] uint64_t compiled() const override { return compiler_.compiled; }
@@ -169,6 +188,7 @@ class CompilingEngine : public Tier1 {
  private:
   Launcher launcher_;
   CountingCompiler compiler_;
+  Rehearsal rehearsal_;
   uint64_t given_ = 0;
 };
 
@@ -190,14 +210,20 @@ std::vector<std::unique_ptr<Engine>> tier_0_engines() {
   return made;
 }
 
-std::unique_ptr<Tier1> tier_1_engine(bool quick, std::string& problem) {
+std::unique_ptr<Tier1> tier_1_engine(Tier1Form form, std::string& problem) {
+  const bool quick = form != Tier1Form::usual, in_parts = form == Tier1Form::quick_in_parts;
   jit::CompilerOptions options;
   options.mode = jit::Mode::always;
+  options.leaves_out_unreached = in_parts;
   // The compiler's process, which is started here, reads it.
   setenv("GPUPOOL_SOFTGPU_JIT_EFFORT", quick ? "quick" : "", 1);
   auto compiler = jit::make_kernel_compiler(options, problem);
   if (compiler == nullptr) return nullptr;
-  return std::make_unique<CompilingEngine>(quick ? "tier 1 (quick)" : "tier 1", std::move(compiler));
+  return std::make_unique<CompilingEngine>(in_parts ? "tier 1 (quick, in parts)"
+                                           : quick  ? "tier 1 (quick)"
+                                                    : "tier 1",
+                                           std::move(compiler),
+                                           in_parts ? Rehearsal::one_block_of_zeros : Rehearsal::none);
 }
 
 Outcome outcome_of(Engine& engine, const Program& program, const std::string& text,

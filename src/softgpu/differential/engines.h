@@ -46,7 +46,10 @@ class Engine {
 // Tier 0 with each instruction set that this processor has.
 [[nodiscard]] std::vector<std::unique_ptr<Engine>> tier_0_engines();
 
-// Tier 1: LLVM as programs have it, or in a hurry, so that many programs can be tried.
+// Tier 1: LLVM as programs have it, or in a hurry, so that many programs can be tried; `in_parts` also leaves
+// out what a launch with other data has not reached.
+enum class Tier1Form : uint8_t { usual, quick, quick_in_parts };
+inline constexpr size_t tier_1_forms = 3;
 class Tier1 : public Engine {
  public:
   using Engine::Engine;
@@ -55,7 +58,7 @@ class Tier1 : public Engine {
   [[nodiscard]] virtual uint64_t compiled() const = 0;
 };
 // Null, with the reason in `problem`, without LLVM.
-[[nodiscard]] std::unique_ptr<Tier1> tier_1_engine(bool quick, std::string& problem);
+[[nodiscard]] std::unique_ptr<Tier1> tier_1_engine(Tier1Form form, std::string& problem);
 
 [[nodiscard]] Outcome outcome_of(Engine& engine, const Program& program, const std::string& text,
                                  const std::vector<std::byte>& initial, const Arena& arena);

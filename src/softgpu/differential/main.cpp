@@ -74,9 +74,9 @@ class Fuzzer {
   Fuzzer() : reference_(reference_engine()), tier_0_(tier_0_engines()) {}
   // False, with the reason, without LLVM.
   bool add_tier_1(std::string& problem) {
-    for (const bool quick : {false, true}) {
-      tier_1_[quick] = tier_1_engine(quick, problem);
-      if (tier_1_[quick] == nullptr) return false;
+    for (size_t form = 0; form < tier_1_forms; ++form) {
+      tier_1_[form] = tier_1_engine(static_cast<Tier1Form>(form), problem);
+      if (tier_1_[form] == nullptr) return false;
     }
     return true;
   }
@@ -96,7 +96,10 @@ class Fuzzer {
       return;
     }
     for (const auto& engine : tier_0_) compare(*engine, program, text, initial, expected);
-    Tier1* const tier_1 = tier_1_[!is_compiled_as_usual(seed)].get();
+    const Tier1Form form = is_compiled_as_usual(seed) ? Tier1Form::usual
+                           : seed % 2 == 0            ? Tier1Form::quick
+                                                      : Tier1Form::quick_in_parts;
+    Tier1* const tier_1 = tier_1_[static_cast<size_t>(form)].get();
     if (tier_1 != nullptr) compare(*tier_1, program, text, initial, expected);
   }
 
@@ -139,7 +142,7 @@ class Fuzzer {
   Catalogue catalogue_;
   std::unique_ptr<Engine> reference_;
   std::vector<std::unique_ptr<Engine>> tier_0_;
-  std::unique_ptr<Tier1> tier_1_[2];  // as usual, quick
+  std::unique_ptr<Tier1> tier_1_[tier_1_forms];
   Arena arena_;
   uint64_t findings_ = 0;
 };

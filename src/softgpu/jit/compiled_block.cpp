@@ -75,7 +75,10 @@ CompiledBody::CompiledBody(std::unique_ptr<const TierFunction> tier, const FlowG
       entries_(std::move(entries)),
       exits_(std::move(exits)),
       body_(body) {
-  for (const CodeBlock& block : graph.blocks) begin_of_.push_back(block.begin);
+  for (const CodeBlock& block : graph.blocks) {
+    begin_of_.push_back(block.begin);
+    left_out_.push_back(block.left_out);
+  }
   for (size_t e = 0; e < entries_.size(); ++e)
     entry_of_[begin_of_[entries_[e].block]] = static_cast<uint32_t>(e) + 1;
 }
@@ -105,6 +108,8 @@ void CompiledBody::make_state(Block& block) const {
   context.primary_bytes = aligned ? launch.memory->primary_end - context.primary_begin : 0;
   context.shared_base = reinterpret_cast<uint64_t>(block.shared);
   context.shared_bytes = launch.shared_bytes;
+  context.parameters = launch.parameter_address;
+  context.parameter_bytes = launch.parameters.size();
   context.threads = block.threads;
   context.warp_count = block.warp_count;
   for (uint32_t w = 0; w < block.warp_count; ++w) {
@@ -263,7 +268,13 @@ void CompiledBody::stopped(State& state, Warp& warp, uint32_t outcome) const {
     if (state.masks[b] != 0) push(state.masks[b], begin_of_[b]);
     state.masks[b] = 0;
   }
-  if (outcome == outcome_interpret && context.exit_mask != 0) push(context.exit_mask, context.exit_pc);
+  if (outcome == outcome_interpret && context.exit_mask != 0) {
+    push(context.exit_mask, context.exit_pc);
+    if (const uint32_t b = block_at_[context.exit_pc]; b != ~0u && left_out_[b]) {
+      ++times_in_left_out_;
+      tier_->function.reached->add(context.exit_pc);
+    }
+  }
   warp.frame = &frame;
   retire(warp, context.exited);
 }

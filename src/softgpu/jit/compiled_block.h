@@ -1,6 +1,7 @@
 // A kernel whose warps run in compiled code.
 #pragma once
 
+#include <atomic>
 #include <memory>
 
 #include "softgpu/exec/program/compiled_kernel.h"
@@ -27,6 +28,7 @@ class CompiledBody : public CompiledKernel {
 
   void start(Block& block) const override;
   BlockStatus run(Block& block, uint64_t slice_instructions) const override;
+  [[nodiscard]] uint64_t times_in_left_out() const override { return times_in_left_out_; }
 
  private:
   struct State;
@@ -46,6 +48,8 @@ class CompiledBody : public CompiledKernel {
   std::vector<uint32_t> begin_of_;  // first instruction by block
   std::vector<uint32_t> entry_of_;  // by instruction: 1 + index into entries_, 0: none
   std::vector<uint32_t> block_at_;
+  std::vector<bool> left_out_;  // by block
+  mutable std::atomic<uint64_t> times_in_left_out_ = 0;
   bool has_barriers_;
   std::vector<Entry> entries_;
   std::vector<std::vector<SavedRegister>> exits_;

@@ -81,7 +81,7 @@ Treatment treatment(const LoweredInstruction& instruction) {
   return Treatment::straight;
 }
 
-FlowGraph::FlowGraph(const LoweredFunction& function) : lowered(function) {
+FlowGraph::FlowGraph(const LoweredFunction& function, const std::vector<bool>* reached) : lowered(function) {
   const auto size = static_cast<uint32_t>(lowered.code.size());
   std::vector<bool> leader(size + 1, false), resumable(size + 1, false);
   leader[0] = true;
@@ -95,6 +95,7 @@ FlowGraph::FlowGraph(const LoweredFunction& function) : lowered(function) {
       leader[i + 1] = resumable[i + 1] = true;
     }
     has_barriers |= how == Treatment::barrier;
+    takes_addresses_of_parameters |= instruction.opcode == "@parameter_address";
     if (instruction.flow == Flow::jump || instruction.flow == Flow::conditional_jump) {
       const uint32_t target = target_of(static_cast<uint64_t>(instruction.in.immediate));
       leader[target] = true;
@@ -109,7 +110,7 @@ FlowGraph::FlowGraph(const LoweredFunction& function) : lowered(function) {
     if (!leader[i]) continue;
     if (!blocks.empty()) blocks.back().end = i;
     block_at[i] = static_cast<uint32_t>(blocks.size());
-    blocks.push_back(CodeBlock{i, size, {}, Set(lowered.registers.size()), resumable[i], false});
+    blocks.push_back(CodeBlock{i, size, {}, Set(lowered.registers.size()), resumable[i], false, false});
   }
   for (CodeBlock& block : blocks) {
     const LoweredInstruction& last = lowered.code[block.end - 1];
@@ -129,6 +130,7 @@ FlowGraph::FlowGraph(const LoweredFunction& function) : lowered(function) {
       add(block.end);
     }
   }
+  if (reached != nullptr) leave_out_unreached(*reached);
   for (uint32_t b = 0; b < blocks.size(); ++b) {
     has_entries |= blocks[b].resumable;
     for (const uint32_t s : blocks[b].successors) {
@@ -145,6 +147,30 @@ FlowGraph::FlowGraph(const LoweredFunction& function) : lowered(function) {
       changed |= blocks[b].live_in.add_all(live);
     }
   }
+}
+
+// Blocks to which no way leads from the beginning: of a branch on a condition, the ways that lanes have
+// taken. Where such a block goes on in code that is not left out, the interpreter comes back.
+void FlowGraph::leave_out_unreached(const std::vector<bool>& reached) {
+  for (CodeBlock& block : blocks) block.left_out = true;
+  blocks[0].left_out = false;
+  std::vector<uint32_t> work{0};
+  while (!work.empty()) {
+    const CodeBlock& block = blocks[work.back()];
+    work.pop_back();
+    const Flow flow = lowered.code[block.end - 1].flow;
+    const bool chooses = flow == Flow::conditional_jump || flow == Flow::indexed_jump;
+    for (const uint32_t s : block.successors) {
+      if (!blocks[s].left_out || (chooses && !reached[blocks[s].begin])) continue;
+      blocks[s].left_out = false;
+      work.push_back(s);
+    }
+  }
+  for (const CodeBlock& block : blocks) {
+    if (!block.left_out) continue;
+    for (const uint32_t s : block.successors) blocks[s].resumable = true;
+  }
+  for (CodeBlock& block : blocks) block.resumable &= !block.left_out;
 }
 
 Set FlowGraph::live_before(uint32_t b, uint32_t i) const {

@@ -63,11 +63,14 @@ struct CodeBlock {
   std::vector<uint32_t> successors;
   Set live_in;
   bool resumable = false;  // compiled code can be entered here
+  bool left_out = false;   // no lane has come here so far: compiled code leaves to the interpreter
   bool in_loop = false;
 };
 
 struct FlowGraph {
-  explicit FlowGraph(const LoweredFunction& lowered);
+  // `reached`: by instruction, whether lanes have come there by a branch (ReachedMarks); null: all code
+  // counts as reached.
+  explicit FlowGraph(const LoweredFunction& lowered, const std::vector<bool>* reached = nullptr);
   // Registers that live before instruction i of block b.
   [[nodiscard]] Set live_before(uint32_t b, uint32_t i) const;
 
@@ -75,8 +78,12 @@ struct FlowGraph {
   std::vector<CodeBlock> blocks;
   std::vector<uint32_t> block_at;  // by instruction that begins one; ~0u elsewhere
   bool has_barriers = false;       // that compiled code handles
+  bool takes_addresses_of_parameters = false;
   bool has_loops = false;
   bool has_entries = false;  // a block is resumable: without, warps run from the beginning to the end
+
+ private:
+  void leave_out_unreached(const std::vector<bool>& reached);
 };
 
 }  // namespace softgpu::jit

@@ -103,6 +103,32 @@ void check_same(const std::string& body, const Shape& shape = {{4, 1, 1}, {96, 1
 
 }  // namespace
 
+TEST_CASE("shuffles by distances and segments that only the running code knows") {
+  for (const char* const mode : {"up", "down", "bfly", "idx"}) {
+    for (const char* const distance : {"%n", "%r1", "%r2"}) {  // of all lanes, of each block, of each lane
+      for (const char* const segment : {"31", "0x1807", "%r3"}) {  // whole warps, eights, of each lane
+        check_same(std::string("ld.global.u32 %r4, [%slot]; mov.u32 %r1, %ctaid.x; shr.u32 %r2, %tid, 2; "
+                               "and.b32 %r3, %r4, 0x1f1f;\nshfl.sync.") +
+                   mode + ".b32 %r5|%p1, %r4, " + distance + ", " + segment +
+                   ", -1; selp.u32 %r6, 1, 0, %p1; mad.lo.u32 %r5, %r5, 2, %r6; st.global.u32 [%slot], %r5;");
+      }
+    }
+  }
+}
+
+TEST_CASE("quotients and remainders of every pair of lanes, also by zero and by minus one") {
+  for (const char* const operation : {"div.u32", "div.s32", "rem.u32", "rem.s32"}) {
+    check_same(std::string("ld.global.u32 %r1, [%slot]; ld.global.u32 %r2, [%slot+4]; and.b32 %r3, %tid, 7; "
+                           "setp.eq.u32 %p1, %r3, 0; setp.eq.u32 %p2, %r3, 1; setp.eq.u32 %p3, %r3, 2; "
+                           "setp.lt.u32 %p4, %r3, 5;\n"
+                           "@%p4 shr.u32 %r2, %r2, %r3; @%p1 mov.u32 %r2, 0; @%p2 mov.u32 %r2, -1; "
+                           "@%p3 mov.u32 %r1, 0x80000000; @%p3 mov.u32 %r2, -1; and.b32 %r4, %tid, 8; "
+                           "setp.eq.u32 %p5, %r4, 0; @%p5 mov.u32 %r1, -1;\n") +
+                   operation + " %r5, %r1, %r2; bar.sync 0; st.global.u32 [%slot], %r5;",
+               {{1, 1, 1}, {128, 1, 1}});
+  }
+}
+
 TEST_CASE("thread indices of every shape of block") {
   const char* const body = R"(
     mov.u32 %r1, %tid.x; mov.u32 %r2, %tid.y; mov.u32 %r3, %tid.z; mov.u32 %r4, %ntid.x; mov.u32 %r5, %ntid.y;

@@ -23,6 +23,7 @@ struct RunContext {
   uint32_t* block_x = nullptr;                                       // told which block runs
   uint64_t primary_begin = 0, primary_bytes = 0;
   uint64_t shared_base = 0, shared_bytes = 0;
+  uint64_t parameters = 0, parameter_bytes = 0;
   uint64_t executed = 0;         // warp instructions, about
   uint32_t block_index[3] = {};  // x counts up to block_end
   uint32_t block_end = 0;

@@ -14,6 +14,7 @@ TierFunction::TierFunction(const LoweredFunction& lowered, const Function& origi
   function.local_bytes = original.local_bytes;
   function.local_alignment = original.local_alignment;
   function.registers = original.registers;
+  function.reached = original.reached;
   uint32_t bytes = 0;
   auto reserve = [&](uint32_t size) {
     const uint32_t at = (bytes + place_alignment - 1) / place_alignment * place_alignment;

@@ -103,7 +103,11 @@ SOFTGPU_INLINE void resolve(Warp& warp, const Instruction& in, uint32_t address_
     const uint64_t local_bytes = warp.local_stride * warp_lanes;
     const bool local = aligned && lowest >= warp.local_base && highest - warp.local_base < local_bytes &&
                        local_bytes - (highest - warp.local_base) >= size;
-    if (!shared && !local) check_slowly(warp, in, a, size, size);
+    // What takes the address of a parameter that is a structure.
+    const bool parameter = aligned && lowest >= warp.parameters &&
+                           highest - warp.parameters < warp.parameter_bytes &&
+                           warp.parameter_bytes - (highest - warp.parameters) >= size;
+    if (!shared && !local && !parameter) check_slowly(warp, in, a, size, size);
   }
   a.lowest = lowest;
   a.highest = highest;

@@ -236,7 +236,10 @@ void Lowering::run() {
   }
   propagate_copies(lowered_);
   check_sizes();
-  if (function_.is_entry) function_.lowered = std::make_shared<const LoweredFunction>(lowered_);
+  if (function_.is_entry) {
+    function_.lowered = std::make_shared<const LoweredFunction>(lowered_);
+    function_.reached = std::make_shared<ReachedMarks>(lowered_.code.size());
+  }
   allocate_registers(lowered_, function_);
 }
 

@@ -24,6 +24,8 @@ class CompiledKernel {
   virtual void start(Block& block) const = 0;
   // As Block::run. Faults leave by longjmp, so that nothing in there may own anything.
   virtual BlockStatus run(Block& block, uint64_t slice_instructions) const = 0;
+  // How often a warp has come to code that was left out, because nobody had reached it before.
+  [[nodiscard]] virtual uint64_t times_in_left_out() const = 0;
 };
 
 class KernelCompiler {

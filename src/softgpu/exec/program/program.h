@@ -9,6 +9,7 @@
 
 #include "softgpu/exec/program/checked_access.h"
 #include "softgpu/exec/program/engine.h"
+#include "softgpu/exec/program/reached_marks.h"
 #include "softgpu/exec/program/source_map.h"
 #include "softgpu/ptx/types.h"
 
@@ -125,6 +126,7 @@ struct Function {
   uint32_t local_alignment = 16;          // of where that begins
   uint32_t registers = 0;                 // 32-bit registers per thread
   std::shared_ptr<const LoweredFunction> lowered;  // entries: what tier 1 compiles
+  std::shared_ptr<ReachedMarks> reached;           // entries: by the interpreter, for tier 1
 };
 
 struct SharedVariable {

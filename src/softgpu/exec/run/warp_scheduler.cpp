@@ -209,8 +209,13 @@ bool run_warp(Warp& warp) {
 }
 
 void branch(Warp& warp, uint32_t target, uint32_t taken) {
-  if (taken == 0) return;
+  ReachedMarks* const reached = warp.frame->function->reached.get();
   const uint32_t rest = warp.group_mask & ~taken;
+  if (reached != nullptr) {
+    if (taken != 0) reached->add(target);
+    if (rest != 0) reached->add(warp.pc);
+  }
+  if (taken == 0) return;
   if (target < warp.pc && (--warp.branch_budget < 0 || warp.clock >= warp.turn_end)) {
     warp.branch_budget = -1;
     warp.meet_pc = 0;

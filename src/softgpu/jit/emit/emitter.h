@@ -72,12 +72,13 @@ class Emitter {
   [[nodiscard]] std::string variable(uint32_t reg) const;
   [[nodiscard]] std::string type_of(uint32_t reg) const;
 
-  // --- the function (emit_function.cpp)
+  // --- the function (function.cpp, left_out.cpp)
   void emit_all(const std::string& symbol);
   void emit_entries();
   void emit_entry(uint32_t b);
   [[nodiscard]] bool follows_barrier(uint32_t b) const;
   void emit_block(uint32_t b);
+  void expect_any_results_of_left_out();
   void emit_terminator(uint32_t b);
   void dispatch(const Set& candidates, bool certain);
   bool find_pending();  // false if there are too many
@@ -113,7 +114,9 @@ class Emitter {
   bool emit_memory(const LoweredInstruction& in);  // emit_memory.cpp
   bool emit_warp(const LoweredInstruction& in);    // emit_warp.cpp
   void emit_converge(const LoweredInstruction& in);
-  bool emit_shuffle(const LoweredInstruction& in, std::string_view mode);
+  void emit_shuffle(const LoweredInstruction& in, std::string_view mode);
+  void emit_known_shuffle(const LoweredInstruction& in, std::string_view mode);
+  void emit_shuffle_in_memory(const LoweredInstruction& in, std::string_view mode);
   void emit_call(const LoweredInstruction& in);  // the interpreter's handler (emit_call.cpp)
   void call_handler(const LoweredInstruction& in);
   Value called_operand(char size, uint32_t place);
@@ -126,6 +129,8 @@ class Emitter {
   Value shifted_sum(const Value& a, const Value& b, bool subtract);
   Value multiplied(const Value& a, const Value& b);
   Value extended(const Value& a, char size, bool is_signed);
+  Value divided(const Value& a, const Value& b, bool is_signed, bool remainder);
+  Value divided_in_lanes(const Value& a, const Value& b, bool is_signed, bool remainder);
 
   // --- memory (emit_memory.cpp)
   struct Access {
@@ -151,6 +156,7 @@ class Emitter {
   void store_result(const Memory& access, uint32_t k, const std::string& text, bool scalar);
   Value stored_value(const LoweredInstruction& in, const Memory& access, uint32_t k);
   std::string narrowed(const Memory& access, const std::string& text, bool scalar);
+  void emit_parameter_access(const Memory& access);
   void emit_checked_access(const LoweredInstruction& in, const Memory& access);
   std::string window_bytes(const Access& access);
   std::string host_address(const Access& access, const std::string& address);

@@ -158,7 +158,8 @@ void Emitter::emit_entries() {
 }
 
 bool Emitter::follows_barrier(uint32_t b) const {
-  return b != 0 && treatment(lowered_.code[graph_.blocks[b].begin - 1]) == Treatment::barrier;
+  return b != 0 && !graph_.blocks[b].left_out &&
+         treatment(lowered_.code[graph_.blocks[b].begin - 1]) == Treatment::barrier;
 }
 
 void Emitter::emit_entry(uint32_t b) {

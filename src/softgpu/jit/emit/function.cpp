@@ -25,6 +25,8 @@ constexpr Field context_fields[] = {
     {"%primary_bytes", "i64", offsetof(RunContext, primary_bytes)},
     {"%shared_base", "i64", offsetof(RunContext, shared_base)},
     {"%shared_bytes", "i64", offsetof(RunContext, shared_bytes)},
+    {"%parameters", "i64", offsetof(RunContext, parameters)},
+    {"%parameter_bytes", "i64", offsetof(RunContext, parameter_bytes)},
     {"%ctaid1", "i32", offsetof(RunContext, block_index) + 4},
     {"%ctaid2", "i32", offsetof(RunContext, block_index) + 8},
     {"%block_end", "i32", offsetof(RunContext, block_end)},
@@ -76,6 +78,7 @@ std::optional<std::string> Emitter::run(const std::string& symbol) {
     constant_used_.assign(constant_used_.size(), false);
     if (written > most_text || !find_pending()) return std::nullopt;
     emit_all(symbol);
+    if (!learned_) expect_any_results_of_left_out();
     written += text_.size();
   } while (learned_);
   return std::move(text_);
@@ -91,6 +94,7 @@ bool Emitter::find_pending() {
   while (!work.empty()) {
     const uint32_t b = work.back();
     work.pop_back();
+    if (graph_.blocks[b].left_out) continue;
     auto flow = [&](const std::vector<uint32_t>& taken) {
       Set all = pending_[b];
       uint32_t highest = 0;
@@ -217,8 +221,13 @@ void Emitter::emit_block(uint32_t b) {
   marked_mask_.clear();
   leaves_ = false;
   leaving_live_ = Set(lowered_.registers.size());
-  for (uint32_t i = block.begin; i + 1 < block.end; ++i) emit_instruction(i);
-  emit_terminator(b);
+  if (block.left_out) {
+    current_ = block.begin;
+    line("br label %" + leaving());
+  } else {
+    for (uint32_t i = block.begin; i + 1 < block.end; ++i) emit_instruction(i);
+    emit_terminator(b);
+  }
   if (leaves_) emit_leaving(b);
 }
 

@@ -170,23 +170,9 @@ bool Emitter::emit_integer(const LoweredInstruction& in) {
   }
   if (name.is("div", 2) || name.is("rem", 2)) {
     const Value x = a(), y = b();
-    if (!x.uniform() || !y.uniform()) return false;
-    // Division by zero gives all ones, the remainder the dividend; by -1 no overflow.
-    const bool divides = name.is("div", 2);
-    const Form one{true};
-    const std::string t = one.integer(size), zero = set("icmp eq " + t + " " + y.text + ", 0");
-    std::string special = zero;
-    if (type.is_signed) special = set("or i1 " + zero + ", " + set("icmp eq " + t + " " + y.text + ", -1"));
-    const std::string divisor = set("select i1 " + special + ", " + t + " 1, " + t + " " + y.text);
-    std::string result =
-        set((divides ? (type.is_signed ? "sdiv " : "udiv ") : (type.is_signed ? "srem " : "urem ")) + t +
-            " " + x.text + ", " + divisor);
-    if (type.is_signed) {
-      const std::string minus = divides ? set("sub " + t + " 0, " + x.text) : "0";
-      result = set("select i1 " + special + ", " + t + " " + minus + ", " + t + " " + result);
-    }
-    result = set("select i1 " + zero + ", " + t + " " + (divides ? "-1" : x.text) + ", " + t + " " + result);
-    return done(scalar_value(size, result));
+    const bool remainder = name.is("rem", 2);
+    if (x.uniform() && y.uniform()) return done(divided(x, y, type.is_signed, remainder));
+    return size == 'w' && done(divided_in_lanes(x, y, type.is_signed, remainder));
   }
   return false;
 }

@@ -1,5 +1,9 @@
 // Which kernels are compiled, and when: after some launches, or when a launch has executed enough; by one
-// thread in the background, so that no launch waits.
+// thread in the background, so that no launch waits. What the cache has comes first, then the shortest text:
+// a kernel that takes LLVM seconds does not hold up those that take it milliseconds.
+//
+// Of a kernel that has run, only the code is compiled that its lanes have reached. If lanes come to other
+// code again and again, the kernel is compiled anew, with what has been reached by then.
 #include "softgpu/jit/emit/kernel_compiler.h"
 
 #include <unistd.h>
@@ -29,6 +33,9 @@ namespace {
 constexpr uint64_t worthwhile_launches = 3;            // before a kernel is worth compiling,
 constexpr uint64_t worthwhile_instructions = 200'000;  // or so many warp instructions of all its launches
 constexpr size_t most_instructions = 20'000;           // of a kernel that is compiled
+constexpr uint32_t launches_in_left_out = 3;           // before a kernel is compiled anew,
+constexpr uint64_t times_in_left_out = 1'000;          // or so many times of a warp
+constexpr uint32_t most_compilations = 5;              // of a kernel, the last of them with all its code
 
 void log(const std::string& text) {
   static const bool wanted = [] {
@@ -41,7 +48,9 @@ void log(const std::string& text) {
 class Compiler : public KernelCompiler {
  public:
   Compiler(const CompilerOptions& options, std::string& problem)
-      : mode_(options.mode), cache_(options.cache_folder, problem) {}
+      : mode_(options.mode),
+        leaves_out_unreached_(options.leaves_out_unreached),
+        cache_(options.cache_folder, problem) {}
 
   // Starts the compiler process now; false, with the reason, if there is none.
   bool begin(std::string& problem) { return !compiler_.identity(problem).empty(); }
@@ -50,10 +59,12 @@ class Compiler : public KernelCompiler {
     const Key key = key_of(launch);
     gpupool::MutexLock lock(mutex_);
     Entry& entry = entry_of(key, launch);
-    if (mode_ == Mode::always && !entry.asked) {
-      entry.asked = true;
+    if (mode_ == Mode::always && entry.compilations == 0) {
+      ++entry.compilations;
       lock.unlock();
-      auto made = compile(launch.image->program_pointer(), launch.kernel, launch.block);
+      Work work{key, launch.image->program_pointer(), launch.kernel, launch.block, {}};
+      if (leaves_out_unreached_) work.reached = seen_of(launch);
+      auto made = compile(work);
       lock.lock();
       entry.compiled = std::move(made);
     }
@@ -61,19 +72,22 @@ class Compiler : public KernelCompiler {
   }
 
   void launched(const Launch& launch, uint64_t warp_instructions) override {
+    if (mode_ != Mode::background) return;
     const gpupool::MutexLock lock(mutex_);
-    Entry& entry = entry_of(key_of(launch), launch);
+    const Key key = key_of(launch);
+    Entry& entry = entry_of(key, launch);
     ++entry.launches;
     entry.instructions += warp_instructions;
-    if (stopping_ || entry.asked ||
-        (entry.launches < worthwhile_launches && entry.instructions < worthwhile_instructions))
-      return;
-    entry.asked = true;
-    waiting_.push_back(Work{key_of(launch), launch.image->program_pointer(), launch.kernel, launch.block});
+    if (stopping_ || entry.is_under_way || !is_worth_compiling(entry)) return;
+    ++entry.compilations;
+    entry.is_under_way = true;
+    Work work{key, launch.image->program_pointer(), launch.kernel, launch.block, {}};
+    if (entry.compilations < most_compilations) work.reached = seen_of(launch);
+    waiting_.push_back(std::move(work));
     if (!working_) {
       working_ = true;
       // Ends when nothing is left to do. The process may end meanwhile; the compiler is never destroyed.
-      std::thread([this] { work(); }).detach();
+      std::thread([this] { work_off(); }).detach();
     }
   }
 
@@ -84,6 +98,7 @@ class Compiler : public KernelCompiler {
     gpupool::MutexLock lock(mutex_);
     stopping_ = true;  // other threads may go on launching until the process is gone
     waiting_.clear();
+    drafts_.clear();
     compiler_.abandon();
     idle_.wait(mutex_, [this]() REQUIRES(mutex_) { return !working_; });
   }
@@ -93,14 +108,28 @@ class Compiler : public KernelCompiler {
   struct Entry {
     std::weak_ptr<const Program> program;
     uint64_t launches = 0, instructions = 0;
-    bool asked = false;
+    uint32_t compilations = 0;  // asked for
+    bool is_under_way = false;
     std::shared_ptr<const CompiledKernel> compiled;
+    // Since it was compiled.
+    uint64_t times_in_left_out = 0;
+    uint32_t launches_in_left_out = 0;
   };
   struct Work {
     Key key;
     std::shared_ptr<const Program> program;
     size_t kernel;
     Dim3 block;
+    std::optional<std::vector<bool>> reached;  // FlowGraph; nothing: compile all code
+  };
+  // On its way to machine code: the text that was made of it, and what its body needs besides.
+  struct Draft {
+    Work work;
+    std::string name, symbol, text;
+    std::unique_ptr<const TierFunction> tier;
+    std::unique_ptr<const FlowGraph> graph;
+    std::vector<jit::Entry> entries;
+    std::vector<std::vector<SavedRegister>> exits;
   };
 
   static Key key_of(const Launch& launch) {
@@ -117,99 +146,166 @@ class Compiler : public KernelCompiler {
     return entry;
   }
 
-  void work() {
+  static std::vector<bool> seen_of(const Launch& launch) {
+    const ProgramParts& parts = launch.image->program().parts();
+    return parts.functions[parts.kernels[launch.kernel].function].reached->seen();
+  }
+
+  // Once more only if there is something to be had from it: a kernel that stays interpreted has no body.
+  static bool is_worth_compiling(Entry& entry) {
+    if (entry.compilations == 0)
+      return entry.launches >= worthwhile_launches || entry.instructions >= worthwhile_instructions;
+    if (entry.compiled == nullptr || entry.compilations >= most_compilations) return false;
+    const uint64_t times = entry.compiled->times_in_left_out();
+    if (times != entry.times_in_left_out) ++entry.launches_in_left_out;
+    entry.times_in_left_out = times;
+    return entry.launches_in_left_out >= launches_in_left_out || times >= times_in_left_out;
+  }
+
+  void work_off() {
     gpupool::MutexLock lock(mutex_);
-    while (!waiting_.empty()) {
-      Work work = std::move(waiting_.front());
-      waiting_.pop_front();
-      lock.unlock();
-      auto made = compile(work.program, work.kernel, work.block);
-      lock.lock();
-      const auto found = entries_.find(work.key);
-      if (found != entries_.end() && found->second.program.lock() == work.program)
-        found->second.compiled = std::move(made);
+    for (;;) {
+      if (!waiting_.empty()) {
+        Work work = std::move(waiting_.front());
+        waiting_.pop_front();
+        lock.unlock();
+        std::optional<Draft> draft = draft_of(work);
+        void* const body = draft ? known_body(*draft) : nullptr;
+        lock.lock();
+        if (draft && body == nullptr) {
+          drafts_.push_back(std::move(*draft));
+        } else {
+          settle(work.key, work.program, draft ? kernel_of(std::move(*draft), body) : nullptr);
+        }
+      } else if (!drafts_.empty()) {
+        const auto shortest =
+            std::min_element(drafts_.begin(), drafts_.end(),
+                             [](const Draft& a, const Draft& b) { return a.text.size() < b.text.size(); });
+        Draft draft = std::move(*shortest);
+        drafts_.erase(shortest);
+        const Key key = draft.work.key;
+        const auto program = draft.work.program;
+        lock.unlock();
+        void* const body = new_body(draft);
+        lock.lock();
+        settle(key, program, body != nullptr ? kernel_of(std::move(draft), body) : nullptr);
+      } else {
+        break;
+      }
     }
     working_ = false;
     idle_.notify_all();
   }
 
-  std::shared_ptr<const CompiledKernel> compile(const std::shared_ptr<const Program>& program,
-                                                size_t kernel_index, Dim3 block) {
-    using Clock = std::chrono::steady_clock;
-    const Clock::time_point begin = Clock::now();
-    auto milliseconds = [&] {
-      const auto passed = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
-      return std::to_string(passed.count());
-    };
-    const ProgramParts& parts = program->parts();
-    const Kernel& kernel = parts.kernels[kernel_index];
+  // Without a new body, an old one stays.
+  void settle(const Key& key, const std::shared_ptr<const Program>& program,
+              std::shared_ptr<const CompiledKernel> made) REQUIRES(mutex_) {
+    const auto found = entries_.find(key);
+    if (found == entries_.end() || found->second.program.lock() != program) return;
+    Entry& entry = found->second;
+    entry.is_under_way = false;
+    entry.times_in_left_out = entry.launches_in_left_out = 0;
+    if (made != nullptr) {
+      entry.compiled = std::move(made);
+    } else {
+      entry.compilations = most_compilations;
+    }
+  }
+
+  std::shared_ptr<const CompiledKernel> compile(const Work& work) {
+    std::optional<Draft> draft = draft_of(work);
+    if (!draft) return nullptr;
+    void* body = known_body(*draft);
+    if (body == nullptr) body = new_body(*draft);
+    return body != nullptr ? kernel_of(std::move(*draft), body) : nullptr;
+  }
+
+  // Nothing if the kernel stays interpreted.
+  std::optional<Draft> draft_of(const Work& work) {
+    const ProgramParts& parts = work.program->parts();
+    const Kernel& kernel = parts.kernels[work.kernel];
     const Function& original = parts.functions[kernel.function];
-    const std::string name = "kernel " + original.name;
-    if (original.lowered->code.size() > most_instructions) {
-      log(name + " stays interpreted: it has " + std::to_string(original.lowered->code.size()) +
-          " instructions");
-      return nullptr;
-    }
-    auto tier = std::make_unique<const TierFunction>(*original.lowered, original);
-    const FlowGraph graph(*original.lowered);
-    Emitter emitter(graph, *tier, kernel, block);
+    Draft draft;
+    draft.work = work;
+    draft.name = "kernel " + original.name + " for blocks of (" + std::to_string(work.block.x) + ", " +
+                 std::to_string(work.block.y) + ", " + std::to_string(work.block.z) + ")";
+    auto stays_interpreted = [&](const std::string& why) {
+      log(draft.name + " stays interpreted: " + why);
+      return std::nullopt;
+    };
+    if (original.lowered->code.size() > most_instructions)
+      return stays_interpreted("it has " + std::to_string(original.lowered->code.size()) + " instructions");
+    draft.tier = std::make_unique<const TierFunction>(*original.lowered, original);
+    draft.graph =
+        std::make_unique<const FlowGraph>(*original.lowered, work.reached ? &*work.reached : nullptr);
+    Emitter emitter(*draft.graph, *draft.tier, kernel, work.block);
     std::optional<std::string> made = emitter.run("kernel");
-    if (!made) {
-      log(name + " stays interpreted: its lanes may wait in too many places");
-      return nullptr;
-    }
-    std::string& text = *made;
+    if (!made) return stays_interpreted("its lanes may wait in too many places");
+    draft.text = std::move(*made);
+    draft.entries = emitter.entries();
+    draft.exits = emitter.exits();
     std::string error;
     const std::string identity = compiler_.identity(error);
-    if (identity.empty()) {
-      log(name + " stays interpreted: " + error);
-      return nullptr;
-    }
+    if (identity.empty()) return stays_interpreted(error);
     gpupool::Sha256 digest;
-    for (const std::string* const part : {static_cast<const std::string*>(&text), &identity})
+    for (const std::string* const part : {static_cast<const std::string*>(&draft.text), &identity})
       digest.update(std::as_bytes(std::span(*part)));
-    const std::string symbol = "k" + gpupool::hex(digest.finish());
-    text.replace(text.find("@kernel("), 8, "@" + symbol + "(");
-    const std::string after_text = milliseconds();
+    draft.symbol = "k" + gpupool::hex(digest.finish());
+    draft.text.replace(draft.text.find("@kernel("), 8, "@" + draft.symbol + "(");
     if (const char* const folder = std::getenv("GPUPOOL_SOFTGPU_JIT_DUMP")) {
       if (FILE* const file =
               std::fopen((std::string(folder) + "/" + original.name.substr(0, 60) + ".ll").c_str(), "w")) {
-        std::fwrite(text.data(), 1, text.size(), file);
+        std::fwrite(draft.text.data(), 1, draft.text.size(), file);
         std::fclose(file);
       }
     }
-    bool cached = false;
+    return draft;
+  }
+
+  // The machine code that was made for the same text before, in this process or another.
+  void* known_body(const Draft& draft) {
     const gpupool::MutexLock lock(loaded_mutex_);
-    void*& body = loaded_[symbol];
+    void*& body = loaded_[draft.symbol];
+    if (body != nullptr) return body;
+    std::string error;
+    if (const auto object = cache_.load(draft.symbol)) body = load_object(*object, draft.symbol, error);
+    if (body != nullptr) log(draft.name + " from the cache");
+    return body;
+  }
+
+  void* new_body(const Draft& draft) {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point begin = Clock::now();
+    std::string error;
+    const auto object = compiler_.compile(draft.text, error);
+    const gpupool::MutexLock lock(loaded_mutex_);
+    void*& body = loaded_[draft.symbol];
+    if (object && body == nullptr) body = load_object(*object, draft.symbol, error);
     if (body == nullptr) {
-      if (const auto object = cache_.load(symbol)) {
-        body = load_object(*object, symbol, error);
-        cached = body != nullptr;
-      }
-    }
-    if (body == nullptr) {
-      const auto object = compiler_.compile(text, error);
-      if (object) body = load_object(*object, symbol, error);
-      if (body != nullptr) cache_.store(symbol, *object);
-    }
-    if (body == nullptr) {
-      log(name + " stays interpreted: " + error);
+      log(draft.name + " stays interpreted: " + error);
       return nullptr;
     }
-    log(name + " for blocks of (" + std::to_string(block.x) + ", " + std::to_string(block.y) + ", " +
-        std::to_string(block.z) + ") " + (cached ? "from the cache" : "compiled") + " in " + milliseconds() +
-        " ms (text after " + after_text + " ms)");
-    return std::make_shared<CompiledBody>(std::move(tier), graph, emitter.entries(), emitter.exits(),
-                                          reinterpret_cast<Body>(body));
+    cache_.store(draft.symbol, *object);
+    const auto passed = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
+    log(draft.name + " compiled in " + std::to_string(passed.count()) + " ms, of " +
+        std::to_string(draft.text.size()) + " bytes of text");
+    return body;
+  }
+
+  static std::shared_ptr<const CompiledKernel> kernel_of(Draft draft, void* body) {
+    return std::make_shared<CompiledBody>(std::move(draft.tier), *draft.graph, std::move(draft.entries),
+                                          std::move(draft.exits), reinterpret_cast<Body>(body));
   }
 
   const Mode mode_;
+  const bool leaves_out_unreached_;
   CompilerProcess compiler_;
   const pid_t owner_ = getpid();
   const CodeCache cache_;
   gpupool::Mutex mutex_;
   std::map<Key, Entry> entries_ GUARDED_BY(mutex_);
   std::deque<Work> waiting_ GUARDED_BY(mutex_);
+  std::vector<Draft> drafts_ GUARDED_BY(mutex_);
   bool working_ GUARDED_BY(mutex_) = false, stopping_ GUARDED_BY(mutex_) = false;
   gpupool::CondVar idle_;
   gpupool::Mutex loaded_mutex_;

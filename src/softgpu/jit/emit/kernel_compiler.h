@@ -17,6 +17,8 @@ enum class Mode : uint8_t {
 struct CompilerOptions {
   Mode mode = Mode::background;
   std::string cache_folder;  // empty: nothing is kept on the disk
+  // Mode::always compiles all code of a kernel, or what launches without this compiler have reached.
+  bool leaves_out_unreached = false;
 };
 
 // GPUPOOL_SOFTGPU_JIT=off|on|always, GPUPOOL_SOFTGPU_JIT_CACHE=FOLDER|off.

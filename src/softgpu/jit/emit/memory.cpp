@@ -139,10 +139,32 @@ bool Emitter::emit_memory(const LoweredInstruction& in) {
   return true;
 }
 
+// A parameter that is a structure, read through its address.
+void Emitter::emit_parameter_access(const Memory& access) {
+  const std::string inside = fresh("parameter."), elsewhere = fresh("elsewhere.");
+  const std::string from = set("sub i64 " + access.address.text + ", %parameters");
+  const std::string room = set("call i64 " + intrinsic("i64", "usub.sat.i64", "i64, i64") +
+                               "(i64 %parameter_bytes, i64 " + number(access.bytes - 1) + ")");
+  const std::string low_bits = set("and i64 " + access.address.text + ", " + number(access.bytes - 1));
+  const std::string holds = set("and i1 " + set("icmp ult i64 " + from + ", " + room) + ", " +
+                                set("icmp eq i64 " + low_bits + ", 0"));
+  line("br i1 " + holds + ", label %" + inside + ", label %" + elsewhere);
+  label(inside);
+  const std::string pointer = host_address(access, access.address.text);
+  for (uint32_t k = 0; k < access.count; ++k) {
+    const std::string at = pointer_at(pointer, int64_t{k} * access.element);
+    store_result(access, k, set("load " + access.memory_scalar + ", ptr " + at), true);
+  }
+  line("br label %" + access.after);
+  label(elsewhere);
+}
+
 // By the interpreter's handler.
 void Emitter::emit_checked_access(const LoweredInstruction& in, const Memory& access) {
   const Form one{true}, all{false};
   label(access.slow);
+  if (graph_.takes_addresses_of_parameters && access.loads && !access.shared && access.address.uniform())
+    emit_parameter_access(access);
   call_handler(in);
   for (uint32_t k = 0; access.loads && k < access.count; ++k) {
     const uint32_t place = access.several ? tier_.list_place(k) : tier_.operand_place(0);
