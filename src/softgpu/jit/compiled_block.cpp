@@ -67,13 +67,14 @@ void CompiledBody::call_handler(Warp& warp, const Instruction& in, uint32_t mask
 
 CompiledBody::CompiledBody(std::unique_ptr<const TierFunction> tier, const FlowGraph& graph,
                            std::vector<Entry> entries, std::vector<std::vector<SavedRegister>> exits,
-                           Body body)
+                           ReadConstants constants, Body body)
     : tier_(std::move(tier)),
       entry_of_(tier_->function.code.size() + 1, 0),
       block_at_(graph.block_at),
       has_barriers_(graph.has_barriers),
       entries_(std::move(entries)),
       exits_(std::move(exits)),
+      constants_(std::move(constants)),
       body_(body) {
   for (const CodeBlock& block : graph.blocks) {
     begin_of_.push_back(block.begin);
@@ -116,8 +117,13 @@ void CompiledBody::make_state(Block& block) const {
     Frame& frame = made->frames[w];
     frame.function = &tier_->function;
     frame.registers = made->registers.get() + size_t{bytes} * w;
-    block.prepare_frame(block.warps[w], frame);
-    frame.block_serial = block.serial;
+    // leave_fast_path() prepares the rest: frame.block_serial says that nothing is there yet.
+    auto fill = [&](const std::vector<uint32_t>& constants) {
+      for (const uint32_t c : constants)
+        block.fill_constant(block.warps[w], frame.registers, tier_->function.constants[c]);
+    };
+    if (w == 0) fill(constants_.of_first);
+    fill(constants_.of_each);
   }
   block.compiled_state = std::move(made);
 }

@@ -19,12 +19,19 @@ struct Entry {
   std::vector<SavedRegister> registers, barrier_registers;  // that are taken from the stage
 };
 
+// Constants, by number, that compiled code reads from the register file: from the first warp's, for all
+// warps, or from each warp's own. The others it is made with. The interpreter needs all of them, and gets
+// them when it comes to that.
+struct ReadConstants {
+  std::vector<uint32_t> of_first, of_each;
+};
+
 class CompiledBody : public CompiledKernel {
  public:
   // `tier` points into a program, which each launch keeps alive. It doesn't stay alive for what was compiled
   // of it: the compiler forgets the body when the program is gone.
   CompiledBody(std::unique_ptr<const TierFunction> tier, const FlowGraph& graph, std::vector<Entry> entries,
-               std::vector<std::vector<SavedRegister>> exits, Body body);
+               std::vector<std::vector<SavedRegister>> exits, ReadConstants constants, Body body);
 
   void start(Block& block) const override;
   BlockStatus run(Block& block, uint64_t slice_instructions) const override;
@@ -53,6 +60,7 @@ class CompiledBody : public CompiledKernel {
   bool has_barriers_;
   std::vector<Entry> entries_;
   std::vector<std::vector<SavedRegister>> exits_;
+  ReadConstants constants_;
   Body body_;
 };
 

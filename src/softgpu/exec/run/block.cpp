@@ -198,6 +198,12 @@ uint64_t special_value(const Block& block, const Warp& warp, SpecialRegister whi
   }
 }
 
+bool differs_between_lanes(SpecialRegister which) {
+  using S = SpecialRegister;
+  return which == S::tid_x || which == S::tid_y || which == S::tid_z || which == S::laneid ||
+         (which >= S::lanemask_eq && which <= S::lanemask_gt);
+}
+
 uint64_t parameter_value(const LaunchState& launch, const Constant& constant) {
   uint64_t value = 0;
   std::memcpy(&value, launch.parameters.data() + constant.value, constant.parameter_bytes);
@@ -235,33 +241,37 @@ void Block::prepare_frame(Warp& warp, Frame& frame) {
     }
     return;
   }
-  for (const Constant& constant : frame.function->constants) {
-    std::byte* const slot = frame.registers + constant.offset;
-    uint64_t value = constant.value;
-    switch (constant.kind) {
-      case Constant::Kind::immediate:
-        break;
-      case Constant::Kind::global:
-        value += launch.image->addresses[constant.symbol];
-        break;
-      case Constant::Kind::shared:
-        value += launch.kernel->shared_offsets.at(constant.symbol);
-        break;
-      case Constant::Kind::dynamic_shared:
-        value += launch.kernel->dynamic_shared_offset;
-        break;
-      case Constant::Kind::parameter:
-        value = parameter_value(launch, constant);
-        break;
-      case Constant::Kind::special:
-        for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
-          value = special_value(*this, warp, constant.special, lane);
-          std::memcpy(slot + lane * constant.lane_bytes, &value, std::min<size_t>(constant.lane_bytes, 8));
-        }
-        continue;
-    }
-    fill_lanes(slot, constant.lane_bytes, value);
+  for (const Constant& constant : frame.function->constants) fill_constant(warp, frame.registers, constant);
+}
+
+void Block::fill_constant(const Warp& warp, std::byte* registers, const Constant& constant) const {
+  std::byte* const slot = registers + constant.offset;
+  uint64_t value = constant.value;
+  switch (constant.kind) {
+    case Constant::Kind::immediate:
+      break;
+    case Constant::Kind::global:
+      value += launch.image->addresses[constant.symbol];
+      break;
+    case Constant::Kind::shared:
+      value += launch.kernel->shared_offsets.at(constant.symbol);
+      break;
+    case Constant::Kind::dynamic_shared:
+      value += launch.kernel->dynamic_shared_offset;
+      break;
+    case Constant::Kind::parameter:
+      value = parameter_value(launch, constant);
+      break;
+    case Constant::Kind::special:
+      value = special_value(*this, warp, constant.special, 0);
+      if (!differs_between_lanes(constant.special)) break;
+      for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
+        value = special_value(*this, warp, constant.special, lane);
+        std::memcpy(slot + lane * constant.lane_bytes, &value, std::min<size_t>(constant.lane_bytes, 8));
+      }
+      return;
   }
+  fill_lanes(slot, constant.lane_bytes, value);
 }
 
 BlockStatus Block::run(uint64_t slice_instructions) {

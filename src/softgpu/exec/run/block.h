@@ -55,6 +55,7 @@ struct Block {
   void release_frame(Warp& warp, Frame* frame);
   // Fills the frame's constants for this block.
   void prepare_frame(Warp& warp, Frame& frame);
+  void fill_constant(const Warp& warp, std::byte* registers, const Constant& constant) const;
 
   LaunchState& launch;
   Dim3 index;

@@ -30,11 +30,12 @@ class Emitter {
  public:
   Emitter(const FlowGraph& graph, const TierFunction& tier, const Kernel& kernel, Dim3 block);
   // The module's text; nothing if the kernel needs more of it than compiling is worth. Valid afterwards:
-  // entries() and exits().
+  // entries(), exits() and read_constants().
   std::optional<std::string> run(const std::string& symbol);
   [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
   // What each way out puts on the stage.
   [[nodiscard]] const std::vector<std::vector<SavedRegister>>& exits() const { return exits_; }
+  [[nodiscard]] ReadConstants read_constants() const;
 
  private:
   // --- text (emit_text.cpp)
@@ -229,7 +230,8 @@ class Emitter {
     uint32_t alignment;
   };
   std::vector<Checked> checked_;  // in the current basic block
-  std::vector<bool> constant_used_;
+  std::vector<bool> constant_used_,
+      constant_of_each_warp_;  // read from the first warp's registers, or each one's
 };
 
 template <class Build>

@@ -62,7 +62,8 @@ Emitter::Emitter(const FlowGraph& graph, const TierFunction& tier, const Kernel&
       block_(block),
       knowledge_(lowered_.registers.size()),
       diverges_(graph.blocks.size()),
-      constant_used_(lowered_.constants.size()) {}
+      constant_used_(lowered_.constants.size()),
+      constant_of_each_warp_(lowered_.constants.size()) {}
 
 std::optional<std::string> Emitter::run(const std::string& symbol) {
   size_t written = 0;
@@ -76,6 +77,7 @@ std::optional<std::string> Emitter::run(const std::string& symbol) {
     rooms_.clear();
     names_ = 0;
     constant_used_.assign(constant_used_.size(), false);
+    constant_of_each_warp_.assign(constant_of_each_warp_.size(), false);
     if (written > most_text || !find_pending()) return std::nullopt;
     emit_all(symbol);
     if (!learned_) expect_any_results_of_left_out();

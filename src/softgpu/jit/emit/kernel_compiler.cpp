@@ -130,6 +130,7 @@ class Compiler : public KernelCompiler {
     std::unique_ptr<const FlowGraph> graph;
     std::vector<jit::Entry> entries;
     std::vector<std::vector<SavedRegister>> exits;
+    ReadConstants constants;
   };
 
   static Key key_of(const Launch& launch) {
@@ -244,6 +245,7 @@ class Compiler : public KernelCompiler {
     draft.text = std::move(*made);
     draft.entries = emitter.entries();
     draft.exits = emitter.exits();
+    draft.constants = emitter.read_constants();
     std::string error;
     const std::string identity = compiler_.identity(error);
     if (identity.empty()) return stays_interpreted(error);
@@ -294,7 +296,8 @@ class Compiler : public KernelCompiler {
 
   static std::shared_ptr<const CompiledKernel> kernel_of(Draft draft, void* body) {
     return std::make_shared<CompiledBody>(std::move(draft.tier), *draft.graph, std::move(draft.entries),
-                                          std::move(draft.exits), reinterpret_cast<Body>(body));
+                                          std::move(draft.exits), std::move(draft.constants),
+                                          reinterpret_cast<Body>(body));
   }
 
   const Mode mode_;

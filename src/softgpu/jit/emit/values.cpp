@@ -126,6 +126,15 @@ Value Emitter::thread_index(SpecialRegister which, char size) {
   return made;
 }
 
+ReadConstants Emitter::read_constants() const {
+  ReadConstants made;
+  for (uint32_t c = 0; c < constant_used_.size(); ++c) {
+    if (constant_used_[c]) made.of_first.push_back(c);
+    // What is wider than a register handlers read where it is.
+    if (constant_of_each_warp_[c] || lowered_.constants[c].lane_bytes == 16) made.of_each.push_back(c);
+  }
+  return made;
+}
 Value Emitter::constant(uint32_t index) {
   using S = SpecialRegister;
   const Constant& constant = tier_.function.constants[index];
@@ -133,6 +142,11 @@ Value Emitter::constant(uint32_t index) {
   const auto load = [&] {
     constant_used_[index] = true;
     return scalar_value(size, "%k" + std::to_string(index));
+  };
+  const auto of_each_warp = [&] {
+    constant_of_each_warp_[index] = true;
+    return vector_value(size, set("load " + Form{false}.integer(size) + ", ptr " +
+                                  home_pointer(constant.offset) + ", !invariant.load !0"));
   };
   const auto per_lane = [&](auto of_lane) {
     Value made = literal_value(size, 0);
@@ -164,8 +178,7 @@ Value Emitter::constant(uint32_t index) {
     case S::tid_z: {
       Value made = thread_index(constant.special, size);
       if (!made.text.empty()) return made;
-      return vector_value(size, set("load " + Form{false}.integer(size) + ", ptr " +
-                                    home_pointer(constant.offset) + ", !invariant.load !0"));
+      return of_each_warp();
     }
     case S::ntid_x:
       return literal_value(size, block_.x);
@@ -188,8 +201,7 @@ Value Emitter::constant(uint32_t index) {
     case S::lanemask_lt:
     case S::lanemask_ge:
     case S::lanemask_gt:
-      return vector_value(size, set("load " + Form{false}.integer(size) + ", ptr " +
-                                    home_pointer(constant.offset) + ", !invariant.load !0"));
+      return of_each_warp();
     case S::zero:
     case S::zero64:
       return literal_value(size, 0);
