@@ -74,6 +74,12 @@ def main() -> int:
             print(
                 f"{place:6} {model:14} {'same losses' if good else 'FAILED'}  {json.dumps(result)}  CPU {json.dumps(cpu)}"
             )
+    for model in models:
+        cpu, alone, pool = (found[place].get(model, {}).get("step_ms") for place in ("cpu", "alone", "pool"))
+        if cpu and alone and pool:
+            print(
+                f"{model:14} a step takes {alone / cpu:.2f} of the CPU's alone, through the pool {pool / alone:.2f} of that"
+            )
     RESULT.parent.mkdir(parents=True, exist_ok=True)
     RESULT.write_text(json.dumps(found, indent=1) + "\n")
     return 1 if failed else 0
