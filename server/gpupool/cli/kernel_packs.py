@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from dataclasses import replace
 from enum import Enum
@@ -120,6 +121,11 @@ def build(
         files = list(recipe.sources) if library else file or torch.chosen(recipe, file_set.value)
         if unknown := [name for name in files if name not in recipe.sources]:
             raise typer.BadParameter(f"{recipe.product} has no file {unknown[0]!r}")
+        if not file and recipe.missing:
+            print(
+                f"{len(recipe.missing)} files are left out: {next(iter(recipe.missing.values()))}",
+                file=sys.stderr,
+            )
         compiler = nvcc or Path(shutil.which("nvcc") or "")
         if not compiler.is_file():
             raise PackError("there is no nvcc in PATH: install NVIDIA's CUDA toolkit, or name it with --nvcc")

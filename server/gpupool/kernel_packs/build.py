@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +33,8 @@ class Recipe:
         product: in words, with its version.
         sources: path of each file, by the name that users say.
         options: of the compiler.
+        headers: folders of headers that some files need and others don't see: they may come later.
+        missing: why a file can't be compiled, of those that can't.
         work: a folder that is another one at each run; what is in it is the same.
         python, source: of PyTorch; where they were found, so that a file can be added without saying it again.
     """
@@ -40,6 +42,8 @@ class Recipe:
     product: str
     sources: Mapping[str, Path]
     options: tuple[str, ...]
+    headers: tuple[str, ...] = ()
+    missing: Mapping[str, str] = field(default_factory=dict)
     python: str = ""
     source: str = ""
     work: str = ""
@@ -87,6 +91,8 @@ def build(
     digest = _Recipes(nvcc, [*recipe.lasting_options, f"CUB {ours}"])
 
     def make(file: str) -> Outcome:
+        if file in recipe.missing:
+            return Outcome(file, problem=recipe.missing[file])
         try:
             return _make(file, recipe, pack, names, store, nvcc, digest(recipe.sources[file]), other_cub)
         except (PackError, NotPtxError) as error:
@@ -177,7 +183,8 @@ def _make(
     path = store.path(pack.build_id) / kernel_file
     if before is not None and before.recipe == digest and (not before.kernels or problem_of(path) is None):
         return Outcome(file, before, was_there=True)
-    module = read_module(_compile(nvcc, recipe.options, recipe.sources[file]))
+    options = (*recipe.options, *(f"-I{folder}" for folder in recipe.headers))
+    module = read_module(_compile(nvcc, options, recipe.sources[file]))
     fat_binary = names.best(module.kernels)
     if fat_binary is None:
         return Outcome(file, BuiltFile(digest, "", (), 0))

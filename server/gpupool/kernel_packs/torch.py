@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from gpupool.kernel_packs import cutlass
 from gpupool.kernel_packs.build import Recipe
 from gpupool.kernel_packs.errors import PackError
 
@@ -26,6 +27,9 @@ _MORE_KERNELS: Final = (
     "aten/src/ATen/native/sparse/cuda",
     "aten/src/ATen/native/nested/cuda",
     "aten/src/ATen/native/quantized/cuda",
+    "aten/src/ATen/native/transformers/cuda",
+    "aten/src/ATen/native/transformers/cuda/mem_eff_attention/kernels",
+    "aten/src/ATen/native/transformers/cuda/flash_attn/kernels",
 )
 _OPTIONS: Final = (
     "--expt-relaxed-constexpr",
@@ -107,6 +111,18 @@ TRAIN: Final = (
     "ForeachUnaryOp.cu",
     "ForeachReduceOp.cu",
     "AmpKernels.cu",
+    "attention.cu",
+    "attention_backward.cu",
+    *(
+        f"cutlassF_{kind}.cu"
+        for kind in ("f32_aligned", "f32_notaligned", "f16_aligned", "f16_notaligned", "bf16_aligned")
+    ),
+    *(
+        f"cutlassB_{kind}_aligned_k{width}{dropout}.cu"
+        for kind in ("f32", "f16", "bf16")
+        for width in (32, 64, 96, 128, 65536)
+        for dropout in ("", "_dropout")
+    ),
 )
 
 
@@ -216,7 +232,11 @@ def recipe(wheel: Wheel, source: Path, work: Path) -> Recipe:
     major, minor = (int(part) for part in wheel.version.split(".")[:2])
     standard = "c++17" if (major, minor) < (2, 10) else "c++20"
     options = (f"-std={standard}", *_OPTIONS, *include)
-    return Recipe(f"torch {wheel.version}", sources, options, work=str(work))
+    headers = tuple(str(folder) for folder in cutlass.folders(source, wheel.python))
+    missing = (
+        {} if headers else {name: cutlass.MISSING for name, path in sources.items() if cutlass.needs(path)}
+    )
+    return Recipe(f"torch {wheel.version}", sources, options, headers, missing, work=str(work))
 
 
 def kernel_sources(source: Path) -> dict[str, Path]:
@@ -233,8 +253,9 @@ def kernel_sources(source: Path) -> dict[str, Path]:
 
 
 def chosen(found: Recipe, wanted: str) -> list[str]:
-    """The files of a set: ``train`` or ``all``."""
-    return sorted(found.sources) if wanted == "all" else [name for name in TRAIN if name in found.sources]
+    """The files of a set, ``train`` or ``all``, that can be compiled."""
+    names = sorted(found.sources) if wanted == "all" else TRAIN
+    return [name for name in names if name in found.sources and name not in found.missing]
 
 
 def _generated(wheel: Wheel, work: Path) -> list[Path]:
@@ -269,7 +290,7 @@ def _unpack(archive: Path, work: Path) -> Path:
         with tarfile.open(archive) as opened:
             for member in opened:
                 _, _, inside = member.name.partition("/")
-                if inside == "version.txt" or inside.startswith("aten/src/"):
+                if inside == "version.txt" or inside.startswith("aten/src/") or cutlass.is_part(inside):
                     opened.extract(member, work, filter="data")
             # Only what was read to its end has been compared with its checksum.
             while opened.fileobj is not None and opened.fileobj.read(_PIECE):

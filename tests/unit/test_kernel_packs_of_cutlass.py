@@ -1,0 +1,92 @@
+"""Kernels that are made from CUTLASS: where its headers are found, and what happens without them."""
+
+from __future__ import annotations
+
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+from gpupool.kernel_packs import cutlass, torch
+from gpupool.kernel_packs.build import Outcome, Recipe, build
+from gpupool.kernel_packs.library import Library
+from gpupool.kernel_packs.store import Store
+
+ATTENTION = "aten/src/ATen/native/transformers/cuda/mem_eff_attention/kernels/cutlassF_f32_aligned.cu"
+SPARSE = "aten/src/ATen/native/sparse/cuda/SparseSemiStructuredOps.cu"
+PLAIN = "aten/src/ATen/native/cuda/FillKernel.cu"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "pytorch"
+    for place, text in {
+        ATTENTION: "",
+        SPARSE: "#include <cutlass/gemm.h>\n",
+        PLAIN: "// no cutlass\n",
+    }.items():
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        (folder / place).write_text(text)
+    return folder
+
+
+def put_cutlass_in(folder: Path) -> None:
+    for place in ("include/cutlass/cutlass.h", "tools/util/include/cutlass/util/x.h"):
+        (folder / place).parent.mkdir(parents=True)
+        (folder / place).touch()
+
+
+def test_files_that_need_it_are_told_by_their_includes_and_attention_by_its_folder(source: Path) -> None:
+    assert {path.name for path in torch.kernel_sources(source).values() if cutlass.needs(path)} == {
+        "cutlassF_f32_aligned.cu",
+        "SparseSemiStructuredOps.cu",
+    }
+
+
+def test_without_it_a_set_leaves_its_files_out_and_a_file_that_is_asked_for_says_why(tmp_path: Path) -> None:
+    sources = {name: tmp_path / name for name in ("FillKernel.cu", "cutlassF_f32_aligned.cu")}
+    recipe = Recipe("torch 2.6.0", sources, (), missing={"cutlassF_f32_aligned.cu": cutlass.MISSING})
+    assert torch.chosen(recipe, "train") == torch.chosen(recipe, "all") == ["FillKernel.cu"]
+    nvcc = tmp_path / "nvcc"
+    nvcc.write_text("#!/bin/sh\n")
+    nvcc.chmod(0o755)
+    library = Library(tmp_path / "libtorch_cuda.so", "ab" * 20, ())
+    asked = build(recipe, library, Store(tmp_path / "packs"), nvcc, ["cutlassF_f32_aligned.cu"], 1)
+    assert list(asked) == [Outcome("cutlassF_f32_aligned.cu", problem=cutlass.MISSING)]
+
+
+def test_its_headers_come_later_and_nothing_else_is_compiled_again() -> None:
+    without = Recipe("torch 2.6.0", {}, ("-w",))
+    assert (
+        Recipe("torch 2.6.0", {}, ("-w",), headers=("/c/include",)).lasting_options == without.lasting_options
+    )
+
+
+def test_the_submodule_goes_before_the_package(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "site" / "cutlass_library"
+    put_cutlass_in(package / "source")
+    (package / "__init__.py").touch()
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nshift\nPYTHONPATH={package.parent} exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    assert cutlass.folders(source, python) == [
+        package / "source" / "include",
+        package / "source" / "tools" / "util" / "include",
+    ]
+    put_cutlass_in(source / cutlass.SUBMODULE)
+    assert cutlass.folders(source, python)[0] == source / cutlass.SUBMODULE / "include"
+
+
+def test_an_archive_that_brings_it_is_unpacked_with_it(source: Path, tmp_path: Path) -> None:
+    put_cutlass_in(source / cutlass.SUBMODULE)
+    (source / "third_party" / "other").mkdir()
+    (source / "third_party" / "other" / "large").touch()
+    archive, work = tmp_path / "pytorch.tar.gz", tmp_path / "work"
+    with tarfile.open(archive, "w:gz") as made:
+        made.add(source, "pytorch")
+    work.mkdir()
+    opened = torch.open_sources(archive, work)
+    assert cutlass.folders(opened, Path("/nowhere/python"))[0] == opened / cutlass.SUBMODULE / "include"
+    assert not (opened / "third_party" / "other").exists()
