@@ -3,7 +3,6 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
-#include <charconv>
 #include <csignal>
 #include <new>
 
@@ -12,38 +11,8 @@
 
 namespace gpupool::wire {
 
-std::optional<LinkQuality> LinkQuality::parse(std::string_view text, std::string& error) {
-  LinkQuality quality;
-  while (!text.empty()) {
-    const std::size_t comma = text.find(',');
-    const std::string_view word = text.substr(0, comma);
-    text.remove_prefix(comma == std::string_view::npos ? text.size() : comma + 1);
-    const std::size_t equals = word.find('=');
-    const std::string_view key = word.substr(0, equals);
-    const std::string_view value =
-        equals == std::string_view::npos ? std::string_view{} : word.substr(equals + 1);
-    std::uint64_t number = 0;
-    const auto [end, bad] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (bad != std::errc{} || end != value.data() + value.size() || number > 10'000'000 ||
-        (key != "delay_us" && key != "mbit")) {
-      error = "an emulated network is written delay_us=N,mbit=N";
-      return std::nullopt;
-    }
-    if (key == "mbit") {
-      quality.mbit = number;
-    } else {
-      quality.delay = std::chrono::microseconds(number);
-    }
-  }
-  return quality;
-}
-
 DelayLine::DelayLine(LinkQuality quality, std::function<bool(std::span<const std::byte>)> deliver)
-    : quality_(quality), deliver_(std::move(deliver)) {
-  // Bytes per microsecond times the delay: what a network of this quality holds by itself.
-  const std::uint64_t held = quality.mbit * static_cast<std::uint64_t>(quality.delay.count()) / 8;
-  room_ = buffers + static_cast<std::size_t>(std::min<std::uint64_t>(held, 256u << 20));
-  if (quality.mbit == 0 && quality.delay.count() > 0) room_ = 256u << 20;
+    : deliver_(std::move(deliver)), room_(quality.room()), clock_(quality) {
   thread_ = quiet_thread([this] { run(); });
 }
 
@@ -64,9 +33,7 @@ bool DelayLine::put(std::span<const std::byte> bytes) {
     if (ended_) return false;
     const auto some = bytes.first(std::min(bytes.size(), piece));
     bytes = bytes.subspan(some.size());
-    free_at_ = std::max(free_at_, Clock::now());
-    if (quality_.mbit > 0) free_at_ += std::chrono::nanoseconds(some.size() * 8000 / quality_.mbit);
-    under_way_.push_back({free_at_ + quality_.delay, {some.begin(), some.end()}});
+    under_way_.push_back({clock_.due_of(some.size()), {some.begin(), some.end()}});
     bytes_ += some.size();
     if (under_way_.size() == 1) changed_.notify_all();
   }
@@ -83,11 +50,19 @@ void DelayLine::run() {
       changed_.wait(mutex_);
       continue;
     }
-    if (const auto due = under_way_.front().due; Clock::now() < due) {
-      changed_.wait_until(mutex_, due);
+    if (const auto due = under_way_.front().due, now = Clock::now(); now < due) {
+      // Behind the last one somebody may wait for an answer.
+      const bool last = under_way_.size() == 1;
+      if (!last || due - now > link_precision) {
+        changed_.wait_until(mutex_, last ? due - link_precision : due);
+      } else {
+        lock.unlock();
+        spin_until(due);
+        lock.lock();
+      }
       continue;
     }
-    Piece next = std::move(under_way_.front());
+    DelayedBytes next = std::move(under_way_.front());
     under_way_.pop_front();
     lock.unlock();
     const bool delivered = deliver_(next.bytes);

@@ -2,33 +2,18 @@
 // measurements.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <deque>
 #include <functional>
-#include <optional>
 #include <span>
-#include <string>
-#include <string_view>
 #include <thread>
-#include <vector>
 
 #include "base/mutex.h"
+#include "wire/transport/link_quality.h"
 
 namespace gpupool::wire {
 
-/// One direction of a network. No limit: 0.
-struct LinkQuality {
-  std::chrono::microseconds delay{0};
-  std::uint64_t mbit = 0;
-
-  /// `delay_us=250,mbit=1000`, each part may be missing. Empty and `error` for other text.
-  static std::optional<LinkQuality> parse(std::string_view text, std::string& error);
-};
-
-/// The delay belongs to each byte and not to each call: what is put in while other bytes are under way
-/// follows them as closely as the bandwidth allows.
+/// One direction of a network, with a thread that delivers what comes out of it.
 class DelayLine {
  public:
   /// `deliver` is called from the line's own thread; false ends the line.
@@ -51,23 +36,17 @@ class DelayLine {
   void abandon_after_fork() noexcept;
 
  private:
-  using Clock = std::chrono::steady_clock;
+  using Clock = DelayedBytes::Clock;
   static constexpr std::size_t piece = 16 << 10;
-  static constexpr std::size_t buffers = 4 << 20;  // of the sockets at both ends
-
-  struct Piece {
-    Clock::time_point due;
-    std::vector<std::byte> bytes;
-  };
   void run();
 
-  LinkQuality quality_;
   std::function<bool(std::span<const std::byte>)> deliver_;
   Mutex mutex_;
   CondVar changed_;
-  std::deque<Piece> under_way_ GUARDED_BY(mutex_);
-  std::size_t bytes_ GUARDED_BY(mutex_) = 0, room_ GUARDED_BY(mutex_);
-  Clock::time_point free_at_ GUARDED_BY(mutex_){};  // when the link has sent all that was put in
+  std::deque<DelayedBytes> under_way_ GUARDED_BY(mutex_);
+  std::size_t bytes_ GUARDED_BY(mutex_) = 0;
+  const std::size_t room_;
+  LinkClock clock_ GUARDED_BY(mutex_);
   bool closing_ GUARDED_BY(mutex_) = false, ended_ GUARDED_BY(mutex_) = false,
                 stalled_ GUARDED_BY(mutex_) = false, finished_ GUARDED_BY(mutex_) = false;
   std::function<void()> then_ GUARDED_BY(mutex_);

@@ -3,10 +3,9 @@
 
 #include <memory>
 #include <thread>
-#include <vector>
 
-#include "base/mutex.h"
 #include "wire/transport/delay_line.h"
+#include "wire/transport/delayed_arrivals.h"
 #include "wire/transport/stream.h"
 
 namespace gpupool::wire {
@@ -31,16 +30,10 @@ class EmulatedStream final : public Stream {
 
  private:
   void read();
-  bool arrived(std::span<const std::byte> bytes);
-  void end();
 
   std::unique_ptr<Stream> inner_;
-  Mutex mutex_;
-  CondVar changed_;
-  std::vector<std::byte> received_ GUARDED_BY(mutex_);
-  std::size_t taken_ GUARDED_BY(mutex_) = 0;
-  bool ended_ GUARDED_BY(mutex_) = false;
-  std::unique_ptr<DelayLine> up_, down_;
+  std::unique_ptr<DelayLine> up_;
+  DelayedArrivals down_;
   std::thread reader_;
 };
 
