@@ -90,3 +90,19 @@ def test_an_archive_that_brings_it_is_unpacked_with_it(source: Path, tmp_path: P
     opened = torch.open_sources(archive, work)
     assert cutlass.folders(opened, Path("/nowhere/python"))[0] == opened / cutlass.SUBMODULE / "include"
     assert not (opened / "third_party" / "other").exists()
+
+
+def test_of_a_compilers_error_about_templates_the_beginning_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "x.cu").touch()
+    nvcc = tmp_path / "nvcc"
+    nvcc.write_text(
+        "#!/bin/sh\nprintf 'x.cu(7): error: incomplete type \"%s\"\\n' \"$(seq -s ' ' 9999)\" >&2\nexit 1\n"
+    )
+    nvcc.chmod(0o755)
+    library = Library(tmp_path / "libmine.so", "ab" * 20, ())
+    recipe = Recipe("mine", {"x.cu": tmp_path / "x.cu"}, ())
+    # The version is asked for first.
+    nvcc.write_text(nvcc.read_text().replace("printf", '[ "$1" = --version ] && exit 0\nprintf'))
+    (outcome,) = build(recipe, library, Store(tmp_path / "packs"), nvcc, ["x.cu"], 1)
+    assert "x.cu(7): error: incomplete type" in outcome.problem
+    assert len(outcome.problem) < 600

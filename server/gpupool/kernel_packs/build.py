@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import tempfile
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from gpupool.kernel_packs.store import BuiltFile, Pack, Store, merged
 ARCHITECTURE: Final = "compute_80"
 #: Changes with the rules by which PTX is bound, so that what was bound by others is built again.
 BINDING: Final = "2"
+#: Characters of a compiler's error that are shown.
+_MOST_SAID: Final = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +229,7 @@ def _run(command: Sequence[str]) -> str:
         raise PackError(f"{command[0]}: {error.strerror}") from None
     if ended.returncode != 0:
         said = [line for line in ended.stderr.splitlines() if "error" in line] or ended.stderr.splitlines()
-        raise PackError(
-            f"{command[0]} ended with {ended.returncode}: {said[0] if said else 'it said nothing'}"
-        )
+        # Types of templates take many kilobytes.
+        first = textwrap.shorten(said[0], _MOST_SAID, placeholder=" …") if said else "it said nothing"
+        raise PackError(f"{command[0]} ended with {ended.returncode}: {first}")
     return ended.stdout
