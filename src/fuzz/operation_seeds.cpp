@@ -87,6 +87,15 @@ void make(ResponseNormalization& op) {
   op.x = op.y = op.dy = op.dx = tensor({2, 4, 1, 5, 5});
   op.backward = true;
 }
+void make(SpatialTransformer& op) {
+  op.x = op.dx = tensor({2, 3, 4, 5});
+  op.y = tensor({2, 3, 6, 7});
+  op.grid = op.grid_gradient = place;
+  op.images = 2;
+  op.height = 6;
+  op.width = 7;
+  op.what = Transforming::sample_gradient;
+}
 void make(Bands& op) {
   for (std::uint64_t& diagonal : op.diagonals) diagonal = place;
   op.b = place + 1024;

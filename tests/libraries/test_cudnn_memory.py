@@ -14,6 +14,7 @@ from tests.libraries.convolution_reference import Geometry
 from tests.libraries.cudnn import Placed, descriptor, done, factor, handle, placed
 from tests.libraries.machine import Argument, Machine, integer, pointer
 from tests.libraries.test_convolution import described
+from tests.libraries.test_spatial_transformer import transformer
 
 ILLEGAL_ADDRESS: Final = 700
 SINGLE: Final = np.dtype(np.float32)
@@ -80,9 +81,17 @@ def ctc_loss(stack: ExitStack, machine: Machine, cudnn: Argument, _: Placed) -> 
     )  # fmt: skip
 
 
+def spatial_transformer(stack: ExitStack, machine: Machine, cudnn: Argument, x: Placed) -> None:
+    of = stack.enter_context(transformer(machine, x.array.shape, SINGLE))
+    done(
+        machine, "cudnnSpatialTfSamplerForward", cudnn, of, ONE, x.descriptor, x.data, NOWHERE, ONE, x.descriptor, x.data,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("machine_of_its_own", WAYS, indirect=True)
 @pytest.mark.parametrize(
-    "wrong", [convolution, addition, reduction, normalisation, softmax, pooling, ctc_loss]
+    "wrong",
+    [convolution, addition, reduction, normalisation, softmax, pooling, ctc_loss, spatial_transformer],
 )
 def test_an_operand_outside_the_memory_is_an_illegal_address(
     machine_of_its_own: Machine, wrong: Call

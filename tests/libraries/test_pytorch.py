@@ -27,6 +27,8 @@ CHECKS: Final = [
     "dot", "conv2d", "conv2d with strides and groups", "conv2d dilated", "conv3d", "conv_transpose2d", "fft", "rfft",
     "rfft of a prime length", "fft2", "lu_factor float32", "lu_factor float64", "lu_factor complex64",
     "ctc_loss", "ctc_loss gradient",
+    *(f"{name} {dtype}" for dtype in ("float32", "float64")
+      for name in ("affine_grid", "affine_grid gradient", "grid_sample", "grid_sample gradients")),
 ]  # fmt: skip
 #: What workers do not give to libraries so far.
 WITHOUT_LIBRARIES: Final = [

@@ -70,6 +70,44 @@ def ctc_checks() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
     yield "ctc_loss gradient", gradient, (numbers,)
 
 
+def transformer_checks() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
+    """cuDNN's spatial transformers, by the names that PyTorch's dispatcher has for them, against the CPU's functions."""
+    shape = (2, 3, 6, 5)
+
+    def grid(theta: Any) -> Any:
+        if theta.is_cuda:
+            return torch.cudnn_affine_grid_generator(theta, *shape)
+        return functional.affine_grid(theta, list(shape), align_corners=True)
+
+    def grid_gradient(dgrid: Any) -> Any:
+        if dgrid.is_cuda:
+            return torch.ops.aten.cudnn_affine_grid_generator_backward(dgrid, *shape)
+        theta = torch.zeros(2, 2, 3, dtype=dgrid.dtype, requires_grad=True)
+        return torch.autograd.grad(grid(theta), theta, dgrid)[0]
+
+    def sample_gradients(x: Any, grid: Any, dy: Any) -> Any:
+        if x.is_cuda:
+            made = torch.ops.aten.cudnn_grid_sampler_backward(x, grid, dy)
+        else:
+            x, grid = x.requires_grad_(), grid.requires_grad_()
+            made = torch.autograd.grad(functional.grid_sample(x, grid, align_corners=True), [x, grid], dy)
+        # Moved apart: joining is a kernel of PyTorch's own.
+        return torch.cat([one.cpu().flatten() for one in made])
+
+    for dtype in (torch.float32, torch.float64):
+        name = str(dtype).removeprefix("torch.")
+        places = (torch.rand(*shape[:1], *shape[2:], 2, dtype=dtype) - 0.5) * 2.5
+        x, dy = torch.randn(2, 3, 7, 9, dtype=dtype), torch.randn(*shape, dtype=dtype)
+        yield f"affine_grid {name}", grid, (torch.randn(2, 2, 3, dtype=dtype),)
+        yield f"affine_grid gradient {name}", grid_gradient, (places,)
+        yield (
+            f"grid_sample {name}",
+            lambda x, at: functional.grid_sample(x, at, align_corners=True),
+            (x, places),
+        )
+        yield f"grid_sample gradients {name}", sample_gradients, (x, places, dy)
+
+
 def checks() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
     """Name, function, and its arguments on the CPU."""
     torch.manual_seed(0)
@@ -101,6 +139,7 @@ def checks() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
     yield "rfft of a prime length", torch.fft.rfft, (signal[:, :997].contiguous(),)
     yield from attention_checks()
     yield from ctc_checks()
+    yield from transformer_checks()
     yield "fft2", torch.fft.fft2, (torch.complex(torch.randn(3, 24, 36), torch.randn(3, 24, 36)),)
 
 

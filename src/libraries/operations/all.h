@@ -21,6 +21,7 @@
 #include "libraries/operations/rnn.h"
 #include "libraries/operations/softmax.h"
 #include "libraries/operations/sparse.h"
+#include "libraries/operations/spatial_transformer.h"
 #include "libraries/operations/vectors.h"
 
 namespace gpupool::operations {
@@ -54,6 +55,7 @@ inline constexpr All<Attention,              //
                      SparseProduct,          //
                      SparseSolve,            //
                      SparseVector,           //
+                     SpatialTransformer,     //
                      Vectors>
     all_operations{};
 

@@ -102,6 +102,15 @@ class Right {
     op.x = op.y = op.dy = op.dx = tensor({2, 4, 1, 5, 5});
     op.backward = random_() % 2 == 0;
   }
+  void make(SpatialTransformer& op) const {
+    op.x = op.dx = tensor({2, 3, 4, 5});
+    op.y = tensor({2, 3, 6, 7});
+    op.grid = op.grid_gradient = op.theta = address() + 4096;
+    op.images = 2;
+    op.height = 6;
+    op.width = 7;
+    op.what = static_cast<Transforming>(random_() % 4);
+  }
   void make(Dropout& op) const {
     op.from = op.into = tensor({2, 4, 1, 5, 5});
     op.states = op.mask = address();
@@ -265,4 +274,5 @@ TEST_CASE("an operation of cuDNN with some bytes changed stays inside the device
   try_changes<Rnn>();
   try_changes<Attention>();
   try_changes<CtcLoss>();
+  try_changes<SpatialTransformer>();
 }

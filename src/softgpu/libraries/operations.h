@@ -33,6 +33,7 @@ void run(const gpupool::operations::CtcLoss& operation, const Parts& parts, cons
 void run(const gpupool::operations::Dropout& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Attention& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Pooling& operation, const Parts& parts, const Memory& memory);
+void run(const gpupool::operations::SpatialTransformer& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Vectors& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Product& operation, const Parts& parts, const Memory& memory);
 void run(const gpupool::operations::Solve& operation, const Parts& parts, const Memory& memory);

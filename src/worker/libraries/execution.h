@@ -152,6 +152,7 @@ CUresult run(const Execution& x, const operations::Pointwise& operation);
 CUresult run(const Execution& x, const operations::Reduction& operation);
 CUresult run(const Execution& x, const operations::ResponseNormalization& operation);
 CUresult run(const Execution& x, const operations::Rnn& operation);
+CUresult run(const Execution& x, const operations::SpatialTransformer& operation);
 // By cuSOLVER.
 CUresult run(const Execution& x, const operations::Decomposition& operation);
 // By cuSPARSE.

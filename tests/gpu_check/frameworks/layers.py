@@ -211,6 +211,16 @@ def speech() -> list[float]:
     return size(loss, *torch.autograd.grad(loss, odds))
 
 
+def warped() -> list[float]:
+    """A spatial transformer, turned and moved partly out of the image."""
+    x = torch.randn(2, 3, 24, 32, device=DEVICE, requires_grad=True)
+    theta = torch.tensor([[[0.9, -0.3, 0.2], [0.3, 0.9, -0.1]]], device=DEVICE).repeat(2, 1, 1)
+    theta.requires_grad_()
+    grid = functional.affine_grid(theta, [2, 3, 20, 20], align_corners=True)
+    y = functional.grid_sample(x, grid, align_corners=True)
+    return size(y, *torch.autograd.grad(y.square().sum(), (x, theta)))
+
+
 def sparse() -> list[float]:
     a = torch.randn(32, 32, device=DEVICE)
     return size((a * (a > 1)).to_sparse_csr() @ torch.ones(32, 8, device=DEVICE))
@@ -276,6 +286,7 @@ def layers() -> Iterator[tuple[str, Callable[[], list[float]]]]:
     yield "training with a fused optimiser", lambda: trained(False)
     yield "training with a capturable optimiser", lambda: trained(True)
     yield "CTC loss", speech
+    yield "spatial transformer", warped
     yield "sparse product", sparse
     if DEVICE == "cuda":
         yield "product of 8-bit floats", eight_bits
