@@ -12,6 +12,7 @@ from tests.libraries.machine import Argument, Array, Machine, integer, out, poin
 
 LIBRARY: Final = "libcurand.so.10"
 DEFAULT, XORWOW, MRG32K3A, PHILOX = 100, 101, 121, 161
+SOBOL32, SOBOL64 = 201, 203
 #: curandOrdering_t.
 BY_DEFAULT, SEEDED, LEGACY = 101, 102, 103
 SUCCESS, NOT_INITIALIZED, TYPE_ERROR, OUT_OF_RANGE, LENGTH_NOT_MULTIPLE = 0, 101, 103, 104, 105

@@ -9,15 +9,13 @@ namespace {
 
 using gpupool::operations::Distribution;
 using gpupool::operations::Random;
+using gpupool::operations::RandomGenerator;
 
 int fill(void* generator, Distribution distribution, bool doubles, void* output, std::size_t count,
          double mean = 0, double deviation = 1) {
   return guarded([&]() -> int {
     Generator* const found = find(generator);
     if (found == nullptr) return not_initialized;
-    // Normal numbers come in pairs.
-    if (distribution >= Distribution::normal && count % 2 != 0) return length_not_multiple;
-    if (count == 0) return success;
     Random operation;
     operation.output = reinterpret_cast<std::uintptr_t>(output);
     operation.count = count;
@@ -29,6 +27,8 @@ int fill(void* generator, Distribution distribution, bool doubles, void* output,
     operation.deviation = deviation;
     operation.distribution = distribution;
     operation.doubles = doubles ? 1 : 0;
+    if (operation.pairs() && count % 2 != 0) return length_not_multiple;
+    if (count == 0) return success;
     if (found->on_host) {
       if (output == nullptr) return launch_failure;
       gpupool::operations::generate(operation, 0, count, output);
@@ -36,21 +36,29 @@ int fill(void* generator, Distribution distribution, bool doubles, void* output,
                bad != success) {
       return bad;
     }
-    gpupool::operations::RandomCourse(operation).advance(operation);
+    gpupool::operations::advance(operation);
     found->position = operation.position;
     found->begun_rows = operation.begun_rows;
     return success;
   });
 }
 
+/// Words are as wide as the generator's.
+int fill_with_bits(void* generator, bool wide, void* output, std::size_t count) {
+  const Generator* const found = find(generator);
+  if (found == nullptr) return not_initialized;
+  if (wide != (found->kind == RandomGenerator::sobol64)) return type_error;
+  return fill(generator, Distribution::bits, wide, output, count);
+}
+
 }  // namespace
 
 GPUPOOL_LIBRARY_EXPORT int curandGenerate(void* generator, unsigned* output, std::size_t count) {
-  return fill(generator, Distribution::bits, false, output, count);
+  return fill_with_bits(generator, false, output, count);
 }
-/// Of 64-bit quasi-random generators alone.
-GPUPOOL_LIBRARY_EXPORT int curandGenerateLongLong(void* generator, unsigned long long*, std::size_t) {
-  return find(generator) == nullptr ? not_initialized : type_error;
+GPUPOOL_LIBRARY_EXPORT int curandGenerateLongLong(void* generator, unsigned long long* output,
+                                                  std::size_t count) {
+  return fill_with_bits(generator, true, output, count);
 }
 GPUPOOL_LIBRARY_EXPORT int curandGenerateUniform(void* generator, float* output, std::size_t count) {
   return fill(generator, Distribution::uniform, false, output, count);

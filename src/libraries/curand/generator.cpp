@@ -24,23 +24,20 @@ struct Known {
 };
 constexpr Known known[] = {
     {100, RandomGenerator::xorwow},  // the default one
-    {101, RandomGenerator::xorwow},
-    {121, RandomGenerator::mrg32k3a},
-    {161, RandomGenerator::philox},
+    {101, RandomGenerator::xorwow},  {121, RandomGenerator::mrg32k3a}, {161, RandomGenerator::philox},
+    {200, RandomGenerator::sobol32},  // the default one of quasi-random points
+    {201, RandomGenerator::sobol32}, {203, RandomGenerator::sobol64},
 };
 struct Unknown {
   int type;
   const char *name, *reason;
 };
-constexpr const char* table = "its direction numbers are a table that is not carried";
+constexpr const char* scrambled = "how its words are scrambled is not documented";
 constexpr Unknown unknown[] = {
-    {141, "MTGP32", "it is not written yet"},
+    {141, "MTGP32", "its parameters are a table that is not carried"},
     {142, "MT19937", "in which order its numbers lie is not documented"},
-    {200, "the default quasi-random generator, SOBOL32,", table},
-    {201, "SOBOL32", table},
-    {202, "scrambled SOBOL32", table},
-    {203, "SOBOL64", table},
-    {204, "scrambled SOBOL64", table},
+    {202, "scrambled SOBOL32", scrambled},
+    {204, "scrambled SOBOL64", scrambled},
 };
 
 int create(void** generator, int type, bool on_host) {
@@ -49,8 +46,8 @@ int create(void** generator, int type, bool on_host) {
     for (const Unknown& other : unknown) {
       if (other.type != type) continue;
       const std::string text = std::string("is not carried: ") + other.reason +
-                               "; CURAND_RNG_PSEUDO_DEFAULT, CURAND_RNG_PSEUDO_MRG32K3A and "
-                               "CURAND_RNG_PSEUDO_PHILOX4_32_10 are carried";
+                               "; CURAND_RNG_PSEUDO_DEFAULT, …_MRG32K3A and …_PHILOX4_32_10, and "
+                               "CURAND_RNG_QUASI_SOBOL32 and …_SOBOL64 are carried";
       gpupool::libraries::say_once(other.name, text.c_str());
     }
     const auto* const carried = std::ranges::find(known, type, &Known::type);
@@ -95,6 +92,7 @@ GPUPOOL_LIBRARY_EXPORT int curandSetStream(void* generator, CUstream stream) {
 }
 GPUPOOL_LIBRARY_EXPORT int curandSetPseudoRandomGeneratorSeed(void* generator, unsigned long long seed) {
   return with_generator(generator, [&](Generator& found) {
+    if (is_sobol(found.kind)) return type_error;
     found.seed = seed;
     found.restart();
     return success;
@@ -111,7 +109,8 @@ GPUPOOL_LIBRARY_EXPORT int curandSetGeneratorOffset(void* generator, unsigned lo
 /// MRG32k3a. Subsequences that are seeded one by one begin with states that are documented nowhere.
 GPUPOOL_LIBRARY_EXPORT int curandSetGeneratorOrdering(void* generator, int ordering) {
   return with_generator(generator, [&](Generator& found) {
-    constexpr int best = 100, by_default = 101, legacy = 103, dynamic = 104;
+    constexpr int best = 100, by_default = 101, legacy = 103, dynamic = 104, of_points = 201;
+    if (is_sobol(found.kind)) return ordering == of_points ? success : out_of_range;
     if (ordering != best && ordering != by_default && ordering != legacy &&
         (ordering != dynamic || found.on_host))
       return out_of_range;
@@ -121,8 +120,19 @@ GPUPOOL_LIBRARY_EXPORT int curandSetGeneratorOrdering(void* generator, int order
     return success;
   });
 }
-GPUPOOL_LIBRARY_EXPORT int curandSetQuasiRandomGeneratorDimensions(void* generator, unsigned) {
-  return with_generator(generator, [](Generator&) { return type_error; });
+/// The next point stays the same.
+GPUPOOL_LIBRARY_EXPORT int curandSetQuasiRandomGeneratorDimensions(void* generator, unsigned dimensions) {
+  return with_generator(generator, [&](Generator& found) {
+    if (!is_sobol(found.kind)) return type_error;
+    if (dimensions == 1) return success;
+    if (dimensions != 0) {
+      gpupool::libraries::say_once(
+          "curandSetQuasiRandomGeneratorDimensions",
+          "points of several dimensions are not carried: their direction numbers are "
+          "a table that cannot be computed");
+    }
+    return out_of_range;
+  });
 }
 /// A state is a position: there is nothing to be prepared.
 GPUPOOL_LIBRARY_EXPORT int curandGenerateSeeds(void* generator) {

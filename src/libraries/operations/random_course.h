@@ -27,6 +27,8 @@ inline constexpr std::uint64_t mrg32k3a_subsequences = 81920, mrg32k3a_legacy_su
 inline std::uint64_t turns_of(RandomGenerator generator) {
   switch (generator) {
     case RandomGenerator::philox:
+    case RandomGenerator::sobol32:  // has no cycles
+    case RandomGenerator::sobol64:
       break;
     case RandomGenerator::xorwow:
       return xorwow_subsequences;
@@ -71,5 +73,14 @@ class RandomCourse {
   std::uint64_t row_, turn_;
   std::uint64_t first_rows_;  // that the first cycle takes, part of which may be over
 };
+
+/// Sets an operation to where the numbers after its own begin.
+inline void advance(Random& random) {
+  if (is_sobol(random.generator)) {
+    random.position += random.count;
+  } else {
+    RandomCourse(random).advance(random);
+  }
+}
 
 }  // namespace gpupool::operations

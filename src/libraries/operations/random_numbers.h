@@ -4,6 +4,7 @@
 #include "libraries/operations/mrg32k3a.h"
 #include "libraries/operations/philox.h"
 #include "libraries/operations/random_turns.h"
+#include "libraries/operations/sobol.h"
 #include "libraries/operations/xorwow.h"
 
 namespace gpupool::operations {
@@ -21,6 +22,12 @@ inline void generate(const Random& random, std::uint64_t first, std::uint64_t en
       case RandomGenerator::mrg32k3a:
       case RandomGenerator::mrg32k3a_legacy:
         generate_by_turns<mrg32k3a::Subsequences>(random, first, end, numbers);
+        break;
+      case RandomGenerator::sobol32:
+        sobol::generate<std::uint32_t>(random, first, end, numbers);
+        break;
+      case RandomGenerator::sobol64:
+        sobol::generate<std::uint64_t>(random, first, end, numbers);
     }
   };
   if (random.doubles != 0) {

@@ -27,7 +27,23 @@ void normal(T first, T second, T* into) {
   into[1] = distance * std::cos(angle);
 }
 
-/// A number of the wanted distribution, of one that is uniform, or normal where pairs are made.
+/// How far out a normal number is than which others are larger with this probability.
+inline double normal_distance(double probability) {
+  if (probability == 0.5) return 0;
+  if (probability > 0.5) return -normal_distance(1 - probability);
+  // Abramowitz and Stegun's approximation 26.2.23, then steps of Halley's method.
+  const double t = std::sqrt(-2 * std::log(probability));
+  double far =
+      t - (2.515517 + t * (0.802853 + t * 0.010328)) / (1 + t * (1.432788 + t * (0.189269 + t * 0.001308)));
+  for (int i = 0; i < 2; ++i) {
+    const double density = std::exp(-far * far / 2) / std::sqrt(2 * std::numbers::pi);
+    const double step = (std::erfc(far / std::numbers::sqrt2) / 2 - probability) / density;
+    far += step / (1 - far * step / 2);
+  }
+  return far;
+}
+
+/// A number of the wanted distribution, of one that is uniform, or normal where that is wanted.
 template <class T>
 T shaped(const Random& random, T value) {
   if (random.distribution < Distribution::normal) return value;

@@ -1,4 +1,4 @@
-// Pseudo-random numbers: any of them can be computed without the ones before it.
+// Random numbers: any of them can be computed without the ones before it.
 #include "libraries/operations/random_numbers.h"
 
 #include <algorithm>
@@ -12,11 +12,12 @@ using gpupool::operations::Random;
 using gpupool::operations::RandomGenerator;
 
 void run(const Random& op, const Parts& parts, const Memory& memory) {
-  if (op.distribution > Distribution::log_normal ||
-      (op.doubles != 0 && op.distribution == Distribution::bits))
-    throw Failure(softgpu::Fault::illegal_instruction, "no such distribution");
-  if (op.generator > RandomGenerator::mrg32k3a_legacy)
+  if (op.generator > RandomGenerator::sobol64)
     throw Failure(softgpu::Fault::illegal_instruction, "no such generator");
+  const bool wide = op.generator == RandomGenerator::sobol64;
+  if (op.distribution > Distribution::log_normal ||
+      (op.distribution == Distribution::bits && (op.doubles != 0) != wide))
+    throw Failure(softgpu::Fault::illegal_instruction, "no such distribution");
   if (op.pairs() && op.count % 2 != 0)
     throw Failure(softgpu::Fault::illegal_instruction, "normal numbers come in pairs");
   memory.check(op.output, op.count, op.bytes_of_number(), "the output");

@@ -38,6 +38,9 @@ int generate(Library& library, void* generator, const Random& of) {
   const auto mean = static_cast<float>(of.mean), deviation = static_cast<float>(of.deviation);
   switch (of.distribution) {
     case Distribution::bits:
+      if (doubles)
+        return library.call("curandGenerateLongLong", generator, pointer<unsigned long long>(of.output),
+                            count);
       return library.call("curandGenerate", generator, pointer<unsigned>(of.output), count);
     case Distribution::uniform:
       return doubles ? library.call("curandGenerateUniformDouble", generator, wide, count)
@@ -64,6 +67,10 @@ int type_of(RandomGenerator kind) {
     case RandomGenerator::mrg32k3a:
     case RandomGenerator::mrg32k3a_legacy:
       return 121;
+    case RandomGenerator::sobol32:
+      return 201;
+    case RandomGenerator::sobol64:
+      return 203;
   }
   return 161;
 }
@@ -79,6 +86,8 @@ unsigned long long offset_of(const Random& of) {
 int place(Library& library, void* generator, const Random& of) {
   constexpr int legacy = 103;  // CURAND_ORDERING_PSEUDO_LEGACY. The other generators have one order.
   int status = 0;
+  if (is_sobol(of.generator))
+    return library.call("curandSetGeneratorOffset", generator, static_cast<unsigned long long>(of.position));
   if (of.generator == RandomGenerator::mrg32k3a_legacy)
     status = library.call("curandSetGeneratorOrdering", generator, legacy);
   if (status == 0)
@@ -112,7 +121,7 @@ CUresult run(const Execution& x, const Random& of) {
   // What is captured has only been written down: the generator is placed whenever the graph runs.
   own.placed = status == 0 && !x.captured;
   own.next = of;
-  operations::RandomCourse(of).advance(own.next);
+  operations::advance(own.next);
   return result_of_curand(status);
 }
 
