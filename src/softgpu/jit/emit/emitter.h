@@ -73,7 +73,7 @@ class Emitter {
   [[nodiscard]] std::string variable(uint32_t reg) const;
   [[nodiscard]] std::string type_of(uint32_t reg) const;
 
-  // --- the function (function.cpp, left_out.cpp)
+  // --- the function (function.cpp, leaving.cpp)
   void emit_all(const std::string& symbol);
   void emit_entries();
   void emit_entry(uint32_t b);

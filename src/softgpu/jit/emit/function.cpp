@@ -352,45 +352,6 @@ void Emitter::leave(const std::string& outcome) {
   line("ret i32 " + outcome);
 }
 
-uint32_t Emitter::exit_table(const Set& registers) {
-  exits_.push_back(saved(registers));
-  return static_cast<uint32_t>(exits_.size() - 1);
-}
-
-// A basic block has one way out to the interpreter, for all its instructions.
-std::string Emitter::leaving() {
-  leaves_ = true;
-  leaving_live_.add_all(with_pending(graph_.live_before(current_block_, current_), current_block_));
-  line("store i32 " + number(current_) + ", ptr %stop_pc");
-  return "leave." + number(current_block_);
-}
-
-void Emitter::emit_leaving(uint32_t b) {
-  std::string kept = std::move(text_);
-  text_.clear();
-  label("leave." + number(b));
-  for (const uint32_t reg : leaving_live_.members()) put_away(reg, false);
-  for (const uint32_t q : pending_[b].members()) {
-    const std::string at = set("getelementptr i32, ptr %masks, i64 " + number(q));
-    line("store i32 " + set("load i32, ptr %mask." + number(q)) + ", ptr " + at);
-  }
-  auto tell = [&](size_t offset, const std::string& value) {
-    line("store i32 " + value + ", ptr " + set("getelementptr i8, ptr %ctx, i64 " + number(offset)));
-  };
-  tell(offsetof(RunContext, exit_pc), set("load i32, ptr %stop_pc"));
-  tell(offsetof(RunContext, exit_mask), block_mask_);
-  tell(offsetof(RunContext, exit_table), number(exit_table(leaving_live_)));
-  leave(number(outcome_interpret));
-  cold_ += text_;
-  text_ = std::move(kept);
-}
-
-void Emitter::require(const std::string& holds) {
-  const std::string on = fresh("on."), off = leaving();
-  line("br i1 " + holds + ", label %" + on + ", label %" + off + ", !prof !1");
-  label(on);
-}
-
 // A barrier that all of the warp's lanes have reached at once needs no scheduler, as long as the warps of the
 // block that have reached one wait at the same: %waits is 0 or one more than its number.
 void Emitter::emit_barrier(uint32_t b, uint32_t i) {
