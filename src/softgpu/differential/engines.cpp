@@ -214,7 +214,7 @@ std::unique_ptr<Tier1> tier_1_engine(Tier1Form form, std::string& problem) {
   const bool quick = form != Tier1Form::usual, in_parts = form == Tier1Form::quick_in_parts;
   jit::CompilerOptions options;
   options.mode = jit::Mode::always;
-  options.leaves_out_unreached = in_parts;
+  if (in_parts) options.whole_up_to = 0;
   // The compiler's process, which is started here, reads it.
   setenv("GPUPOOL_SOFTGPU_JIT_EFFORT", quick ? "quick" : "", 1);
   auto compiler = jit::make_kernel_compiler(options, problem);

@@ -25,7 +25,7 @@ std::unique_ptr<KernelCompiler> compiler_of(jit::Mode mode) {
   std::string problem;
   jit::CompilerOptions options;
   options.mode = mode;
-  options.leaves_out_unreached = true;
+  options.whole_up_to = 0;
   auto made = jit::make_kernel_compiler(options, problem);
   if (made == nullptr) MESSAGE("not tested: " << problem);
   return made;

@@ -33,9 +33,12 @@ namespace {
 constexpr uint64_t worthwhile_launches = 3;            // before a kernel is worth compiling,
 constexpr uint64_t worthwhile_instructions = 200'000;  // or so many warp instructions of all its launches
 constexpr size_t most_instructions = 20'000;           // of a kernel that is compiled
-constexpr uint32_t launches_in_left_out = 3;           // before a kernel is compiled anew,
-constexpr uint64_t times_in_left_out = 1'000;          // or so many times of a warp
-constexpr uint32_t most_compilations = 5;              // of a kernel, the last of them with all its code
+// Bytes of text on which LLVM works for a fraction of a second. So short a kernel is worth being whole: a
+// long launch that comes to left-out code has the interpreter to its end.
+constexpr size_t most_text_whole = 128 << 10;
+constexpr uint32_t launches_in_left_out = 3;   // before a kernel is compiled anew,
+constexpr uint64_t times_in_left_out = 1'000;  // or so many times of a warp
+constexpr uint32_t most_compilations = 5;      // of a kernel, the last of them with all its code
 
 void log(const std::string& text) {
   static const bool wanted = [] {
@@ -49,7 +52,8 @@ class Compiler : public KernelCompiler {
  public:
   Compiler(const CompilerOptions& options, std::string& problem)
       : mode_(options.mode),
-        leaves_out_unreached_(options.leaves_out_unreached),
+        leaves_out_(mode_ == Mode::background || options.whole_up_to.has_value()),
+        whole_up_to_(options.whole_up_to.value_or(most_text_whole)),
         cache_(options.cache_folder, problem) {}
 
   // Starts the compiler process now; false, with the reason, if there is none.
@@ -62,9 +66,8 @@ class Compiler : public KernelCompiler {
     if (mode_ == Mode::always && entry.compilations == 0) {
       ++entry.compilations;
       lock.unlock();
-      Work work{key, launch.image->program_pointer(), launch.kernel, launch.block, {}};
-      if (leaves_out_unreached_) work.reached = seen_of(launch);
-      auto made = compile(work);
+      auto made =
+          compile({key, launch.image->program_pointer(), launch.kernel, launch.block, reached(launch)});
       lock.lock();
       entry.compiled = std::move(made);
     }
@@ -81,9 +84,9 @@ class Compiler : public KernelCompiler {
     if (stopping_ || entry.is_under_way || !is_worth_compiling(entry)) return;
     ++entry.compilations;
     entry.is_under_way = true;
-    Work work{key, launch.image->program_pointer(), launch.kernel, launch.block, {}};
-    if (entry.compilations < most_compilations) work.reached = seen_of(launch);
-    waiting_.push_back(std::move(work));
+    auto reached_now = entry.compilations < most_compilations ? reached(launch) : std::nullopt;
+    waiting_.push_back(
+        {key, launch.image->program_pointer(), launch.kernel, launch.block, std::move(reached_now)});
     if (!working_) {
       working_ = true;
       // Ends when nothing is left to do. The process may end meanwhile; the compiler is never destroyed.
@@ -147,7 +150,9 @@ class Compiler : public KernelCompiler {
     return entry;
   }
 
-  static std::vector<bool> seen_of(const Launch& launch) {
+  // What is compiled of the kernel if it is long; nothing: all of it.
+  [[nodiscard]] std::optional<std::vector<bool>> reached(const Launch& launch) const {
+    if (!leaves_out_) return std::nullopt;
     const ProgramParts& parts = launch.image->program().parts();
     return parts.functions[parts.kernels[launch.kernel].function].reached->seen();
   }
@@ -237,15 +242,20 @@ class Compiler : public KernelCompiler {
     if (original.lowered->code.size() > most_instructions)
       return stays_interpreted("it has " + std::to_string(original.lowered->code.size()) + " instructions");
     draft.tier = std::make_unique<const TierFunction>(*original.lowered, original);
-    draft.graph =
-        std::make_unique<const FlowGraph>(*original.lowered, work.reached ? &*work.reached : nullptr);
-    Emitter emitter(*draft.graph, *draft.tier, kernel, work.block);
-    std::optional<std::string> made = emitter.run("kernel");
-    if (!made) return stays_interpreted("its lanes may wait in too many places");
-    draft.text = std::move(*made);
-    draft.entries = emitter.entries();
-    draft.exits = emitter.exits();
-    draft.constants = emitter.read_constants();
+    const auto write = [&](const std::vector<bool>* reached) {
+      draft.graph = std::make_unique<const FlowGraph>(*original.lowered, reached);
+      Emitter emitter(*draft.graph, *draft.tier, kernel, work.block);
+      std::optional<std::string> made = emitter.run("kernel");
+      if (!made) return false;
+      draft.text = std::move(*made);
+      draft.entries = emitter.entries();
+      draft.exits = emitter.exits();
+      draft.constants = emitter.read_constants();
+      return true;
+    };
+    bool written = write(nullptr);
+    if (work.reached && (!written || draft.text.size() > whole_up_to_)) written = write(&*work.reached);
+    if (!written) return stays_interpreted("its lanes may wait in too many places");
     std::string error;
     const std::string identity = compiler_.identity(error);
     if (identity.empty()) return stays_interpreted(error);
@@ -301,7 +311,8 @@ class Compiler : public KernelCompiler {
   }
 
   const Mode mode_;
-  const bool leaves_out_unreached_;
+  const bool leaves_out_;
+  const size_t whole_up_to_;
   CompilerProcess compiler_;
   const pid_t owner_ = getpid();
   const CodeCache cache_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "softgpu/exec/program/compiled_kernel.h"
@@ -17,8 +18,9 @@ enum class Mode : uint8_t {
 struct CompilerOptions {
   Mode mode = Mode::background;
   std::string cache_folder;  // empty: nothing is kept on the disk
-  // Mode::always compiles all code of a kernel, or what launches without this compiler have reached.
-  bool leaves_out_unreached = false;
+  // Kernels with more bytes of text are compiled as far as their lanes have come. Nothing: 128 KiB, and with
+  // Mode::always, which compiles before any lane has run, all kernels are compiled whole.
+  std::optional<size_t> whole_up_to = std::nullopt;
 };
 
 // GPUPOOL_SOFTGPU_JIT=off|on|always, GPUPOOL_SOFTGPU_JIT_CACHE=FOLDER|off.
