@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -134,6 +135,19 @@ class TestTurning:
             assert Patience(ring, 1.0).failed(failure(code, reason), "a:1") is turns
             assert ring.asked == ("b:2" if turns else "a:1")
 
+    async def test_reaches_each_server_before_patience_ends(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("gpupool.client.servers.TAKEOVER_SECONDS", 0.0)
+        monkeypatch.setattr("gpupool.client.servers.SEVERAL_SECONDS", 0.0)
+        silent = failure(grpc.StatusCode.DEADLINE_EXCEEDED)
+        patience = Patience(ServerRing("a:1,b:2,c:3"), 0.0)
+        again = []
+        for endpoint in ("a:1", "b:2", "a:1", "c:3"):
+            again.append(patience.failed(silent, endpoint))
+            await asyncio.sleep(0.01)
+        assert again == [True, True, True, False]
+        patience.answered()
+        assert patience.failed(silent, "a:1")
+
     def test_a_single_server_that_is_silent_is_not_asked_again(self) -> None:
         ring = ServerRing("a:1")
         assert not Patience(ring, 1.0).failed(failure(grpc.StatusCode.DEADLINE_EXCEEDED), "a:1")
@@ -203,9 +217,14 @@ class TestATokenOfTheHub:
     SERVERS = ("a:1", "b:2", "c:3", "d:4")
 
     async def asked(
-        self, monkeypatch: pytest.MonkeyPatch, broken: dict[str, grpc.StatusCode], wait_seconds: float | None
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        broken: dict[str, grpc.StatusCode],
+        wait_seconds: float | None = None,
+        *,
+        is_request: bool = True,
     ) -> tuple[list[str], str]:
-        """Whom a request asks for a token, and what it is refused with in the end; the others give one at once."""
+        """Whom a call asks for a token, and what it is refused with in the end; the others give one at once."""
         now, asked = [100.0], []
         monkeypatch.setattr("gpupool.client.pool.time", SimpleNamespace(monotonic=lambda: now[0]))
         monkeypatch.setattr("gpupool.client.servers.time", SimpleNamespace(monotonic=lambda: now[0]))
@@ -225,14 +244,20 @@ class TestATokenOfTheHub:
                         now[0] += 10.0
                     raise failure(broken[server])
 
-            async def refuses(*_: object) -> AsyncIterator[pool_pb2.RequestEvent]:
-                yield pool_pb2.RequestEvent(refused=pool_pb2.Refusal(reason="quota"))
+            class Refusing:
+                async def Request(self, *_: object, **__: object) -> AsyncIterator[pool_pb2.RequestEvent]:
+                    yield pool_pb2.RequestEvent(refused=pool_pb2.Refusal(reason="quota"))
+
+                async def ListDevices(self, *_: object, **__: object) -> None:
+                    raise failure(grpc.StatusCode.FAILED_PRECONDITION, "quota")
 
             monkeypatch.setattr(client, "_credentials", Tokens(lambda: ""))
-            monkeypatch.setattr(client, "_call_request", refuses)
+            monkeypatch.setattr(client, "_service", lambda _: Refusing())
             monkeypatch.setattr("gpupool.client.pool.asyncio", SimpleNamespace(sleep=pause))
+            request = functools.partial(client.request, LeaseRequest(Share(200)), wait_seconds=wait_seconds)
+            call: Callable[[], Awaitable[object]] = request if is_request else client.devices
             with pytest.raises(GpupoolError) as refused:
-                await client.request(LeaseRequest(Share(200)), wait_seconds=wait_seconds)
+                await call()
         return asked, getattr(refused.value, "reason", "")
 
     @pytest.mark.parametrize("wait_seconds", [None, 15.0])
@@ -241,6 +266,18 @@ class TestATokenOfTheHub:
     ) -> None:
         silent = dict.fromkeys(self.SERVERS[:3], grpc.StatusCode.DEADLINE_EXCEEDED)
         assert await self.asked(monkeypatch, silent, wait_seconds) == (list(self.SERVERS), "quota")
+
+    async def test_is_asked_of_the_last_server_by_other_calls_too(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        silent = dict.fromkeys(self.SERVERS[:3], grpc.StatusCode.DEADLINE_EXCEEDED)
+        assert await self.asked(monkeypatch, silent, is_request=False) == (list(self.SERVERS), "quota")
+
+    async def test_is_asked_of_no_server_again_when_all_were_silent_for_long(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        silent = dict.fromkeys(self.SERVERS, grpc.StatusCode.DEADLINE_EXCEEDED)
+        assert await self.asked(monkeypatch, silent, is_request=False) == (list(self.SERVERS), "")
 
     async def test_is_asked_of_the_last_server_though_the_one_before_it_is_gone(
         self, monkeypatch: pytest.MonkeyPatch

@@ -32,7 +32,6 @@ from gpupool.client.credentials import (
 from gpupool.client.endpoint import connection_advice, open_channel, read_token, resolve_endpoint
 from gpupool.client.errors import PoolRefusedError, PoolUnavailableError, QueueTimeoutError
 from gpupool.client.servers import (
-    BROKEN,
     NOT_LEADER,
     Patience,
     PoolServers,
@@ -154,9 +153,8 @@ class PoolClient:
         """
         limit = None if wait_seconds is None or wait_seconds < 0 else time.monotonic() + wait_seconds
         servers = self._opened()
-        patience = Patience(servers, RETRY_SECONDS)
+        patience = Patience(servers, RETRY_SECONDS, limit)
         queued = refused = silent = False
-        unheard: set[str] = set()  # servers that gave no token when they were asked for one
         while True:
             began = time.monotonic()
             remaining = None if limit is None else max(0.0, limit - began)
@@ -171,7 +169,6 @@ class PoolClient:
                         self._answered = True
                         refused = silent = False
                         patience.answered()
-                        unheard.clear()
                         kind = event.WhichOneof("event")
                         if kind == "queued":
                             queued = True
@@ -183,8 +180,8 @@ class PoolClient:
                             self._raise_refusal(event.refused)
                 raise PoolUnavailableError(self.endpoint, "it closed the request without an answer")
             except grpc.aio.AioRpcError as error:
-                # Where the token was waited for, it is not the queue that took too long.
                 late = error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+                # Where the token was waited for, it is not the queue that took too long.
                 if late and called and remaining is not None:
                     raise QueueTimeoutError(f"No GPU share became free within {wait_seconds:g} s.") from error
                 if not refused and self._may_show_another(error, metadata):
@@ -193,16 +190,7 @@ class PoolClient:
                 # The wait for a token has a deadline of its own: however long it was, no server has heard of the request.
                 lasted = time.monotonic() - began if called else 0.0
                 at_least = self._patience_of_request(wait_seconds, queued=queued)
-                again = patience.failed(error, asked, at_least=at_least, lasted=lasted)
-                over = False
-                if not called:
-                    unheard.add(asked)
-                    all_asked = unheard.issuperset(servers.endpoints)
-                    # Another server may give the token at once, however long those before it were silent.
-                    again = again or (not all_asked and (late or error.code() in BROKEN))
-                    # Beyond the limit each is waited for but once.
-                    over = late and all_asked and limit is not None and time.monotonic() >= limit
-                if over or not again:
+                if not patience.failed(error, asked, at_least=at_least, lasted=lasted):
                     self._raise(error)
                 if at_least > 0.0 and on_queued is not None and not silent:
                     silent = True

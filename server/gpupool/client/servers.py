@@ -150,22 +150,29 @@ class Servers(ServerRing):
 
 
 class Patience:
-    """How long one call is repeated, from its first failure on.
+    """How long one call is repeated, from its first failure on; it does not end before each server has failed.
+
+    Servers that are stopped take longer to fail than all patience lasts, and the last one may be the one that leads. The
+    token of a call counts as the call: who gives none has not answered either.
 
     Args:
         servers: where.
         seconds: while no server answers.
+        until: beyond this moment, on the monotonic clock, a silent server is not waited for twice; None: there is none.
     """
 
-    def __init__(self, servers: Servers, seconds: float) -> None:
+    def __init__(self, servers: ServerRing, seconds: float, until: float | None = None) -> None:
         self._servers = servers
         self._seconds = seconds
+        self._until = until
         self._since: float | None = None
         self._standby = False
+        self._failed: set[str] = set()
 
     def answered(self) -> None:
         """All is well again."""
         self._since, self._standby = None, False
+        self._failed.clear()
 
     def failed(
         self, error: grpc.aio.AioRpcError, endpoint: str, *, at_least: float = 0.0, lasted: float = 0.0
@@ -186,8 +193,14 @@ class Patience:
         now = time.monotonic()
         if self._since is None or lasted > HEARD_SECONDS:
             self._since = now
+            self._failed.clear()
         self._standby = self._standby or reason_of(error) == NOT_LEADER or silent
+        self._failed.add(endpoint)
         self._servers.turn_from(endpoint)
+        if not self._failed.issuperset(self._servers.endpoints):
+            return True
+        if silent and self._until is not None and now >= self._until:
+            return False
         takeover = TAKEOVER_SECONDS if self._standby else SEVERAL_SECONDS if self._servers.several else 0.0
         most = max(self._seconds, at_least, takeover)
         return now - self._since <= most
