@@ -226,6 +226,12 @@ class PoolStory(RuleBasedStateMachine):
         if node.workers:
             node.workers[sorted(node.workers)[index % len(node.workers)]].stuck = stuck
 
+    @rule(name=st.sampled_from(NODES), index=st.integers(0, 10), late=st.booleans())
+    def worker_answers_late(self, name, index, late):
+        node = self.world.nodes[name]
+        if node.workers:
+            node.workers[sorted(node.workers)[index % len(node.workers)]].late = late
+
     @rule(
         name=st.sampled_from(NODES),
         index=st.integers(0, 10),
@@ -411,7 +417,7 @@ class PoolStory(RuleBasedStateMachine):
         world = self.world
         for name in NODES:
             for worker in world.nodes[name].workers.values():
-                worker.stuck = False
+                worker.stuck = worker.late = False
             world.connect(name)
         world.settle()
         for request in list(world.machine.state.requests.values()):

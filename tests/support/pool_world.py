@@ -67,6 +67,8 @@ class SimWorker:
     #: It does not take or give back leases any more (a kernel that never ends holds up the answer), though
     #: renewals still reach it; it goes on with its work until it is fenced.
     stuck: bool = False
+    #: It does what a lease says, and its answer comes too late for the agent.
+    late: bool = False
     #: When its program was last heard; None: it computes all the time.
     idle_since: float | None = None
     in_flight: bool = False
@@ -263,6 +265,9 @@ class SimNode:
                     if new:
                         worker.allocate(self.fraction)
                 report = self.report(worker, now) if worker is not None else None
+                unsure = worker is not None and (worker.stuck or worker.late)
+                if unsure:
+                    ok, text, used = False, "no answer", 0
                 self.to_pool.append(
                     events.LeaseApplied(
                         *me,
@@ -273,7 +278,8 @@ class SimNode:
                         item.request,
                         report,
                         used,
-                        answered=worker is not None and not worker.stuck,
+                        answered=worker is not None and not unsure,
+                        unsure=unsure,
                     )
                 )
             case instructions.RevokeLease():

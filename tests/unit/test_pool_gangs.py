@@ -352,15 +352,32 @@ class TestResize:
 
     def test_what_one_part_has_taken_too_much_stays_taken_until_it_is_given_back(self, world):
         lease_id = world.attach("k1", 500, **GANG)
-        world.nodes["node2"].workers["s2"].stuck = True
         world.handle(events.Resized(world.now, lease_id, 800, None))
         deliver(world, "node1")
-        while world.step_to_node("node2") or world.step_to_pool("node2"):
-            pass
+        node = world.nodes["node2"]
+        order = node.to_node.pop()
+        world.handle(
+            events.LeaseApplied(
+                world.now, "node2", node.connection, "s2", 1, False, "its disk is full", order.request
+            )
+        )
         assert (world.told[-1].lease_id, world.told[-1].reason) == ("l1", "worker-failed")
         assert free(world) == (200, 500), "the first worker still serves the larger share"
         world.settle()
         assert free(world) == (500, 500)
+
+    def test_a_part_that_did_not_answer_is_waited_for(self, world):
+        lease_id = world.attach("k1", 500, **GANG)
+        world.nodes["node2"].workers["s2"].late = True
+        world.handle(events.Resized(world.now, lease_id, 800, None))
+        world.settle()
+        assert (world.told[-1].lease_id, world.told[-1].reason) == ("l1", "worker-failed")
+        assert [share.share.milli for share in grant(world, lease_id).shares] == [500, 500]
+        assert free(world) == (200, 200)
+        world.nodes["node2"].workers["s2"].late = False
+        world.live(world.timers.heartbeat)
+        assert [share.share.milli for share in grant(world, lease_id).shares] == [800, 800]
+        assert {lease.resize for lease in world.machine.state.leases.values()} == {None}
 
     def test_a_pool_that_dies_in_between_carries_it_through(self, world):
         lease_id = world.attach("k1", 500, **GANG)

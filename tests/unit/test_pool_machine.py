@@ -333,6 +333,40 @@ class TestResize:
         told = [x for x in world.told if isinstance(x, instructions.TellResized)][-1]
         assert (told.lease_id, told.reason) == (lease_id, "worker-failed")
         assert told.reason in RESIZE_UNANSWERED
+        assert lease(world, lease_id).resize is None
+
+    @pytest.mark.parametrize("milli", [200, 800])
+    @pytest.mark.parametrize("heard", [True, False])
+    def test_a_worker_that_did_not_answer_is_told_again_until_pool_and_worker_agree(
+        self, world, milli, heard
+    ):
+        lease_id = world.attach("k1", 600)
+        worker = world.nodes["node1"].workers["s1"]
+        worker.late, worker.stuck = heard, not heard
+        self.resize(world, lease_id, milli)
+        world.settle()
+        told = [x for x in world.told if isinstance(x, instructions.TellResized)][-1]
+        assert (told.lease_id, told.reason) == (lease_id, "worker-failed")
+        assert told.reason in RESIZE_UNANSWERED
+        world.live(2 * world.timers.heartbeat)
+        assert worker.shares[0].milli == (milli if heard else 600)
+        assert world.free() == 1000 - max(600, milli), "it may have either size"
+        assert self.resize(world, lease_id, 300)[-1].reason == "busy"
+        worker.late = worker.stuck = False
+        world.live(world.timers.heartbeat)
+        assert worker.shares[0].milli == lease(world, lease_id).shares[0].milli == milli
+        assert world.free() == 1000 - milli
+
+    def test_a_worker_that_answers_at_last_may_refuse_what_it_has_no_room_for(self, world):
+        lease_id = world.attach("k1", 600)
+        worker = world.nodes["node1"].workers["s1"]
+        worker.stuck = True
+        self.resize(world, lease_id, 200)
+        world.settle()
+        worker.stuck, worker.keeps = False, (3000,)
+        world.live(world.timers.heartbeat)
+        assert worker.shares[0].milli == lease(world, lease_id).shares[0].milli == 600
+        assert world.free() == 400
 
     def test_a_heartbeat_during_a_resize_does_not_name_a_size(self, world):
         lease_id = world.attach("k1", 600)

@@ -322,6 +322,7 @@ class Engine:
         self.ended: asyncio.Queue[WorkerExited] = asyncio.Queue()
         self.runs = True
         self.forgotten = False
+        self.disk_full = False
 
     def end(self, status: int) -> None:
         if self.runs:
@@ -337,6 +338,10 @@ class Engine:
 
     async def forget(self, session: str) -> None:
         self.forgotten = True
+
+    async def record(self, session: str, epoch: int, devices: Sequence[DeviceGrant]) -> None:
+        if self.disk_full:
+            raise OSError("no space left on the device")
 
 
 class Images(SessionImages):
@@ -434,6 +439,26 @@ async def test_a_reset_leaves_no_image_that_was_just_being_made_whole(node: Node
     await resets[0]
     assert [message.WhichOneof("message") for message in node.told] == ["memory_parked", "exited"]
     assert not node.images.sessions()
+
+
+@pytest.mark.parametrize(
+    ("dies_at", "says", "disk_full", "expected"),
+    [
+        ("", "ok epoch=1", False, (True, True, False)),
+        ("", "refused epoch=1 reason=in-use used_mib=9", False, (False, True, False)),
+        ("lease", "", False, (False, False, True)),
+        ("", "nonsense", False, (False, False, True)),
+        ("", "", True, (False, False, False)),
+    ],
+)
+async def test_only_a_worker_that_was_told_a_size_and_said_nothing_may_have_it(
+    node: Node, worker: Worker, link: WorkerLink, dies_at: str, says: str, disk_full: bool, expected: object
+) -> None:
+    link.revoked = False
+    worker.dies_at, worker.leases, node.engine.disk_full = dies_at, [says], disk_full
+    await node.obey("lease", pool_pb2.ApplyLease(session_id="5e", epoch=1, fence_seconds=25.0))
+    (message,) = node.told
+    assert (message.applied.ok, message.applied.answered, message.applied.unsure) == expected
 
 
 class SlowEngine:

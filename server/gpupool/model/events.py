@@ -275,6 +275,7 @@ class LeaseApplied(FromNode):
 
     `used_mib`: what its session uses, when it refused because that is more than the new share; 0: it did not.
     `answered`: `ok` is the worker's own word; otherwise it has not answered, or could not be asked.
+    `unsure`: it has not answered, and may have done so all the same.
     """
 
     session_id: str
@@ -285,6 +286,7 @@ class LeaseApplied(FromNode):
     worker: ReportedWorker | None = None
     used_mib: int = 0
     answered: bool = False
+    unsure: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ class Notice:
 class Resize:
     """A size change that the worker has not confirmed yet; both sizes stay taken until then.
 
+    `request`: number of the instruction that the worker must confirm; 0: it has to be told again. Not stored.
     `done`: it has, but not yet the workers of the other parts of its gang. Not stored.
     """
 

@@ -174,7 +174,7 @@ class Instructions:
 
     async def _apply_lease(self, connection: Connection, request: int, lease: Any) -> None:
         link = self.links.get(lease.session_id)
-        answer, answered = Applied(False, "no worker of this session runs here"), False
+        answer, answered, unsure = Applied(False, "no worker of this session runs here"), False, False
         if link is not None:
             try:
                 grants = (await self._reserve(lease)).devices if lease.shares else link.devices
@@ -183,12 +183,14 @@ class Instructions:
                     lease.epoch, lambda: connection.deadline_ns(lease.fence_seconds), grants
                 )
                 answered = True
-            except (ControlError, BadInstructionError, EngineError, OSError) as error:
+            except ControlError as error:
+                answer, unsure = Applied(False, str(error)), True
+            except (BadInstructionError, EngineError, OSError) as error:
                 answer = Applied(False, str(error))
             if not answer.ok:
                 with contextlib.suppress(OSError):  # a full disk, of which the answer tells
                     await self._engine.record(lease.session_id, link.epoch, link.devices)
-        _answer(connection, request, lease, answer, link, answered=answered)
+        _answer(connection, request, lease, answer, link, answered=answered, unsure=unsure)
 
     async def _revoke_lease(self, connection: Connection, request: int, revoke: Any) -> None:
         link = self.links.get(revoke.session_id)
@@ -302,6 +304,7 @@ def _answer(
     link: WorkerLink | None,
     *,
     answered: bool,
+    unsure: bool = False,
 ) -> None:
     # Request numbers belong to the connection on which they came.
     applied = pool_pb2.LeaseApplied(
@@ -311,6 +314,7 @@ def _answer(
         message=answer.message,
         used_mib=answer.used_mib,
         answered=answered,
+        unsure=unsure,
         request=request,
         worker=worker_report(link) if link is not None else None,
     )

@@ -203,7 +203,7 @@ def _event(message: pb.FromNode, node: str, connection: int, now: float) -> even
             return events.LeaseApplied(
                 now, node, connection, applied.session_id, applied.epoch, applied.ok,
                 printable(applied.message[:500]), applied.request, worker, max(0, applied.used_mib),
-                applied.answered,
+                applied.answered, applied.unsure,
             )  # fmt: skip
         case "memory_parked":
             parked = message.memory_parked

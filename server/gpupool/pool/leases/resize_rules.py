@@ -1,6 +1,7 @@
 """Changing the size of a live lease where it is. It never moves, and it waits for nothing but parked memory.
 
-Both sizes stay taken until the worker has confirmed. A share that would grow but for memory of parked sessions has that
+Both sizes stay taken until the worker has confirmed. One that has said nothing may have either: it is told the new size
+again with each heartbeat of its node until it answers. A share that would grow but for memory of parked sessions has that
 memory moved, and its caller is told so: asking again a moment later finds the room.
 
 The parts of a gang change together: the new size counts when all their workers have confirmed. If one refuses, the
@@ -75,9 +76,26 @@ def answered(step: Step, lease: LeaseRecord, event: events.LeaseApplied) -> None
     assert lease.resize is not None
     if event.ok:
         _confirmed(step, lease, lease.resize)
+    elif event.unsure:
+        step.state.leases[lease.id] = replace(lease, resize=replace(lease.resize, request=0))
+        step.do(TellResized(lease.gang or lease.id, "worker-failed", _refusal(event)))
     else:
         _refused(step, lease, lease.resize, event)
     step.reschedule = True
+
+
+def tell_again(step: Step, lease: LeaseRecord) -> None:
+    """Tells a worker the size whose order it has not answered, or may never have had."""
+    assert lease.resize is not None
+    session = step.state.sessions[lease.session_id]
+    number = apply_lease(step, session, lease.epoch, lease.resize.shares)
+    step.state.leases[lease.id] = replace(
+        lease, resize=replace(lease.resize, request=number), covered_at=step.now
+    )
+
+
+def _refusal(event: events.LeaseApplied) -> Sentence:
+    return say("resize.refused", why=param.text(event.message))
 
 
 def _apply(step: Step, lease: LeaseRecord, shares: tuple[PlacedShare, ...]) -> None:
@@ -123,10 +141,10 @@ def _refused(step: Step, lease: LeaseRecord, resize: Resize, event: events.Lease
         say("resize.mib-on", mib=param.mib(share.mib), device=param.device(share.device_id))
         for share in resize.shares
     ]
-    why = say("resize.refused", why=param.text(event.message))
+    why = _refusal(event)
     if used:
         why = say("resize.in-use", used=param.mib(used), asked=asked)
-    # That a worker has not answered, or could not be asked, is no word about the size, and it may be asked again.
+    # That a worker could not be asked is no word about the size, and it may be asked again.
     refusal = "in-use" if used else "worker-refused" if event.answered else "worker-failed"
     step.do(TellResized(lease.gang or lease.id, refusal, why))
     step.journal("resize-refused", why, user=lease.user, lease_id=lease.id, session_id=lease.session_id)

@@ -97,6 +97,8 @@ def heartbeat(step: Step, event: events.NodeHeartbeat) -> None:
             state.leases[lease.id] = replace(lease, covered_at=step.now)
             shares = lease.shares if lease.resize is None else ()
             live.append(LiveLease(lease.session_id, lease.epoch, shares))
+            if lease.resize is not None and not lease.resize.request:
+                resize_rules.tell_again(step, state.leases[lease.id])
     step.do(AnswerHeartbeat(event.node, event.connection, event.number, tuple(live)))
     step.reschedule = step.reschedule or was_silent
     if _has_a_device_to_measure(step, event.node):
@@ -328,9 +330,7 @@ def _found_worker(step: Step, session: SessionRecord, worker: events.ReportedWor
     elif lease.state == "starting" and started_anew and worker.epoch == lease.epoch:
         lease_rules.attach(step, session, lease, worker.address)
     elif lease.resize is not None and worker.state != "fenced":
-        number = messages.apply_lease(step, session, lease.epoch, lease.resize.shares)
-        resize = replace(lease.resize, request=number)
-        step.state.leases[lease.id] = replace(lease, resize=resize, covered_at=step.now)
+        resize_rules.tell_again(step, lease)
     elif not _end_if_fenced(step, session, worker):
         number = messages.apply_lease(step, session, lease.epoch, lease.shares)
         step.state.leases[lease.id] = replace(lease, confirm_request=number, covered_at=step.now)
