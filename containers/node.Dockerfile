@@ -1,6 +1,6 @@
 # A node. docker run --init --gpus all --network host -v …/node.token:/run/secrets/node.token:ro IMAGE \
 #   node start --pool POOL:7460 --token-file /run/secrets/node.token --listen-host ADDRESS_OF_THIS_MACHINE
-# `--init` ends what is left of a software GPU's compilers.
+# `--init` removes what is left of processes whose worker was killed, such as a software GPU's compiler.
 # NVIDIA's driver comes from the host with `--gpus all`. `--driver software --software-gpus 2` lends software GPUs instead.
 FROM python:3.12-slim-bookworm
 COPY jupyter_gpupool-*.whl /tmp/wheel/

@@ -21,6 +21,7 @@
 #include "worker/process/client_seat.h"
 #include "worker/process/control_server.h"
 #include "worker/process/exit_status.h"
+#include "worker/process/orphans.h"
 #include "worker/process/probe.h"
 #include "worker/process/process_setup.h"
 #include "worker/process/session_host.h"
@@ -211,6 +212,7 @@ int serve(const Options& options, int answer) {
     std::this_thread::sleep_for(last_words);
     control.remove_socket();
     if (!options.local.empty()) ::unlink(options.local.c_str());
+    end_orphans();
     std::_Exit(reset_exit);
   });
   std::thread([&door] { door.run(); }).detach();
@@ -235,6 +237,7 @@ int main(int argc, char** argv) {
   int status = 0;
   try {
     answer = set_up_process();
+    adopt_orphans();
     status = serve(*options, answer);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "gpupool-worker: %s\n", error.what());
@@ -242,6 +245,7 @@ int main(int argc, char** argv) {
     status = 1;
   }
   // Threads still run inside the driver; nothing they hold outlives the process.
+  end_orphans();
   std::fflush(nullptr);
   std::_Exit(status);
 }
