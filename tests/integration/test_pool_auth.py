@@ -9,7 +9,8 @@ import pytest
 from gpupool.client import agreement, endpoint
 from gpupool.client.errors import PoolRefusedError
 from gpupool.client.pool import PoolClient
-from gpupool.node.agent import Agent, AgentError, AgentSettings
+from gpupool.node.agent import Agent
+from gpupool.node.agent_settings import AgentError, AgentSettings
 from gpupool.node.health import DeviceHealth
 from gpupool.node.health_watch import HealthWatch
 from gpupool.pool.access import tokens
@@ -93,12 +94,12 @@ async def test_an_agent_of_another_protocol_version_ends_with_the_reason_unless_
     async def serve() -> None:
         # A connection may end before the refusal has been read: it tries again, as always.
         for _ in range(20):
-            assert not await agent._serve_once(settings.endpoint)
+            assert not await agent._pool._serve_once(settings.endpoint)
 
     with pytest.raises(AgentError, match="the caller version 7"):
         await serve()
-    agent._served = True
-    assert not await agent._serve_once(settings.endpoint)
+    agent._pool._served = True
+    assert not await agent._pool._serve_once(settings.endpoint)
 
 
 class TestTokens:

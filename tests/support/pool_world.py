@@ -126,7 +126,7 @@ class SimWorker:
 
 @dataclass
 class SimNode:
-    """A node with its agent: the rules are those of `gpupool.node.agent`, without its I/O."""
+    """A node with its agent: the rules are those of `gpupool.node`, without its I/O."""
 
     name: str
     devices: tuple[events.OfferedDevice, ...]

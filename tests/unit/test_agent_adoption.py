@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from gpupool.engines.records import WORKER_PROTOCOL, DeviceInventory, StartedWorker, WorkerExited
-from gpupool.node.agent import Agent, AgentSettings
+from gpupool.node.agent import Agent
+from gpupool.node.agent_settings import AgentSettings
 from gpupool.node.control import WorkerStats
 from gpupool.node.health import DeviceHealth
 from gpupool.node.health_watch import HealthWatch
@@ -58,7 +59,7 @@ async def test_a_worker_that_cannot_be_ended_does_not_keep_the_node_away(
         serves.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(agent, "_serve", serve)
+    monkeypatch.setattr(agent._pool, "serve", serve)
     running = asyncio.create_task(agent.run())
     async with asyncio.timeout(10.0 * BUSY):
         await serves.wait()

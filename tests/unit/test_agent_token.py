@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from gpupool.client.errors import GpupoolError
-from gpupool.node.agent import Agent, AgentSettings
+from gpupool.node.agent import Agent
+from gpupool.node.agent_settings import AgentSettings
 
 NOTHING: Any = object()
 
@@ -19,7 +20,7 @@ def agent(token: Path) -> Agent:
 
 async def test_one_that_was_never_connected_ends_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(GpupoolError, match=r"node\.token"):
-        await agent(tmp_path / "node.token")._serve_once("127.0.0.1:1")
+        await agent(tmp_path / "node.token")._pool._serve_once("127.0.0.1:1")
 
 
 @pytest.mark.parametrize("text", [None, ""], ids=["no file", "a file that is just being written"])
@@ -28,5 +29,5 @@ async def test_one_that_has_served_tries_again(tmp_path: Path, text: str | None)
     if text is not None:
         token.write_text(text)
     made = agent(token)
-    made._served = True
-    assert not await made._serve_once("127.0.0.1:1")
+    made._pool._served = True
+    assert not await made._pool._serve_once("127.0.0.1:1")

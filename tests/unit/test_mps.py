@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from gpupool.engines import mps
 from gpupool.engines.mps import MpsDaemon, MpsUnusableError, find_daemon, partition, pipes_folder, without_mps
-from gpupool.node.agent import AgentError, AgentSettings
+from gpupool.node.agent_settings import AgentError, AgentSettings
 from gpupool.node.service import NodeOptions, _mps_daemon, run_node
 
 PID = "4711"

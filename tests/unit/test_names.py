@@ -8,7 +8,7 @@ import pytest
 import typer
 from gpupool.cli.pool import simulate
 from gpupool.names import is_label, is_name, is_project
-from gpupool.node.agent import AgentError, AgentSettings
+from gpupool.node.agent_settings import AgentError, AgentSettings
 from gpupool.node.service import NodeOptions, run_node
 from gpupool.pool.access import validate
 from gpupool.request.forms import of_body

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from gpupool.engines.records import EngineError
-from gpupool.node.agent import AgentError, AgentSettings
+from gpupool.node.agent_settings import AgentError, AgentSettings
 from gpupool.node.driver import (
     OLDEST_DRIVER,
     Driver,

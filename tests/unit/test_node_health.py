@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from gpupool.engines.records import DeviceInventory
-from gpupool.node.agent import Agent, AgentSettings
+from gpupool.node.agent import Agent
+from gpupool.node.agent_settings import AgentSettings
 from gpupool.node.connection import Connection, ConnectionLostError
 from gpupool.node.health import DeviceHealth, NvmlHealth
 from gpupool.node.health_watch import MOST_LATE, NO_ANSWER, HealthWatch
@@ -157,15 +158,15 @@ async def test_heartbeats_do_not_wait_for_a_library_that_hangs() -> None:
     nothing: Any = object()
     settings = AgentSettings(node="n", endpoint="127.0.0.1:1", heartbeat_seconds=0.001)
     agent = Agent(settings, nothing, HealthWatch(stuck, look_seconds=0.001))
-    agent._judged = (DEVICE,)
-    agent._devices = (DEVICE,)
+    agent._pool._judged = (DEVICE,)
+    agent._pool.devices = (DEVICE,)
     connection = Connection()
     with pytest.raises(ConnectionLostError, match="health"):
-        await agent._beat(connection)
+        await agent._pool._beat(connection)
     assert connection.number == MOST_LATE
     connection.sent_at.clear()
-    agent._judged = await agent._health.look((DEVICE,))
+    agent._pool._judged = await agent._pool._health.look((DEVICE,))
     with pytest.raises(ConnectionLostError, match="stopped answering"):
-        await agent._beat(connection)
+        await agent._pool._beat(connection)
     assert connection.number > MOST_LATE
     stuck.answers.set()

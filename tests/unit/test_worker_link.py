@@ -12,7 +12,8 @@ import pytest
 from gpupool.engines.local import LocalEngine
 from gpupool.engines.records import DeviceGrant, Placement, StartedWorker, WorkerExited, WorkerSpec
 from gpupool.engines.worker_start import RESUME_SECONDS, start_record
-from gpupool.node.agent import Agent, AgentSettings
+from gpupool.node.agent import Agent
+from gpupool.node.agent_settings import AgentSettings
 from gpupool.node.busy_meter import BusyMeter
 from gpupool.node.clock import boottime_ns
 from gpupool.node.connection import Connection
@@ -389,9 +390,9 @@ async def node(link: WorkerLink, tmp_path: Path) -> AsyncIterator[Node]:
     settings = AgentSettings(node="n", endpoint="127.0.0.1:1", images=images)
     agent = Agent(settings, cast("LocalEngine", engine), nothing)
     agent._instructions.links["5e"] = link
-    agent._connection = Connection()
+    agent._pool._connection = Connection()
     watching = asyncio.create_task(agent._watch())
-    yield Node(agent, engine, images, agent._connection)
+    yield Node(agent, engine, images, agent._pool._connection)
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
 

@@ -65,6 +65,8 @@ class Instructions:
         self.links: dict[str, WorkerLink] = {}
         #: Ends of workers that the pool has not confirmed to have heard.
         self.ends: dict[str, Any] = {}
+        #: Workers that were ended in place of being adopted, until the pool has heard why.
+        self.refused: dict[str, WorkerLink] = {}
         #: The node is going down: no worker is started any more.
         self.ending = False
         #: Sessions that outlast their worker: they lie on disk, or it was ready too late. Its end is put here.

@@ -21,7 +21,8 @@ from gpupool.engines.records import DeviceInventory, EngineError
 from gpupool.engines.turn_books import TurnBooks
 from gpupool.names import NAME_RULE, is_name
 from gpupool.node import math_libraries
-from gpupool.node.agent import Agent, AgentError, AgentSettings
+from gpupool.node.agent import Agent
+from gpupool.node.agent_settings import AgentError, AgentSettings
 from gpupool.node.answers import Answers
 from gpupool.node.context_reserve import context_reserve_mib
 from gpupool.node.doors import Doors

@@ -268,7 +268,7 @@ def start(
       gpupool node start --pool 10.0.0.5:7460 --token-file node.token --listen-host 10.0.0.6
     """
     from gpupool.node.address import DEFAULT_HOST
-    from gpupool.node.agent import AgentError, AgentSettings
+    from gpupool.node.agent_settings import AgentError, AgentSettings
     from gpupool.node.driver import SoftwareGpuSettings
     from gpupool.node.ports import PortRange
     from gpupool.node.recent_log import RecentLog
