@@ -16,10 +16,11 @@ from gpupool.ledger.ledger import Ledger
 from gpupool.model.clock import Clock
 from gpupool.pool.growing.book import LedgerBook
 from gpupool.providers.elasticity import Ask, Scale
-from gpupool.providers.grower import Grower, Pace
+from gpupool.providers.grower import Grower
 from gpupool.providers.kubernetes.provider import KubernetesProvider
 from gpupool.providers.kubernetes.settings import KubernetesSettings
 from gpupool.providers.local import LocalProvider, LocalSettings
+from gpupool.providers.provided import Pace
 
 from tests.support.cluster.apart import cluster_apart
 from tests.support.cluster.kinds import schema_is_missing

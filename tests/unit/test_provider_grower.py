@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field, replace
 
 import pytest
-from gpupool.providers import grower
+from gpupool.providers import grower, job_orders
 from gpupool.providers.contract import JobReport
 from gpupool.providers.elasticity import PENDING_PATIENCE, Ask, Scale
 from gpupool.providers.grower import Grower
@@ -543,7 +543,7 @@ class TestTheEnd:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(grower, "_FINISH", 0.05)
-        monkeypatch.setattr(grower, "_GIVE_BACK", 0.05)
+        monkeypatch.setattr(job_orders, "_GIVE_BACK", 0.05)
         world = World()
         job = await world.one_job(busy=True)
         world.provider.hangs = True

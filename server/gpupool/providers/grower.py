@@ -1,82 +1,32 @@
 """The loop that asks, decides and acts: what the engine has, what the pool needs, and what follows from both.
 
-Every act has two lines in the ledger: one before, that it is meant, and one after, with what the provider wants to know again. A
-pool that dies between them finds the job in the engine by its name, or not at all.
+How it acts, see `job_orders`; how many jobs there should be, `elasticity`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
 import structlog
 
-from gpupool.providers.contract import (
-    JobOrder,
-    JobReport,
-    Provider,
-    ProviderDownError,
-    ProviderRefusedError,
-)
-from gpupool.providers.elasticity import Ending, Plan, Scale, Standing, Trouble, plan, stays
-from gpupool.providers.jobs import Job, JobBook, node_name
+from gpupool.providers.contract import JobReport, Provider, ProviderDownError, ProviderRefusedError
+from gpupool.providers.elasticity import Plan, Scale, Standing, Trouble, plan, stays
+from gpupool.providers.job_orders import JobOrders
+from gpupool.providers.jobs import Job, JobBook
 from gpupool.providers.known_jobs import KnownJobs
 from gpupool.providers.pool import PoolSide
+from gpupool.providers.provided import Pace, Provided, words
 from gpupool.providers.settings import changed
 from gpupool.sentences import Sentence
 
 logger = structlog.get_logger(__name__)
 
-_UNPRINTABLE: Final = re.compile(r"[^ -~]")
-#: Seconds that engines have to take all jobs back at the end.
-_GIVE_BACK: Final = 10.0
-#: Seconds that a look which is under way then has to end.
+#: Seconds that a look which is under way has to end when the pool ends.
 _FINISH: Final = 3.0
-#: So many jobs are told to end side by side then.
-_AT_ONCE: Final = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How often, in seconds.
-
-    Attributes:
-        look: between looks at the engine.
-        settle: a submit whose answer was lost may still arrive for so long.
-        insist: before a job is told again to end.
-        sweep: between looks for jobs that nobody knows.
-    """
-
-    look: float = 5.0
-    settle: float = 60.0
-    insist: float = 10.0
-    sweep: float = 60.0
-
-
-@dataclass(slots=True)
-class _Provided:
-    """A provider with what has been seen of it.
-
-    Attributes:
-        trouble: with its jobs; over when the agent of one has connected.
-        silence: it does not say how its jobs are; over when it does.
-    """
-
-    name: str
-    provider: Provider
-    scale: Scale
-    trouble: Trouble = field(default_factory=Trouble)
-    silence: Trouble = field(default_factory=Trouble)
-    swept: float | None = None
-
-    @property
-    def problem(self) -> Trouble:
-        """What is wrong now."""
-        return self.silence if self.silence.failures else self.trouble
 
 
 class Grower:
@@ -101,11 +51,11 @@ class Grower:
         self._book = book
         self._pool = pool
         self._pace = pace or Pace()
-        self._name = name
-        self._provided = [_Provided(name, *provider) for name, provider in providers.items()]
+        self._provided = [Provided(name, *provider) for name, provider in providers.items()]
         self._jobs = KnownJobs(book, pool.now)
-        self._said: dict[str, Sentence] = {}
         self._look_soon = asyncio.Event()
+        self._orders = JobOrders(pool, self._jobs, self._pace, name, self._look_soon.set)
+        self._said: dict[str, Sentence] = {}
         #: Held by a look, and by the end.
         self._turn = asyncio.Lock()
         self._looking: asyncio.Task[None] | None = None
@@ -156,25 +106,7 @@ class Grower:
             await asyncio.wait({looking}, timeout=_FINISH)
             looking.cancel()
         async with self._turn:
-            await asyncio.gather(*map(self._give_all_back, self._provided))
-
-    async def _give_all_back(self, provided: _Provided) -> None:
-        some = asyncio.Semaphore(_AT_ONCE)
-
-        async def end(job: Job) -> None:
-            async with some:
-                await self._end(provided, job, self._pool.now())
-
-        try:
-            async with asyncio.timeout(_GIVE_BACK):
-                mine = [job for job in self._jobs.of(provided.name) if job.phase == "cancelling"]
-                answers = await asyncio.gather(*map(end, mine), return_exceptions=True)
-            problem = next((answer for answer in answers if answer is not None), None)
-        except TimeoutError as error:
-            problem = error
-        if problem is not None:
-            # Their agents end by themselves when the pool does not answer, see `Place.leave_after`.
-            logger.warning("jobs are not given back", provider=provided.name, problem=_words(problem))
+            await asyncio.gather(*map(self._orders.give_all_back, self._provided))
 
     async def step(self) -> None:
         """One look at every provider. If one does not answer, the others go on."""
@@ -246,7 +178,7 @@ class Grower:
     def _promise(self) -> None:
         self._pool.promise({one.name: one.scale for one in self._provided if one.scale.maximum})
 
-    def _of(self, name: str) -> _Provided:
+    def _of(self, name: str) -> Provided:
         found = next((provided for provided in self._provided if provided.name == name), None)
         if found is None:
             raise KeyError(name)
@@ -254,7 +186,7 @@ class Grower:
 
     # ---- a look
 
-    async def _look(self, provided: _Provided) -> dict[str, Sentence]:
+    async def _look(self, provided: Provided) -> dict[str, Sentence]:
         now = self._pool.now()
         jobs = self._jobs.of(provided.name)
         try:
@@ -263,7 +195,7 @@ class Grower:
             reports = await provided.provider.poll(known) if known else {}
         except ProviderDownError as error:
             # Nothing new is known of the engine; leases and nodes go on as they are, until their time is up.
-            provided.silence = provided.silence.failed(now, _words(error))
+            provided.silence = provided.silence.failed(now, words(error))
             logger.warning("a provider does not answer", provider=provided.name, problem=str(error))
             return self._go_on(provided, now)
         provided.silence = Trouble()
@@ -273,10 +205,10 @@ class Grower:
             self._take_node(provided, job)
         decided = self._plan(provided, now)
         self._note_needs(provided, decided, now)
-        await self._act(provided, decided, now)
+        await self._orders.carry_out(provided, decided, now)
         return decided.said
 
-    def _go_on(self, provided: _Provided, now: float) -> dict[str, Sentence]:
+    def _go_on(self, provided: Provided, now: float) -> dict[str, Sentence]:
         """Empties the nodes whose time limit is near by what the engine said before: it keeps to that though it is silent."""
         for job in self._jobs.of(provided.name):
             seen = self._jobs.seen(job)
@@ -285,10 +217,10 @@ class Grower:
         decided = self._plan(provided, now)
         for ending in decided.drain:
             if ending.in_time:
-                self._drain(ending)
+                self._orders.drain(ending)
         return decided.said
 
-    def _plan(self, provided: _Provided, now: float) -> Plan:
+    def _plan(self, provided: Provided, now: float) -> Plan:
         mine = {job.id: job.node for job in self._jobs.of(provided.name)}
         others = {node for name, nodes in self._counted_on.items() if name != provided.name for node in nodes}
         served = frozenset[str]().union(
@@ -309,7 +241,7 @@ class Grower:
         self._served[provided.name] = decided.served
         return decided
 
-    def _elsewhere(self, provided: _Provided) -> dict[str, tuple[int, ...]]:
+    def _elsewhere(self, provided: Provided) -> dict[str, tuple[int, ...]]:
         """Room on nodes that are none of this provider's jobs, that stay, and where what its jobs serve may go on."""
         jobs = {job.node: job for job in self._jobs.all()}
         own = [
@@ -336,7 +268,7 @@ class Grower:
         provided = next((one for one in self._provided if one.name == job.provider), None)
         return provided is not None and stays(provided.scale, self._standing(job))
 
-    async def _find(self, provided: _Provided, jobs: Sequence[Job], now: float) -> None:
+    async def _find(self, provided: Provided, jobs: Sequence[Job], now: float) -> None:
         """Jobs whose submit was never answered, and jobs that nobody here knows."""
         lost = [
             job for job in jobs if job.phase == "intended" or (job.phase == "cancelling" and not job.state)
@@ -370,14 +302,14 @@ class Grower:
         # Those that were asked to end are looked at again soon.
         provided.swept = now if not strangers else now - self._pace.sweep + self._pace.insist
 
-    def _take_report(self, provided: _Provided, job: Job, report: JobReport, now: float) -> None:
+    def _take_report(self, provided: Provided, job: Job, report: JobReport, now: float) -> None:
         seen = self._jobs.seen(job)
         seen.seconds_left = report.seconds_left
         seen.ends_at = None if report.seconds_left is None else now + report.seconds_left
         if report == seen.report and report.phase != "ended":
             return  # as at the last look
         seen.report, seen.starts_in, seen.never = report, report.starts_in, report.never
-        seen.reason = _words(report.reason)
+        seen.reason = words(report.reason)
         if report.phase != seen.engine:
             seen.engine, seen.since = report.phase, now
             if report.phase == "running" and seen.submitted:
@@ -393,10 +325,10 @@ class Grower:
         logger.info("a job is over", provider=provided.name, job=job.id, node=job.node, why=why)
         self._jobs.store(replace(job, phase="over", why=why))
 
-    def _take_node(self, provided: _Provided, job: Job) -> None:
+    def _take_node(self, provided: Provided, job: Job) -> None:
         seen = self._jobs.seen(job)
         if job.phase in ("draining", "cancelling"):
-            self._keep_drained(job)
+            self._orders.keep_drained(job)
         if seen.connected and job.phase != "over":
             return
         node = self._pool.node(job.node)
@@ -416,14 +348,7 @@ class Grower:
         else:
             self._pool.forget(job.node)
 
-    def _keep_drained(self, job: Job) -> None:
-        """The ledger may have been away when the drain was stored, and an agent may connect when its job ends already."""
-        node = self._pool.node(job.node)
-        if node is not None and node.connected and not node.drained:
-            evict = job.phase == "cancelling" or self._jobs.seen(job).evicting
-            self._pool.drain(job.node, job.why, evict=evict)
-
-    def _note_needs(self, provided: _Provided, decided: Plan, now: float) -> None:
+    def _note_needs(self, provided: Provided, decided: Plan, now: float) -> None:
         for job in self._jobs.of(provided.name):
             node = self._pool.node(job.node)
             seen = self._jobs.seen(job)
@@ -431,63 +356,6 @@ class Grower:
                 seen.unneeded_since = None
             elif seen.unneeded_since is None:
                 seen.unneeded_since = now
-
-    async def _act(self, provided: _Provided, decided: Plan, now: float) -> None:
-        for ending in decided.drain:
-            self._drain(ending)
-        for ending in decided.cancel:
-            self._jobs.store(replace(self._jobs[ending.job], phase="cancelling", why=ending.why))
-            self._keep_drained(self._jobs[ending.job])
-            if ending.failed:
-                provided.trouble = provided.trouble.failed(now, ending.why)
-        room = now >= provided.trouble.not_before
-        try:
-            cancelling = [job for job in self._jobs.of(provided.name) if job.phase == "cancelling"]
-            # Those first that were asked the longest ago: one that the engine will not end keeps no other from its end.
-            for job in sorted(cancelling, key=lambda job: self._jobs.seen(job).told_to_end or 0.0):
-                try:
-                    await self._end(provided, job, now)
-                except (
-                    ProviderDownError,
-                    ProviderRefusedError,
-                ) as error:  # others may be asked for all the same
-                    logger.warning("the engine will not end a job", job=job.id, problem=str(error))
-            for _ in range(decided.submit if room else 0):
-                await self._submit(provided, now)
-        except (ProviderDownError, ProviderRefusedError) as error:
-            provided.trouble = provided.trouble.failed(now, _words(error))
-            logger.warning("a provider will not", provider=provided.name, problem=str(error))
-
-    def _drain(self, ending: Ending) -> None:
-        job = self._jobs[ending.job]
-        self._jobs.store(replace(job, phase="draining", why=ending.why))
-        self._jobs.seen(job).evicting = ending.evict
-        self._pool.drain(job.node, ending.why, evict=ending.evict)
-        if not ending.evict:
-            self._look_soon.set()  # it serves nobody, unless somebody came just now
-
-    async def _end(self, provided: _Provided, job: Job, now: float) -> None:
-        seen = self._jobs.seen(job)
-        if seen.told_to_end is not None and now - seen.told_to_end < self._pace.insist:
-            return
-        if seen.told_to_end is None:
-            logger.info("a job is given back", provider=provided.name, job=job.id, node=job.node, why=job.why)
-        seen.told_to_end = now
-        await provided.provider.cancel(job.id, job.state)
-
-    async def _submit(self, provided: _Provided, now: float) -> None:
-        name = self._name()
-        job = Job(name, provided.name, node_name(provided.name, name), provided.scale.devices)
-        self._jobs.store(job)
-        seen = self._jobs.seen(job)
-        seen.since, seen.submitted = now, True
-        try:
-            state = await provided.provider.submit(JobOrder(job.id, job.node, job.devices))
-        except ProviderRefusedError:
-            self._jobs.forget(job)
-            raise
-        logger.info("a job is submitted", provider=provided.name, job=job.id, node=job.node)
-        self._jobs.store(replace(job, phase="submitted", state=state))
 
     def _standing(self, job: Job) -> Standing:
         node = self._pool.node(job.node)
@@ -498,8 +366,3 @@ class Grower:
 
 def _is_asked_for(job: Job) -> bool:
     return job.phase in ("submitted", "draining", "cancelling") and bool(job.state)
-
-
-def _words(said: object) -> str:
-    """Of an engine, for people: printable and bounded."""
-    return _UNPRINTABLE.sub(" ", str(said))[:200]

@@ -15,8 +15,9 @@ from gpupool.pool.growing.pool_side import GrowingPool, PoolSide
 from gpupool.providers.contract import Capabilities, Description, JobOrder, JobReport
 from gpupool.providers.contract import State as JobState
 from gpupool.providers.elasticity import Scale
-from gpupool.providers.grower import Grower, Pace
+from gpupool.providers.grower import Grower
 from gpupool.providers.jobs import Job
+from gpupool.providers.provided import Pace
 from gpupool.simulation.replay_nodes import NodeShape
 
 #: Times of the trace and of the pool differ by a constant; what comes at a moment has come when it is this near.

@@ -12,8 +12,9 @@ from gpupool.pool.growing.book import LedgerBook
 from gpupool.pool.growing.node_tokens import Tokens, token_file
 from gpupool.pool.growing.pool_side import PoolSide
 from gpupool.pool.lifecycle.shell import PoolShell
-from gpupool.providers.grower import Grower, Pace
+from gpupool.providers.grower import Grower
 from gpupool.providers.kinds import Place, SettingsError
+from gpupool.providers.provided import Pace
 from gpupool.providers.settings import ProviderSettings, changed
 
 logger = structlog.get_logger(__name__)

@@ -1,0 +1,56 @@
+"""A provider, with what has been seen of it, and how often it is looked at."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from gpupool.providers.contract import Provider
+from gpupool.providers.elasticity import Scale, Trouble
+
+_UNPRINTABLE: Final = re.compile(r"[^ -~]")
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often, in seconds.
+
+    Attributes:
+        look: between looks at the engine.
+        settle: a submit whose answer was lost may still arrive for so long.
+        insist: before a job is told again to end.
+        sweep: between looks for jobs that nobody knows.
+    """
+
+    look: float = 5.0
+    settle: float = 60.0
+    insist: float = 10.0
+    sweep: float = 60.0
+
+
+@dataclass(slots=True)
+class Provided:
+    """A provider with what has been seen of it.
+
+    Attributes:
+        trouble: with its jobs; over when the agent of one has connected.
+        silence: it does not say how its jobs are; over when it does.
+    """
+
+    name: str
+    provider: Provider
+    scale: Scale
+    trouble: Trouble = field(default_factory=Trouble)
+    silence: Trouble = field(default_factory=Trouble)
+    swept: float | None = None
+
+    @property
+    def problem(self) -> Trouble:
+        """What is wrong now."""
+        return self.silence if self.silence.failures else self.trouble
+
+
+def words(said: object) -> str:
+    """Of an engine, for people: printable and bounded."""
+    return _UNPRINTABLE.sub(" ", str(said))[:200]
