@@ -13,7 +13,7 @@ from gpupool.pool.api import convert
 from gpupool.pool.leases import timer_rules
 from gpupool.pool.model.waiting import HINT_HORIZON
 from gpupool.pool.projects import accounts, project_view
-from gpupool.pool.queue import queue_rules
+from gpupool.pool.queue import request_rules
 from gpupool.pool.queue.said import Said
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.scheduler.model import Decision, Outcome, Quota
@@ -548,7 +548,7 @@ def test_who_holds_a_lease_for_long_keeps_the_window():
 
 
 def test_a_user_may_not_open_sessions_without_end(world, monkeypatch):
-    monkeypatch.setattr(queue_rules, "MOST_SESSIONS", 3)
+    monkeypatch.setattr(request_rules, "MOST_SESSIONS", 3)
     for number in range(3):
         world.release(world.attach(f"k{number}", 100))
         world.settle()

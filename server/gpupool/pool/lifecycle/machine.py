@@ -40,7 +40,7 @@ from gpupool.pool.model.step import Ids, Step
 from gpupool.pool.model.timers import Timers
 from gpupool.pool.nodes import node_rules
 from gpupool.pool.projects import accounts, limit_rules, project_rules
-from gpupool.pool.queue import queue_rules
+from gpupool.pool.queue import queue_rules, request_rules
 from gpupool.records import replace
 from gpupool.scheduler.model import Quota
 from gpupool.scheduler.placement import DEFAULT_POLICY, Policy
@@ -93,9 +93,9 @@ class Machine:
             return []
         match event:
             case events.Requested():
-                queue_rules.requested(step, event)
+                request_rules.requested(step, event)
             case events.Cancelled():
-                queue_rules.cancelled(step, event)
+                request_rules.cancelled(step, event)
             case events.Renewed():
                 self._renewed(step, event)
             case events.Released():
