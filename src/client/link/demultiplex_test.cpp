@@ -24,13 +24,24 @@ class Peer {
  public:
   using Script = std::function<void(Peer&, const wire::FrameHeader&)>;
 
-  explicit Peer(Script script) : script_(std::move(script)) {
+  /// What the client's end of the stream is wrapped in.
+  using Wrap = std::function<std::unique_ptr<wire::Stream>(std::unique_ptr<wire::Stream>)>;
+
+  explicit Peer(Script script, const Wrap& wrap = {}) : script_(std::move(script)) {
     std::string error;
     listener_ = wire::listen_tcp("127.0.0.1:0", port_, error);
     REQUIRE_MESSAGE(listener_, error);
     thread_ = std::thread([this] { serve(); });
     wire::HelloReply answer;
-    connection = Connection::open("127.0.0.1:" + std::to_string(port_), {}, answer, error);
+    const std::string address = "127.0.0.1:" + std::to_string(port_);
+    if (wrap) {
+      auto socket = wire::connect_tcp(address, 10'000, error);
+      REQUIRE_MESSAGE(socket, error);
+      auto stream = wrap(std::make_unique<wire::SocketStream>(std::move(socket)));
+      connection = Connection::over(std::move(stream), {}, answer, error);
+    } else {
+      connection = Connection::open(address, {}, answer, error);
+    }
     REQUIRE_MESSAGE(connection != nullptr, error);
   }
   ~Peer() {
@@ -106,6 +117,31 @@ class Kept final : public PayloadSink {
   }
   std::vector<std::byte> bytes;
   std::thread::id reader;
+};
+
+/// A stream whose peer loses its power, or its cable, at some moment: nothing arrives any more.
+class Unplugged final : public wire::Stream {
+ public:
+  Unplugged(std::unique_ptr<wire::Stream> inner, const std::atomic<bool>& pulled)
+      : inner_(std::move(inner)), pulled_(pulled) {}
+  using wire::Stream::send_parts;
+  bool send_parts(iovec* parts, int count, bool more_follows) override {
+    return pulled_ || inner_->send_parts(parts, count, more_follows);
+  }
+  std::size_t receive_some(void* into, std::size_t room) override {
+    return pulled_ ? 0 : inner_->receive_some(into, room);
+  }
+  bool readable(int timeout_ms) override { return pulled_ ? timeout_ms != 0 : inner_->readable(timeout_ms); }
+  bool holds_unread() override { return !pulled_ && inner_->holds_unread(); }
+  bool hung_up() const override { return inner_->hung_up(); }
+  bool vanished() const override { return pulled_; }
+  void shut_down() noexcept override { inner_->shut_down(); }
+  void abandon_after_fork() noexcept override { inner_->abandon_after_fork(); }
+  std::string description() const override { return inner_->description(); }
+
+ private:
+  const std::unique_ptr<wire::Stream> inner_;
+  const std::atomic<bool>& pulled_;
 };
 
 }  // namespace
@@ -208,6 +244,22 @@ TEST_CASE("a frame that answers nothing is taken in while somebody waits, and wi
   const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   while (pushed < 3 && std::chrono::steady_clock::now() < limit) peer.connection->read_arrived();
   CHECK(pushed == 3);
+}
+
+TEST_CASE("a peer that vanishes is missed by a program that never waits") {
+  std::atomic<bool> pulled{false};
+  Peer peer([](Peer& self, const wire::FrameHeader& header) { self.reply(header.sequence); },
+            [&](auto stream) { return std::make_unique<Unplugged>(std::move(stream), pulled); });
+  Reply reply;
+  REQUIRE(peer.connection->ask({plain, 1}, nothing, reply));
+  CHECK_FALSE(peer.connection->broken());
+  pulled = true;
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (!peer.connection->broken() && std::chrono::steady_clock::now() < limit) {
+    peer.connection->read_arrived();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  CHECK(peer.connection->broken());
 }
 
 TEST_CASE("a callback that hears of an error may ask, on whatever way the error was read") {

@@ -207,8 +207,15 @@ void ReplyDemultiplexer::read_arrived() {
   led_ = true, ++leads_;
   lock.unlock();
   Read how = Read::done;
-  for (int n = 0; how == Read::done && n < most && (receiver_->has_frame() || stream_->readable(0)); ++n)
+  int frames = 0;
+  for (; how == Read::done && frames < most && (receiver_->has_frame() || stream_->readable(0)); ++frames)
     how = read_frame();
+  // A program that asks in a loop whether its work is done never waits, and only waiting finds out.
+  const auto now = std::chrono::steady_clock::now();
+  if (frames == 0 && now >= next_look_) {
+    next_look_ = now + look_interval;
+    if (stream_->vanished()) how = Read::ended;
+  }
   if (how != Read::done) failed(how);
   lock.lock();
   led_ = false;

@@ -165,6 +165,7 @@ class ReplyDemultiplexer {
  private:
   static constexpr std::size_t buffer_bytes = 64 << 10;
   static constexpr std::uint64_t tell_after_pushes = 32, tell_after_bytes = 1 << 20;
+  static constexpr std::chrono::seconds look_interval{5};  // between two looks after the peer
 
   enum class Read { done, ended, senseless };
   Read read_frame();
@@ -188,7 +189,8 @@ class ReplyDemultiplexer {
   std::optional<wire::Receiver> receiver_;
   std::uint64_t connection_ = 0;
   std::uint64_t untold_pushes_ = 0, untold_bytes_ = 0;
-  std::atomic<std::uint64_t> taken_{0};  // number of the last push taken in
+  std::chrono::steady_clock::time_point next_look_;  // of who does not wait
+  std::atomic<std::uint64_t> taken_{0};              // number of the last push taken in
 
   Mutex mutex_;  // states of tickets change under it
   Ticket* first_ GUARDED_BY(mutex_) = nullptr;

@@ -22,6 +22,7 @@ class EmulatedStream final : public Stream {
   [[nodiscard]] bool readable(int timeout_ms) override;
   [[nodiscard]] bool holds_unread() override;
   [[nodiscard]] bool hung_up() const override { return inner_->hung_up(); }
+  [[nodiscard]] bool vanished() const override { return inner_->vanished(); }
   void shut_down() noexcept override;
   void abandon_after_fork() noexcept override;
   [[nodiscard]] std::string description() const override {

@@ -9,8 +9,8 @@
 
 namespace gpupool::wire {
 
-/// One end. One thread may send while another one receives; shut_down, readable and hung_up may be called
-/// from any thread at any time. After a failure every later call fails.
+/// One end. One thread may send while another one receives; shut_down, readable, hung_up and
+/// vanished may be called from any thread at any time. After a failure every later call fails.
 class Stream {
  public:
   Stream() = default;
@@ -41,6 +41,9 @@ class Stream {
   [[nodiscard]] virtual bool holds_unread() = 0;
   /// Whether the peer has closed its end.
   [[nodiscard]] virtual bool hung_up() const = 0;
+  /// Whether the peer's system has answered nothing for so long that it is gone. Who waits for bytes need not
+  /// ask: the wait ends then.
+  [[nodiscard]] virtual bool vanished() const { return false; }
 
   /// Ends the stream in both directions: whoever waits in any function returns.
   virtual void shut_down() noexcept = 0;

@@ -54,6 +54,7 @@ class TlsStream final : public Stream {
   [[nodiscard]] bool readable(int timeout_ms) override;
   [[nodiscard]] bool holds_unread() override;
   [[nodiscard]] bool hung_up() const override { return peer_closed(socket_.fd()); }
+  [[nodiscard]] bool vanished() const override { return peer_vanished(socket_.fd()); }
   void shut_down() noexcept override;
   void abandon_after_fork() noexcept override { socket_.close(); }
   [[nodiscard]] std::string description() const override { return "tls " + peer_; }
