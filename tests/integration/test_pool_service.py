@@ -12,6 +12,7 @@ import grpc
 import pytest
 from gpupool.pool.access.listening import ServeError
 from gpupool.pool.api import pool_service as service
+from gpupool.pool.api import refusals
 from gpupool.pool.lifecycle import shell
 from gpupool.pool.options import ServeOptions, Serving
 from gpupool.pool.server import serve
@@ -116,6 +117,29 @@ class TestRequest:
             while len((await stand.caller.call("ListQueue", pb.ListRequest())).entries) > 3:
                 await asyncio.sleep(0.01)
         assert (await stand.caller.request("k4", 500, wait_seconds=-1).read()).queued.place == 4
+
+    async def test_a_loop_of_refused_requests_does_not_fill_the_ledger(self, stand, monkeypatch):
+        monkeypatch.setattr(refusals, "AT_ONCE", 2)
+        monkeypatch.setattr(refusals, "SECONDS_FOR_ONE", 3600.0)
+        monkeypatch.setattr(refusals, "_MOST_WAITING", 1)
+        lease = await stand.caller.grant("k0", 300)
+        await stand.caller.grant("k1", 300)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stand.caller.call("Resize", pb.ResizeLease(lease_id=lease.lease_id, milli=1000))
+        assert dict(caught.value.trailing_metadata())["gpupool-reason"] == "full"
+        assert (await stand.caller.ask("k2", 900, count=2)).HasField("refused")
+        waiting = stand.caller.request("k3", 900, count=2)
+        slow = asyncio.ensure_future(waiting.read())
+        async with asyncio.timeout(5):
+            while True:  # until it is that one that waits
+                try:
+                    await stand.caller.ask("k4", 900, count=2)
+                except grpc.aio.AioRpcError as refused:
+                    assert dict(refused.trailing_metadata())["gpupool-reason"] == "too-many-requests"
+                    break
+        assert not slow.done()
+        waiting.cancel()
+        assert (await stand.caller.ask("k5", 100, on_behalf_of="bob")).HasField("granted")
 
     async def test_one_request_may_have_only_so_many_callers(self, stand, monkeypatch):
         monkeypatch.setattr(shell, "MAXIMUM_CALLERS", 2)

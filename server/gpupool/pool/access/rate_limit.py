@@ -14,9 +14,26 @@ class RateLimit:
 
     def admits(self, now: float) -> bool:
         """Whether once more is within the limit; then it is counted."""
-        self._left = min(self._burst, self._left + max(0.0, now - self._at) * self._per_second)
-        self._at = max(self._at, now)
+        self._refill(now)
         if self._left < 1:
             return False
         self._left -= 1
         return True
+
+    def seconds_left(self, now: float) -> float:
+        """Until once more is within the limit."""
+        self._refill(now)
+        return max(0.0, 1.0 - self._left) / self._per_second
+
+    def is_untouched(self, now: float) -> bool:
+        """Whether as much is within the limit as ever."""
+        self._refill(now)
+        return self._left >= self._burst
+
+    def take(self) -> None:
+        """Counts once more, within the limit or not."""
+        self._left -= 1
+
+    def _refill(self, now: float) -> None:
+        self._left = min(self._burst, self._left + max(0.0, now - self._at) * self._per_second)
+        self._at = max(self._at, now)

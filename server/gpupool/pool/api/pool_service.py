@@ -17,6 +17,7 @@ from gpupool.model.state import LeaseRecord, key_of
 from gpupool.pool.access import validate
 from gpupool.pool.access.auth import Identity, current_identity, refuse, refuse_revoked, still_admitted
 from gpupool.pool.api import convert, explanations
+from gpupool.pool.api.refusals import Refusals
 from gpupool.pool.leases import gang_view
 from gpupool.pool.leases.resize_rules import MAKING_ROOM
 from gpupool.pool.lifecycle.shell import MAXIMUM_WAITING, PoolShell
@@ -55,9 +56,11 @@ class PoolService(pool_pb2_grpc.PoolServicer):
         self._servers = servers
         #: Leases that somebody resizes.
         self._resizing: set[str] = set()
+        self._refusals = Refusals()
 
     async def Request(self, request: pb.RequestLease, context: Any) -> AsyncIterator[pb.RequestEvent]:
         user = await self._user_of(request, context)
+        await self._refusals.admit(user, context)
         try:
             event = validate.request(
                 request, user, self._pool.clock.now(), current_identity().groups_of(user)
@@ -98,6 +101,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
                     else:
                         answer = pb.RequestEvent(granted=convert.grant(self._pool.state, lease))
                 else:
+                    self._refusals.count(user)
                     why = explanations.of_refusal(told, self._pool.state)
                     answer = pb.RequestEvent(refused=pb.Refusal(reason=told.reason, details=why))
                 # Before the yield: a caller that has its answer may hang up before we come back from it.
@@ -105,6 +109,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
                 yield answer
         finally:
             if self._pool.leave(user, event.key, mailbox) and not answered and not self._pool.closing:
+                self._refusals.count(user)
                 self._pool.forget(user, event.key)
 
     async def Renew(self, request: pb.RenewLeases, context: Any) -> pb.RenewedLeases:
@@ -144,6 +149,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
             milli, mib = validate.size(request.milli, request.mib)
         except validate.BadInputError as error:
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, error.reason, str(error))
+        await self._refusals.admit(lease.user, context)
         if lease.id in self._resizing:
             # The answer to the one before would be taken for the answer to this one.
             await refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "busy", say("resize.busy"))
@@ -153,6 +159,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
         finally:
             self._resizing.discard(lease.id)
         if told.said:
+            self._refusals.count(lease.user)
             code = _RESIZE_STATUS.get(told.reason, grpc.StatusCode.FAILED_PRECONDITION)
             await refuse(context, code, told.reason, told.said)
         return convert.grant(self._pool.state, self._pool.state.leases[lease.id])
