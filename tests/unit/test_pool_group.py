@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpupool.ledger import schema
 from gpupool.ledger.ledger import Ledger, LedgerError, read_journal
 from gpupool.ledger.rebuild import moment
 from gpupool.model import events
@@ -23,6 +24,7 @@ from gpupool.pool.lifecycle.shell import PoolShell
 from gpupool.pool.model.timers import Timers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
+from sqlalchemy import event, select
 from sqlalchemy.exc import OperationalError
 
 from tests.support.pool_world import counting_ids, offered
@@ -39,7 +41,7 @@ class Pool:
     """A shell over a real ledger, with one node of two devices that never answers; its transactions are counted."""
 
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch | None = None) -> None:
-        clock = StillClock.start()
+        clock = StillClock(1_700_000_000.0)
         self.ledger = Ledger(path, clock)
         self.shell = PoolShell(self.ledger, clock, Timers())
         self.shell.machine.ids = counting_ids()
@@ -68,6 +70,16 @@ class Pool:
     def journal(self) -> list[tuple[str, str]]:
         with self.ledger.engine.connect() as connection:
             return [(line["kind"], line["explanation"]) for line in read_journal(connection)]
+
+    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
+        """All that the ledger has, by table."""
+        with self.ledger.engine.connect() as connection:
+            return {
+                table.name: [
+                    tuple(row) for row in connection.execute(select(table).order_by(*table.primary_key))
+                ]
+                for table in schema.metadata.sorted_tables
+            }
 
     def together(self, *group: events.Event) -> list[BaseException | None]:
         async def run() -> list[BaseException | None]:
@@ -105,6 +117,14 @@ def test_a_large_crowd_is_several_transactions(pool: Pool, monkeypatch: pytest.M
     monkeypatch.setattr(arrivals, "_MOST_REQUESTS", 5)
     assert set(pool.together(*(pool.ask(f"k{number}") for number in range(12)))) == {None}
     assert pool.transactions == 3
+
+
+def test_a_crowd_costs_few_statements(pool: Pool) -> None:
+    executed: list[str] = []
+    event.listen(pool.ledger.engine, "after_cursor_execute", lambda *said: executed.append(said[2]))
+    assert pool.together(*(pool.ask(f"k{number}") for number in range(20))) == [None] * 20
+    assert len(executed) < 20
+    assert len([statement for statement in executed if "INTO journal" in statement]) == 1
 
 
 def test_nobody_hears_of_anything_before_it_is_stored(pool: Pool) -> None:
@@ -377,6 +397,7 @@ def test_the_outcome_is_that_of_one_after_the_other(
     assert dict(one.sessions) == dict(other.sessions)
     assert alone.journal() == grouped.journal()
     assert alone.ledger.last_step == grouped.ledger.last_step
+    assert alone.rows() == grouped.rows()
 
 
 def test_requests_that_take_long_are_handled_in_small_groups(

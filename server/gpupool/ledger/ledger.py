@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from gpupool.ledger import derived, recorder, rows, schema, statements, steps, version
 from gpupool.ledger.database import database_at
 from gpupool.ledger.histogram import TRANSACTION_SECONDS, Histogram
-from gpupool.ledger.periods import milliseconds
+from gpupool.ledger.periods import Write, milliseconds
 from gpupool.ledger.servers import NotTheOnlyPoolError, ServerIdentity
 from gpupool.ledger.statements import DerivedWriter
 from gpupool.model import events
@@ -167,17 +167,15 @@ class Ledger:
         writes += [statements.text_write(name, text) for name, text in self._texts.new.items()]
         writes += [statements.journal_write(line) for line in lines]
         writes.append(statements.step_write(row))
-        try:
-            with self._transaction(number) as connection:
-                statements.execute(connection, writes)
-                if step.checkpoint and self._kept is not None:
-                    steps.prune(connection, at_unix - self._kept * _DAY_SECONDS)
-        except SQLAlchemyError as error:
-            self._texts.new.clear()
-            raise LedgerError(f"the ledger {self.name} cannot be written: {_first_line(error)}") from error
-        except BaseException:
-            self._texts.new.clear()
-            raise
+        prunes_at = at_unix if step.checkpoint and self._kept is not None else None
+        if self._group is not None:
+            self._group.add(number, writes, prunes_at)
+        else:
+            try:
+                self._write(number, writes, prunes_at)
+            except BaseException:
+                self._texts.new.clear()
+                raise
         self._stored(step, len(row["detail"]))
         return True
 
@@ -194,32 +192,34 @@ class Ledger:
         before = (self.last_step, self._since_checkpoint, self._checkpoint_bytes, self._recorded_context)
         if self._since_checkpoint is not None:
             self._since_checkpoint = list(self._since_checkpoint)
-        group = self._group = _Group(self._recorder.copy())
+        base = self._recorder.base
+        group = self._group = _Group()
         try:
-            with group.stack:
-                yield
-        except BaseException as error:
+            yield
+            if group.writes:
+                self._write(group.first_step, group.writes, group.prunes_at)
+        except BaseException:
             self.last_step, self._since_checkpoint, self._checkpoint_bytes, self._recorded_context = before
-            self._recorder = group.recorder
+            self._recorder.base = base
+            self._texts.new.clear()
             self._texts.known -= group.texts
-            if isinstance(error, SQLAlchemyError):
-                text = f"the ledger {self.name} cannot be written: {_first_line(error)}"
-                raise LedgerError(text) from error
             raise
         finally:
             self._group = None
 
-    @contextlib.contextmanager
-    def _transaction(self, number: int) -> Iterator[Connection]:
-        """One for step `number`, or the one that it shares with others."""
-        if self._group is None:
+    def _write(self, number: int, writes: Sequence[Write], prunes_at: float | None) -> None:
+        """One transaction, from step `number` on. `prunes_at`: the time, if old steps are to be dropped.
+
+        Raises:
+            LedgerError: nothing was written.
+        """
+        try:
             with self._writing(number) as connection:
-                yield connection
-            return
-        if self._group.connection is None:
-            writing = self._writing(number)
-            self._group.connection = self._group.stack.enter_context(writing)
-        yield self._group.connection
+                statements.execute(connection, writes)
+                if prunes_at is not None and self._kept is not None:
+                    steps.prune(connection, prunes_at - self._kept * _DAY_SECONDS)
+        except SQLAlchemyError as error:
+            raise LedgerError(f"the ledger {self.name} cannot be written: {_first_line(error)}") from error
 
     @contextlib.contextmanager
     def _writing(self, number: int) -> Iterator[Connection]:
@@ -311,12 +311,17 @@ class Ledger:
 
 @dataclass(slots=True)
 class _Group:
-    """Steps that are stored together: their transaction, and what to remember again should it fail."""
+    """Steps that are stored together: what is written for them, and the texts that none has named before."""
 
-    recorder: recorder.Recorder
-    stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
-    connection: Connection | None = None
+    first_step: int = 0
+    writes: list[Write] = field(default_factory=list)
+    prunes_at: float | None = None
     texts: set[str] = field(default_factory=set)
+
+    def add(self, number: int, writes: Sequence[Write], prunes_at: float | None) -> None:
+        self.first_step = self.first_step or number
+        self.writes += writes
+        self.prunes_at = self.prunes_at if prunes_at is None else prunes_at
 
 
 def journal_row(line: Journal, at_unix: float, step: int) -> rows.Row:

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Executable, Table, bindparam, case, insert, update
+from sqlalchemy import Table, UpdateBase, bindparam, case, insert, update
 
 #: A statement and its parameters.
-Write = tuple[Executable, Mapping[str, Any] | None]
+Write = tuple[UpdateBase, Mapping[str, Any]]
 
 
 def milliseconds(unix: float) -> int:
@@ -32,12 +32,12 @@ def end(table: Table, which: Mapping[str, str], now_ms: int) -> Write:
 
 
 @cache
-def _insert(table: Table) -> Executable:
+def _insert(table: Table) -> UpdateBase:
     return insert(table)
 
 
 @cache
-def _update(table: Table, names: tuple[str, ...]) -> Executable:
+def _update(table: Table, names: tuple[str, ...]) -> UpdateBase:
     now = bindparam("_now", type_=table.c.from_ms.type)
     to_ms = case((table.c.from_ms > now, table.c.from_ms), else_=now)
     found = [table.c[name] == bindparam(f"_{name}") for name in names]

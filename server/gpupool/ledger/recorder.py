@@ -75,25 +75,21 @@ class Recorder:
     """Remembers the records as of the last recorded step, of those that changed since."""
 
     def __init__(self) -> None:
-        self._base: dict[str, dict[str, Any]] = {name: {} for name in RECORDED}
-
-    def copy(self) -> Recorder:
-        """One that remembers the same, and goes its own way from here."""
-        other = Recorder()
-        other._base = {name: dict(base) for name, base in self._base.items()}
-        return other
+        #: The records, by table. Whoever stores several steps together puts it back when none of them is stored: what was
+        #: skipped meanwhile stays in it, and has not changed then.
+        self.base: dict[str, dict[str, Any]] = _nothing()
 
     def skip(self, changes: Changes) -> None:
         """A step went by that is not recorded."""
         for name, changed in changes.items():
-            base = self._base[name]
+            base = self.base[name]
             for key, (before, _) in changed.items():
                 base.setdefault(key, before)
 
     def since_last(self, state: State, changes: Changes) -> dict[str, dict[str, tuple[Any, Any]]]:
         """What skipped steps changed since the last recorded one, up to the step that made `changes`."""
         result = {}
-        for name, base in self._base.items():
+        for name, base in self.base.items():
             if not base:
                 continue
             table, now = getattr(state, name), changes.get(name, {})
@@ -104,8 +100,11 @@ class Recorder:
 
     def recorded(self) -> None:
         """The step was stored; what comes is compared with it."""
-        for base in self._base.values():
-            base.clear()
+        self.base = _nothing()
+
+
+def _nothing() -> dict[str, dict[str, Any]]:
+    return {name: {} for name in RECORDED}
 
 
 def everything_before(state: State, changes: Changes) -> dict[str, dict[str, tuple[Any, Any]]]:

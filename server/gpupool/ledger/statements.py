@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Executable, bindparam, delete, insert, update
+from sqlalchemy import Connection, UpdateBase, bindparam, delete, insert, update
 from sqlalchemy import Table as SqlTable
 
 from gpupool.ledger import rows, schema
@@ -86,26 +86,34 @@ def text_write(sha256: str, text: str) -> Write:
 
 
 def execute(connection: Connection, writes: Iterable[Write]) -> None:
-    """Executes them in their order, within the transaction of the connection."""
+    """Executes them within the transaction of the connection: those of each table in their order, and table by table.
+
+    No row refers to one of another table, so it makes no difference which table comes first. Of the same statements one
+    after the other, as a crowd of steps has them, each costs little.
+    """
+    tables: dict[object, list[tuple[UpdateBase, list[Mapping[str, Any]]]]] = {}
     for statement, parameters in writes:
-        if parameters is None:
-            connection.execute(statement)
-        else:
-            connection.execute(statement, parameters)
+        runs = tables.setdefault(statement.table, [])
+        if not runs or runs[-1][0] is not statement:
+            runs.append((statement, []))
+        runs[-1][1].append(parameters)
+    for runs in tables.values():
+        for statement, run in runs:
+            connection.execute(statement, run)
 
 
 @cache
-def _insert(table: SqlTable) -> Executable:
+def _insert(table: SqlTable) -> UpdateBase:
     return insert(table)
 
 
 @cache
-def _delete(table: SqlTable, key: str) -> Executable:
+def _delete(table: SqlTable, key: str) -> UpdateBase:
     return delete(table).where(table.c[key] == bindparam("_key"))
 
 
 @cache
-def _update(table: SqlTable, key: str, columns: tuple[str, ...]) -> Executable:
+def _update(table: SqlTable, key: str, columns: tuple[str, ...]) -> UpdateBase:
     return (
         update(table)
         .where(table.c[key] == bindparam("_key"))
