@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 import stat
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
-from gpupool.ledger import schema
+from gpupool.ledger import rows, schema, statements
 from gpupool.ledger.ledger import Ledger, LedgerError, read_journal
 from gpupool.model import events
 from gpupool.model.clock import Clock
@@ -63,6 +63,29 @@ def test_renewals_and_heartbeats_write_nothing(world: PoolWorld) -> None:
         machine.handle(event)
         assert not ledger.store(machine.state, [], world.now)
         machine.state.commit()
+
+
+class Watched:
+    """A record that notes which of its fields are read."""
+
+    def __init__(self, record: object) -> None:
+        self.record = record
+        self.read: set[str] = set()
+
+    def __getattr__(self, name: str) -> object:
+        self.read.add(name)
+        return getattr(self.record, name)
+
+
+@pytest.mark.parametrize("table", ["nodes", "devices", "sessions", "leases"])
+def test_a_row_has_every_field_that_is_not_fleeting(world: PoolWorld, table: str) -> None:
+    """Else a change of one would not be stored, or each heartbeat would be compared as rows."""
+    world.attach("k1", 200)
+    (binding,) = [binding for binding in statements.BINDINGS if binding.name == table]
+    record = next(iter(getattr(world.machine.state, table).values()))
+    watched = Watched(record)
+    binding.to_row(watched, CLOCK)
+    assert watched.read == {field.name for field in fields(record)} - rows.FLEETING[type(record)]
 
 
 def test_a_step_is_stored_whole_or_not_at_all(path: Path) -> None:

@@ -43,6 +43,8 @@ def charges_of(lease: LeaseRecord | None) -> dict[str, Charge]:
 def writes(changes: Changes, now_ms: int) -> Iterator[Write]:
     """The statements that bring the rows up to date with what a step changed."""
     for before, after in changes.get("leases", {}).values():
+        if before is not None and after is not None and after.takes_like(before):
+            continue
         old, new = charges_of(before), charges_of(after)
         for device_id, was in old.items():
             if new.get(device_id) != was:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
+from functools import cache
+from operator import attrgetter
 from typing import Any, Final
 
 from gpupool.filters import Filter
@@ -29,6 +32,41 @@ _WANTED: Final = (
     "milli", "mib", "count", "session_id", "label", "holder", "duration", "reservation", "strict", "nodes", "kind",
     "priority", "isolated",
 )  # fmt: skip
+
+#: Fields that no row has: what changes in these alone is not stored.
+FLEETING: Final[Mapping[type, frozenset[str]]] = {
+    NodeRecord: frozenset({"connection", "last_answered", "park_memory_mib", "park_disk_mib", "leaves_at"}),
+    DeviceRecord: frozenset({"shrunk"}),
+    SessionRecord: frozenset(
+        {
+            "gone_since",
+            "usage",
+            "park_obstacle",
+            "move_obstacle",
+            "enforcement",
+            "parking",
+            "park_failure",
+            "park_retry_at",
+            "kept_place",
+            "kept_until",
+        }
+    ),
+    LeaseRecord: frozenset(
+        {"renew_by", "covered_at", "since", "confirm_request", "ready", "address", "filters"}
+    ),
+}
+
+
+def has_same_row(record: Any, other: Any) -> bool:
+    """Whether two records of one kind are stored alike, as far as that shows without their rows."""
+    stored = _stored(record.__class__)
+    return bool(stored(record) == stored(other))
+
+
+@cache
+def _stored(kind: type[Any]) -> attrgetter[Any]:
+    fleeting = FLEETING.get(kind, frozenset())
+    return attrgetter(*(field.name for field in fields(kind) if field.name not in fleeting))
 
 
 def node_row(record: NodeRecord, _clock: Clock) -> Row:

@@ -53,7 +53,8 @@ def durable_writes(changes: Changes, clock: Clock) -> list[Write]:
     others: list[Write] = []
     for binding in BINDINGS:
         for name, (before, after) in changes.get(binding.name, {}).items():
-            if before is after or (binding.fixed and before is not None and after is not None):
+            changes_one = before is not None and after is not None
+            if before is after or (changes_one and (binding.fixed or rows.has_same_row(before, after))):
                 continue
             old = None if before is None else binding.to_row(before, clock)
             new = None if after is None else binding.to_row(after, clock)

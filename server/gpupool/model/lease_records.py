@@ -139,3 +139,12 @@ class LeaseRecord:
             PlacedShare(old.device_id, max(old.milli, new.milli), max(old.mib, new.mib))
             for old, new in zip(self.shares, self.resize.shares, strict=True)
         )
+
+    def takes_like(self, other: LeaseRecord) -> bool:
+        """Whether both take the same of the same devices for the same user and project: most changes change none of it."""
+        return (
+            self.holds == other.holds
+            and self.shares == other.shares
+            and self.resize == other.resize
+            and (self.user, self.project) == (other.user, other.project)
+        )

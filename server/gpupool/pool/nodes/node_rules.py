@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+from typing import Final
+
 from gpupool.model import events
 from gpupool.model.instructions import AnswerHeartbeat, DropNode, LiveLease
 from gpupool.model.state import DeviceRecord, NodeRecord, SessionRecord, Usage
@@ -12,6 +15,12 @@ from gpupool.pool.model.step import Step
 from gpupool.pool.model.view import kept_mib
 from gpupool.records import replace
 from gpupool.sentences import param, say
+
+#: What a worker counts from its session's start.
+_COUNTERS: Final = (
+    "device_seconds", "kernels", "calls", "posts", "asks", "ask_seconds", "bytes_to_device", "bytes_from_device",
+)  # fmt: skip
+_counters_of: Final = attrgetter(*_COUNTERS)
 
 
 def hello(step: Step, event: events.NodeHello) -> None:
@@ -196,17 +205,9 @@ def _at_the_end(step: Step, session: SessionRecord, event: events.WorkerExited) 
 
 def grown(before: Usage, now: Usage) -> Usage:
     """What a worker reports, whose counters never go back: one that took a session over may not have its figures yet."""
-    return replace(
-        now,
-        device_seconds=max(before.device_seconds, now.device_seconds),
-        kernels=max(before.kernels, now.kernels),
-        calls=max(before.calls, now.calls),
-        posts=max(before.posts, now.posts),
-        asks=max(before.asks, now.asks),
-        ask_seconds=max(before.ask_seconds, now.ask_seconds),
-        bytes_to_device=max(before.bytes_to_device, now.bytes_to_device),
-        bytes_from_device=max(before.bytes_from_device, now.bytes_from_device),
-    )
+    reported = _counters_of(now)
+    most = tuple(map(max, _counters_of(before), reported))
+    return now if most == reported else replace(now, **dict(zip(_COUNTERS, most, strict=True)))
 
 
 def lease_applied(step: Step, event: events.LeaseApplied) -> None:

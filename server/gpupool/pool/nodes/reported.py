@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Final
+from operator import attrgetter
+from typing import Any, Final
 
 from gpupool.client.worker_address import MAX_LENGTH
 from gpupool.model.events import ReportedWorker
@@ -23,33 +24,54 @@ _MAX_BYTES: Final = MAXIMUM_MIB << 20
 
 def usage(record: Usage) -> pb.Usage:
     """The counters of a worker as a message, by the names of the fields."""
-    return pb.Usage(**{f.name: getattr(record, f.name) for f in fields(Usage)})
+    return pb.Usage(**dict(zip(_NAMES, _values_of(record), strict=True)))
 
 
 def usage_record(message: pb.Usage) -> Usage:
     """What a worker says of itself, each value within its bounds whatever the node says."""
-    values: dict[str, object] = {}
-    for f in fields(Usage):
-        value = getattr(message, f.name)
-        if f.name in ("memory_used", "memory_peak"):
-            value = tuple(_within(number, _MAX_BYTES) for number in value[:_MAX_DEVICES])
-        elif f.name in ("kernel", "failed_kernel"):
-            value = kernel_name(value)
-        elif f.name == "work":
-            value = value if value in WORK_STATES else ""
-        elif isinstance(value, str):
-            value = value[:32]
-        elif isinstance(value, float):
-            value = _within(value, _MAX_SECONDS)
-        elif not isinstance(value, bool):
-            value = _within(value, _MAX_COUNT)
-        values[f.name] = value
-    return Usage(**values)  # type: ignore[arg-type]
+    return Usage(*(read(value) for read, value in zip(_READERS, _values_of(message), strict=True)))
 
 
 def _within(value: float, most: float) -> float:
     """The value; 0 if it cannot be: NaN and infinity are within no bounds."""
     return value if 0 <= value <= most else 0
+
+
+def _seconds(value: float) -> float:
+    return _within(value, _MAX_SECONDS)
+
+
+def _count(value: float) -> float:
+    return _within(value, _MAX_COUNT)
+
+
+def _bytes_of_devices(values: Sequence[int]) -> tuple[float, ...]:
+    return tuple(_within(number, _MAX_BYTES) for number in values[:_MAX_DEVICES])
+
+
+def _work(value: str) -> str:
+    return value if value in WORK_STATES else ""
+
+
+def _word(value: str) -> str:
+    return value[:32]
+
+
+#: What reads a field of a message, by its name, or else by its type. Every heartbeat reads them all, of each worker.
+_READER_OF: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "memory_used": _bytes_of_devices,
+    "memory_peak": _bytes_of_devices,
+    "kernel": kernel_name,
+    "failed_kernel": kernel_name,
+    "work": _work,
+    "str": _word,
+    "float": _seconds,
+    "int": _count,
+    "bool": bool,
+}
+_NAMES: Final = tuple(field.name for field in fields(Usage))
+_READERS: Final = tuple(_READER_OF.get(field.name) or _READER_OF[str(field.type)] for field in fields(Usage))
+_values_of: Final = attrgetter(*_NAMES)
 
 
 def reported_worker(node: str, message: pb.WorkerReport) -> ReportedWorker:

@@ -43,7 +43,7 @@ def follow(step: Step) -> None:
     changes = [
         (before, after)
         for before, after in step.state.leases.changes().values()
-        if before is not None and before.holds
+        if before is not None and before.holds and (after is None or not after.takes_like(before))
     ]
     # A window begins with the first lease in it, also if several end in one step.
     for before, after in sorted(changes, key=lambda change: change[0].granted_at):
