@@ -269,6 +269,31 @@ def test_what_keeps_leases_alive_overtakes_a_crowd_that_asks(
     assert handled[0] == "NodeHeartbeat" and len(handled) > 100
 
 
+def test_quick_requests_are_stored_together_with_what_goes_before_them(pool: Pool) -> None:
+    pool.shell.apply(pool.ask("a"))
+    pool.transactions = 0
+    assert pool.together(pool.ask("b"), events.Released(pool.now, "l1", "release")) == [None, None]
+    assert pool.transactions == 1
+    assert [kind for kind, _ in pool.journal()][-2:] == ["release", "grant"]
+
+
+def test_slow_requests_wait_until_all_else_is_stored(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrivals, "_LONGEST_GROUP", 0.1)
+
+    async def kinds() -> list[list[str]]:
+        waiting = arrivals.Arrivals(pool.shell.clock)
+        found = []
+        for seconds in (1.0, 0.0, 0.0):
+            waiting.add(pool.ask("k"))
+            waiting.add(events.Tick(pool.now))
+            group = waiting.take()
+            waiting.took(group, seconds)
+            found.append([type(event).__name__ for event, _ in group])
+        return found
+
+    assert asyncio.run(kinds()) == [["Tick", "Requested"], ["Tick"], ["Tick"]]
+
+
 def test_a_request_is_not_made_if_its_caller_has_left_before_it_is_taken(pool: Pool) -> None:
     async def run() -> None:
         crowd = [asyncio.ensure_future(pool.shell.apply_together(pool.ask(f"k{i}"))) for i in range(100)]

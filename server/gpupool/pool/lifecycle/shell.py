@@ -141,7 +141,7 @@ class PoolShell:
             LedgerError: the step could not be stored; nothing happened.
         """
         while self._arrived.urgent:
-            self._handle_group()
+            self._handle_group(only_urgent=True)
         self._apply_alone(event)
 
     async def apply_together(self, event: events.Event) -> None:
@@ -180,8 +180,8 @@ class PoolShell:
             if self._arrived:
                 self._handle_soon()
 
-    def _handle_group(self) -> None:
-        group = self._arrived.take()
+    def _handle_group(self, *, only_urgent: bool = False) -> None:
+        group = self._arrived.take(only_urgent=only_urgent)
         began = time.monotonic()
         self._handle_together(group)
         self._arrived.took(group, time.monotonic() - began)
