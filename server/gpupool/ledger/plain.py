@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from gpupool.model import events
 from gpupool.model.state import DeviceRecord, RequestRecord, SessionRecord, Usage
+from gpupool.records import reader_of
 from gpupool.scheduler.model import Decision
 from gpupool.sentences import NOTHING, Sentence
 
@@ -65,10 +66,18 @@ class _Field:
     told: bool
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Fields:
+    """Those of a record that are written, and what reads all of them at once."""
+
+    all: tuple[_Field, ...]
+    values_of: Callable[[Any], tuple[Any, ...]]
+
+
 @cache
-def _fields(kind: type[Any]) -> tuple[_Field, ...]:
+def _fields(kind: type[Any]) -> _Fields:
     out = LEFT_OUT.get(kind, frozenset())
-    return tuple(
+    written = tuple(
         _Field(
             field.name,
             field.default if field.default_factory is dataclasses.MISSING else field.default_factory(),
@@ -78,6 +87,7 @@ def _fields(kind: type[Any]) -> tuple[_Field, ...]:
         for field in dataclasses.fields(kind)
         if field.name not in out
     )
+    return _Fields(written, reader_of([field.name for field in written]))
 
 
 def encode(value: Any, intern: Intern) -> Plain:
@@ -103,8 +113,8 @@ def encode(value: Any, intern: Intern) -> Plain:
 def record(value: Any, intern: Intern) -> dict[str, Plain]:
     """All fields of a dataclass that differ from their default."""
     written = {}
-    for field in _fields(value.__class__):
-        found = getattr(value, field.name)
+    fields = _fields(value.__class__)
+    for field, found in zip(fields.all, fields.values_of(value), strict=True):
         if found is field.default or found == field.default:
             continue
         plain = _encode_field(field, found, intern)
@@ -118,8 +128,8 @@ def record(value: Any, intern: Intern) -> dict[str, Plain]:
 def difference(old: Any, new: Any, intern: Intern) -> dict[str, Plain]:
     """The fields of `new` that `old` has otherwise."""
     changed = {}
-    for field in _fields(new.__class__):
-        before, after = getattr(old, field.name), getattr(new, field.name)
+    fields = _fields(new.__class__)
+    for field, before, after in zip(fields.all, fields.values_of(old), fields.values_of(new), strict=True):
         if before is after:
             continue
         # Of these something is left out, which may be all that differs.

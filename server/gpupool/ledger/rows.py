@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import cache
-from operator import attrgetter
 from typing import Any, Final
 
 from gpupool.filters import Filter
@@ -23,6 +22,7 @@ from gpupool.model.state import (
     Resize,
     SessionRecord,
 )
+from gpupool.records import reader_of
 from gpupool.scheduler.model import PlacedShare
 from gpupool.sentences import NOTHING, Sentence
 
@@ -60,13 +60,13 @@ FLEETING: Final[Mapping[type, frozenset[str]]] = {
 def has_same_row(record: Any, other: Any) -> bool:
     """Whether two records of one kind are stored alike, as far as that shows without their rows."""
     stored = _stored(record.__class__)
-    return bool(stored(record) == stored(other))
+    return stored(record) == stored(other)
 
 
 @cache
-def _stored(kind: type[Any]) -> attrgetter[Any]:
+def _stored(kind: type[Any]) -> Callable[[Any], tuple[Any, ...]]:
     fleeting = FLEETING.get(kind, frozenset())
-    return attrgetter(*(field.name for field in fields(kind) if field.name not in fleeting))
+    return reader_of([field.name for field in fields(kind) if field.name not in fleeting])
 
 
 def node_row(record: NodeRecord, _clock: Clock) -> Row:

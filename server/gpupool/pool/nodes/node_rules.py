@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import Final
 
 from gpupool.model import events
@@ -13,14 +12,14 @@ from gpupool.pool.model import messages
 from gpupool.pool.model.exits import how_ended, reason_of_exit
 from gpupool.pool.model.step import Step
 from gpupool.pool.model.view import kept_mib
-from gpupool.records import replace
+from gpupool.records import reader_of, replace
 from gpupool.sentences import param, say
 
 #: What a worker counts from its session's start.
 _COUNTERS: Final = (
     "device_seconds", "kernels", "calls", "posts", "asks", "ask_seconds", "bytes_to_device", "bytes_from_device",
 )  # fmt: skip
-_counters_of: Final = attrgetter(*_COUNTERS)
+_counters_of: Final = reader_of(_COUNTERS)
 
 
 def hello(step: Step, event: events.NodeHello) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from operator import attrgetter
 from typing import Any, Final
 
 from gpupool.client.worker_address import MAX_LENGTH
 from gpupool.model.events import ReportedWorker
 from gpupool.model.state import WORK_STATES, LeaseRecord, State, Usage
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
+from gpupool.records import reader_of
 from gpupool.shares import MAXIMUM_MIB
 from gpupool.text import kernel_name, printable
 
@@ -71,7 +71,7 @@ _READER_OF: Final[Mapping[str, Callable[[Any], Any]]] = {
 }
 _NAMES: Final = tuple(field.name for field in fields(Usage))
 _READERS: Final = tuple(_READER_OF.get(field.name) or _READER_OF[str(field.type)] for field in fields(Usage))
-_values_of: Final = attrgetter(*_NAMES)
+_values_of: Final = reader_of(_NAMES)
 
 
 def reported_worker(node: str, message: pb.WorkerReport) -> ReportedWorker:
