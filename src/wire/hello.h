@@ -11,6 +11,14 @@ namespace gpupool::wire {
 inline constexpr std::uint32_t hello_magic = 0x4c505047;  // "GPPL"
 inline constexpr std::uint32_t protocol_version = 3;
 
+/// Each device of a session has so many addresses. ThreadSanitizer leaves a program little of the address
+/// space.
+#ifdef __SANITIZE_THREAD__
+inline constexpr std::uint64_t arena_span = std::uint64_t{1} << 36;
+#else
+inline constexpr std::uint64_t arena_span = std::uint64_t{1} << 40;
+#endif
+
 /// Body of the first frame of a connection. Of fixed size, because it is read from a stranger. Reply:
 /// ReplyHeader
 /// + HelloReply.

@@ -12,19 +12,24 @@
 #include "client/session/runtime.h"
 #include "client/session/session_hooks.h"
 #include "generated/message_ids.h"
+#include "wire/hello.h"
 
 namespace gpupool::client {
 namespace {
 
-// Each device of the session has its terabyte of addresses, in the order of the ordinals, from one of these
+// Each device of the session has its range of addresses, in the order of the ordinals, from one of these
 // on: the first where nothing of this process lies. AddressSanitizer has its heap at the first; allocators
-// that choose at random may be anywhere.
-constexpr std::uint64_t arena_span = std::uint64_t{1} << 40;
+// that choose at random may be anywhere. Sessions that follow each other in one process have theirs behind
+// each other, so that no address of an earlier one is an address of theirs; after so many it begins again.
+using wire::arena_span;
+#ifdef __SANITIZE_THREAD__
+constexpr std::uint64_t arena_wishes[] = {arena_span};
+constexpr unsigned arena_places = 7;
+#else
 constexpr std::uint64_t arena_wishes[] = {0x0000'6000'0000'0000, 0x0000'3000'0000'0000,
                                           0x0000'1000'0000'0000};
-/// Sessions that follow each other in one process have theirs behind each other, so that no address of an
-/// earlier one is an address of theirs; after so many it begins again.
 constexpr unsigned arena_places = 30;
+#endif
 
 constexpr int lease_timeout_ms = 10'000;
 

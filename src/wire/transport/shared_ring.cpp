@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/futex.h"
+#include "base/other_process.h"
 
 namespace gpupool::wire {
 
@@ -23,6 +24,7 @@ std::size_t RingWriter::write_some(const void* from, std::size_t size) {
   const std::size_t to_end = std::min<std::size_t>(count, static_cast<std::size_t>(size_) - at);
   std::memcpy(data_ + at, from, to_end);
   std::memcpy(data_, static_cast<const std::byte*>(from) + to_end, count - to_end);
+  gives_other_process();
   head_.store(head + count, std::memory_order_relaxed);
   shared_.head.store(head + count, std::memory_order_release);
   return count;
@@ -51,6 +53,7 @@ std::size_t RingReader::read_some(void* into, std::size_t room) {
   const std::uint64_t ready = available();
   const auto count = static_cast<std::size_t>(std::min<std::uint64_t>({ready, room, ring_piece}));
   if (count == 0) return 0;
+  takes_from_other_process();
   const auto at = static_cast<std::size_t>(tail & (size_ - 1));
   const std::size_t to_end = std::min<std::size_t>(count, static_cast<std::size_t>(size_) - at);
   std::memcpy(into, data_ + at, to_end);

@@ -16,6 +16,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/other_process.h"
 #include "wire/transport/name_lookup.h"
 
 namespace gpupool::wire {
@@ -199,7 +200,7 @@ bool send_all(int fd, iovec* parts, int count, bool more_follows) {
     msghdr message{};
     message.msg_iov = parts;
     message.msg_iovlen = static_cast<std::size_t>(count);
-    ssize_t sent = sendmsg(fd, &message, flags);
+    ssize_t sent = send_message(fd, message, flags);
     if (sent < 0) {
       if (worth_another_try(fd)) continue;
       if (errno != EFAULT || std::exchange(touched, true)) return false;
@@ -224,6 +225,7 @@ bool receive_exactly(int fd, void* into, std::size_t size) {
   bool touched = false;
   while (size > 0) {
     const ssize_t got = recv(fd, at, size, MSG_WAITALL);
+    takes_from_other_process();
     if (got < 0 && worth_another_try(fd)) continue;
     if (got < 0 && errno == EFAULT && !std::exchange(touched, true)) {
       fault_as_a_copy_would(at, size, true);

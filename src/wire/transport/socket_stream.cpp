@@ -6,6 +6,8 @@
 
 #include <cerrno>
 
+#include "base/other_process.h"
+
 namespace gpupool::wire {
 
 bool SocketStream::send_parts(iovec* parts, int count, bool more_follows) {
@@ -15,6 +17,7 @@ bool SocketStream::send_parts(iovec* parts, int count, bool more_follows) {
 std::size_t SocketStream::receive_some(void* into, std::size_t room) {
   while (true) {
     const ssize_t got = recv(socket_.fd(), into, room, 0);
+    takes_from_other_process();
     if (got >= 0) return static_cast<std::size_t>(got);
     if (!worth_another_try(socket_.fd())) return 0;
   }

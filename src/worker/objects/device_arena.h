@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 
+#include "wire/hello.h"
 #include "worker/driver/driver.h"
 #include "worker/lease/memory_account.h"
 #include "worker/objects/physical_memory.h"
@@ -16,7 +17,7 @@ namespace gpupool::worker {
 /// Not thread-safe: the executing thread alone uses it.
 class DeviceArena {
  public:
-  static constexpr std::uint64_t span = std::uint64_t{1} << 40;
+  static constexpr std::uint64_t span = wire::arena_span;
 
   /// Reserves `span` addresses, at `wish` if the driver agrees. Throws std::runtime_error.
   DeviceArena(const DriverApi& api, CUdevice device, MemoryAccount& account, std::uint64_t wish);
