@@ -209,6 +209,12 @@ test-tsan: $(STAMPS)/system-tests build ## C++ tests of what several threads sha
 	cmake --build build/tsan -j $(JOBS) --target threaded_tests
 	TSAN_OPTIONS=halt_on_error=1 ctest --test-dir build/tsan --output-on-failure --no-tests=error -j $(JOBS) -R "$$(cat build/tsan/threaded_tests)"
 
+.PHONY: test-tsan-programs
+test-tsan-programs: test-tsan ## programs on a worker, math libraries in four threads among them, both ends under ThreadSanitizer
+	cmake --build build/tsan -j $(JOBS) --target product cudart12_test cudart13_test
+	cmake --install build/tsan --component product --prefix build/tsan/installed > build/cmake-tsan-install.log
+	GPUPOOL_NATIVE_DIR=$(CURDIR)/build/tsan/installed GPUPOOL_SANITIZED_BUILD=$(CURDIR)/build/tsan $(BIN)/python -m pytest tests/sanitize $(PYTEST_ARGS)
+
 # As on a processor without AVX, in both tiers.
 PORTABLE := GPUPOOL_NATIVE_DIR=$(CURDIR)/build/portable/installed
 .PHONY: test-portable

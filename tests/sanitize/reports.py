@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+SUPPRESSIONS = Path(__file__).with_name("suppressions.txt")
+
 
 @dataclass(frozen=True, slots=True)
 class Reports:
@@ -17,11 +19,11 @@ class Reports:
         """The sanitizers' options of this process, and the reports' place."""
         place = f"log_path={self.folder / 'report'}"
         made = {}
-        for name in ("ASAN", "UBSAN", "TSAN"):
-            # Our runtime API is preloaded ahead of the sanitizer's runtime, which the program itself brings.
-            order = ["verify_asan_link_order=0"] if name == "ASAN" else []
+        # Our runtime API is preloaded ahead of the sanitizer's runtime, which the program itself brings.
+        own = {"ASAN": "verify_asan_link_order=0", "UBSAN": "", "TSAN": f"suppressions={SUPPRESSIONS}"}
+        for name, option in own.items():
             given = os.environ.get(f"{name}_OPTIONS", "").replace(" ", ":")
-            made[f"{name}_OPTIONS"] = ":".join([place, *order, *([given] if given else [])])
+            made[f"{name}_OPTIONS"] = ":".join(part for part in (place, option, given) if part)
         return made
 
     def found(self) -> str:

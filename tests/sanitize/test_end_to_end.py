@@ -6,7 +6,6 @@ program that is built with the same sanitizer can.
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
@@ -15,14 +14,12 @@ import pytest
 from benchmarks.lone_session import lone_session
 from benchmarks.worker_process import software_driver
 from tests.sanitize.reports import Reports
+from tests.sanitize.sanitized_build import BUILD, needs_build
 
 #: On a GPU only a new process gets over an illegal address; the software GPU alone forgives it after a reset.
 NOT_HERE = "--test-case-exclude=an error of the device stays until*"
-BUILD = Path(os.environ.get("GPUPOOL_SANITIZED_BUILD", ""))
 
-pytestmark = pytest.mark.skipif(
-    "GPUPOOL_SANITIZED_BUILD" not in os.environ, reason="GPUPOOL_SANITIZED_BUILD names no build"
-)
+pytestmark = needs_build
 
 
 @pytest.mark.timeout(900)

@@ -15,10 +15,9 @@ import pytest
 from benchmarks.lone_session import lone_session
 from benchmarks.worker_process import software_driver
 from tests.sanitize.reports import Reports
+from tests.sanitize.sanitized_build import compile_program, needs_build
 
-pytestmark = pytest.mark.skipif(
-    "GPUPOOL_SANITIZED_BUILD" not in os.environ, reason="GPUPOOL_SANITIZED_BUILD names no build"
-)
+pytestmark = needs_build
 
 HEAD = """.version 7.8
 .target sm_75
@@ -84,11 +83,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("program") / "kernel_program"
-    source = Path(__file__).with_name("kernel_program.c")
-    options = ["-g", "-fsanitize=address,undefined", "-Wno-deprecated-non-prototype"]
-    subprocess.run(["gcc", *options, "-o", made, source, "-ldl"], check=True)
-    return made
+    return compile_program("kernel_program.c", tmp_path_factory.mktemp("program"))
 
 
 def settings_of(case: Case) -> dict[str, str]:
