@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import grpc
 import pytest
 from gpupool.pool.access.listening import ServeError
 from gpupool.pool.options import Serving
+from gpupool.pool.reporting import state_metrics
 from gpupool.proto import pool_pb2 as pb
 from gpupool.proto import pool_pb2_grpc
 
@@ -53,6 +54,19 @@ async def jobs(service: Any, count: int) -> list[Any]:
         await asyncio.sleep(0.05)
 
 
+async def until_told(holds: Callable[[], bool]) -> None:
+    deadline = until_late(60)
+    while not holds():
+        assert asyncio.get_running_loop().time() < deadline
+        await asyncio.sleep(0.02)
+
+
+async def check(admin: Caller, name: str) -> Any:
+    """One check of the health report."""
+    report = await admin.call("Health", pb.HealthRequest())
+    return next(check for check in report.checks if check.name == name)
+
+
 async def test_a_request_brings_a_node_and_says_so_and_its_token_is_good_for_it_alone(tmp_path: Path) -> None:
     async with growing(tmp_path) as (serving, admin, service):
         assert list((await admin.call("ListDevices", pb.ListRequest())).lenders) == ["box"]
@@ -77,6 +91,32 @@ async def test_a_request_brings_a_node_and_says_so_and_its_token_is_good_for_it_
         asked.cancel()
         await service.Scale(pb.ScaleRequest(provider="box", minimum=0, maximum=2, idle_seconds=0.0))
         await jobs(service, 0)
+
+
+async def test_a_node_that_was_given_back_is_nobodys_worry(tmp_path: Path) -> None:
+    """What it served has left closed sessions, which the pool remembers for an hour (here: three minutes)."""
+    async with growing(tmp_path) as (serving, admin, service):
+        token = make_token(serving, "box", "node")
+        asked = asyncio.ensure_future(admin.grant("k1", 200, wait_seconds=60.0))
+        (job,) = await jobs(service, 1)
+        async with Caller(f"127.0.0.1:{serving.port}", token) as caller:
+            async with ScriptedNode(caller, name=job.node, devices=1):
+                granted = await asked
+                await admin.call("Release", pb.ReleaseLease(lease_id=granted.lease_id, close_session=True))
+                await service.Scale(pb.ScaleRequest(provider="box", minimum=0, idle_seconds=0.0))
+                await jobs(service, 0)
+            await until_told(lambda: serving.pool.state.nodes[job.node].given_back)
+            metrics = state_metrics.state_metrics(serving.pool.state, serving.pool.timers, {}, 0.0)
+            labelled = {sample.labels.get("node") for family in metrics for sample in family.samples}
+            assert job.node not in labelled
+            nodes = await check(admin, "nodes")
+            assert nodes.status == "ok" and "box lends nodes" in nodes.detail, nodes
+            await until_told(lambda: job.node not in serving.pool.state.nodes)
+        assert [session.state for session in serving.pool.state.sessions.values()] == ["closed"]
+        await service.Scale(pb.ScaleRequest(provider="box", maximum=0))
+        for name in ("nodes", "devices"):
+            found = await check(admin, name)
+            assert found.status == "ok" and "box may lend none" in found.detail, found
 
 
 async def test_what_is_set_outlives_the_server(tmp_path: Path) -> None:

@@ -370,6 +370,13 @@ class PoolStory(RuleBasedStateMachine):
         self.world.live(max(1.0, seconds * part))
         self.world.connect(name)
 
+    @rule(name=st.sampled_from(NODES))
+    def node_is_given_back(self, name):
+        """It may be borrowed again."""
+        self.world.nodes[name].forget_workers()
+        self.world.disconnect(name)
+        self.world.handle(events.NodeForgotten(self.world.now, name))
+
     # ---- the pool dies
 
     @rule()

@@ -25,6 +25,7 @@ class NodeRecord:
         labels: what its administrator says of it.
         sharing: what may be placed on its devices, see `scheduler.model.SHARING`.
         drained: takes no new leases, because an administrator said so; `drain_reason` why.
+        given_back: what it ran on was borrowed and has gone back, so nobody waits for it. Not stored: it is said again.
         leaves_at: when its agent ends, boot-time clock; None: it stays. Not stored: the agent says it again.
     """
 
@@ -42,6 +43,7 @@ class NodeRecord:
     drained: bool = False
     drain_reason: str = ""
     leaves_at: float | None = None
+    given_back: bool = False
 
     @property
     def closed(self) -> bool:

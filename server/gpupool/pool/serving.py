@@ -37,6 +37,7 @@ from gpupool.pool.options import Serving
 from gpupool.pool.place import GRPC_OPTIONS, Place
 from gpupool.pool.reporting import alert_watch
 from gpupool.pool.reporting.history_sampler import HistorySampler
+from gpupool.pool.reporting.lenders import Lender
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
 from gpupool.providers import settings
 from gpupool.providers.grower import Grower
@@ -62,7 +63,6 @@ async def serve_pool(place: Place, pool: PoolShell, leadership: Leadership | Non
     servers = tuple if leadership is None else lambda: leadership.servers
     auth = AuthInterceptor(pool.ledger, _hub(options.hub), show_users=options.show_users, first=admit)
     server = grpc.aio.server(interceptors=[auth], options=GRPC_OPTIONS)
-    pool_pb2_grpc.add_PoolServicer_to_server(PoolService(pool, servers), server)
     pool_pb2_grpc.add_ServersServicer_to_server(ServersService(leadership), server)
     pool_pb2_grpc.add_ReportsServicer_to_server(ReportsService(pool), server)
     history = HistorySampler(pool)
@@ -81,6 +81,8 @@ async def serve_pool(place: Place, pool: PoolShell, leadership: Leadership | Non
         stack.callback(socket.unlink, missing_ok=True)
         # Nodes are told the port, so it is known by now.
         growing = _grower(place, pool)
+        pool_service = PoolService(pool, servers, lambda: _lenders(growing))
+        pool_pb2_grpc.add_PoolServicer_to_server(pool_service, server)
         pool_pb2_grpc.add_GrowthServicer_to_server(GrowthService(growing, pool), server)
         nodes = NodesService(pool) if growing is None else NodesService(pool, growing.lends)
         pool_pb2_grpc.add_NodesServicer_to_server(nodes, server)
@@ -155,6 +157,14 @@ def _grower(place: Place, pool: PoolShell) -> Grower | None:
         return grower(pool, settings.read(options.providers), grounds)
     except (ValueError, OSError, SQLAlchemyError) as error:
         raise ServeError(str(error)) from None
+
+
+def _lenders(growing: Grower | None) -> list[Lender]:
+    """Providers, as the health report tells of them."""
+    if growing is None:
+        return []
+    known = {name: growing.provider(name) for name in growing.names()}
+    return [Lender(name, scale.maximum > 0) for name, (_, scale, _) in known.items()]
 
 
 def _hub(options: HubOptions | None) -> Hub | None:

@@ -329,6 +329,9 @@ class Grower:
         seen = self._jobs.seen(job)
         if job.phase in ("draining", "cancelling"):
             self._orders.keep_drained(job)
+        if job.phase == "cancelling":
+            # As soon as its agent has left, which may be before the engine says so.
+            self._pool.forget(job.node)
         if seen.connected and job.phase != "over":
             return
         node = self._pool.node(job.node)

@@ -59,7 +59,7 @@ class PoolSide(Protocol):
         """It takes no new leases; `evict`: those that it has end with notice, and their sessions go on elsewhere."""
 
     def forget(self, node: str) -> None:
-        """It will not come back; the pool drops it when nothing of it is left."""
+        """It will not come back, unless it is connected; the pool drops it when nothing of it is left."""
 
     def say(self, said: Mapping[str, Sentence]) -> None:
         """What those that wait are told."""

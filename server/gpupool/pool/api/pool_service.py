@@ -23,6 +23,7 @@ from gpupool.pool.leases.resize_rules import MAKING_ROOM
 from gpupool.pool.lifecycle.shell import MAXIMUM_WAITING, PoolShell
 from gpupool.pool.nodes import reported
 from gpupool.pool.reporting import healthcheck
+from gpupool.pool.reporting.lenders import Lender
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
 from gpupool.proto.sentences import to_message
@@ -48,12 +49,18 @@ _MAX_RENEWALS = 10_000
 class PoolService(pool_pb2_grpc.PoolServicer):
     """Checks identity and input, hands events to the shell, and turns records into messages.
 
-    `servers`: all pool servers of the ledger, this one too; empty: there can be but one.
+    `servers`: all pool servers of the ledger, this one too; empty: there can be but one. `lenders`: who lends nodes.
     """
 
-    def __init__(self, pool: PoolShell, servers: Callable[[], Sequence[ServerRow]] = tuple) -> None:
+    def __init__(
+        self,
+        pool: PoolShell,
+        servers: Callable[[], Sequence[ServerRow]] = tuple,
+        lenders: Callable[[], Sequence[Lender]] = tuple,
+    ) -> None:
         self._pool = pool
         self._servers = servers
+        self._lenders = lenders
         #: Leases that somebody resizes.
         self._resizing: set[str] = set()
         self._refusals = Refusals()
@@ -222,7 +229,7 @@ class PoolService(pool_pb2_grpc.PoolServicer):
         return reported.usage(gang_view.usage(self._pool.state.session_parts(session)))
 
     async def Health(self, request: pb.HealthRequest, context: Any) -> pb.HealthReport:
-        return await healthcheck.report(self._pool, self._servers())
+        return await healthcheck.report(self._pool, self._servers(), self._lenders())
 
     # ---- helpers
 

@@ -107,7 +107,9 @@ class PoolSide:
             self._apply(events.NodeDrained(self.now(), node, True, why, _BY, evict))
 
     def forget(self, node: str) -> None:
-        self._apply(events.NodeForgotten(self.now(), node))
+        record = self._pool.state.nodes.get(node)
+        if record is not None and record.connection is None and not record.given_back:
+            self._apply(events.NodeForgotten(self.now(), node))
 
     def say(self, said: Mapping[str, Sentence]) -> None:
         self._apply(events.PoolGrows(self.now(), tuple(said.items())))

@@ -180,21 +180,23 @@ def _forget(step: Step) -> None:
         if not any(state.index.leases_of_session.count(part.id) for part in parts):
             del state.sessions[session.id]
     for node in list(state.nodes.values()):
-        if node.last_answered < horizon:
+        if node.given_back or node.last_answered < horizon:
             _forget_node(step, node)
 
 
 def node_forgotten(step: Step, event: events.NodeForgotten) -> None:
     """A node that will not come back is not waited for as long as others are; its leases and sessions are, as ever."""
     node = step.state.nodes.get(event.node)
-    if node is not None:
+    if node is not None and node.connection is None:
+        step.state.nodes[node.name] = node = replace(node, given_back=True)
         _forget_node(step, node)
 
 
 def _forget_node(step: Step, node: NodeRecord) -> None:
-    """Drops a lost node of which nothing is left."""
+    """Drops a lost node of which nothing is left. Closed sessions are remembered for retries, and need no node."""
     state = step.state
-    if not node.lost or state.index.sessions_of_node.count(node.name):
+    living = any(session.state != "closed" for session in state.index.sessions_of_node.of(node.name))
+    if not node.lost or living or state.leases_of_node(node.name):
         return
     step.queue.changed()
     del state.nodes[node.name]

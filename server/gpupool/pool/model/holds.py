@@ -39,6 +39,12 @@ def is_offered(state: State, device: DeviceRecord) -> bool:
     return device.present and node is not None and not node.lost
 
 
+def is_given_back(state: State, device: DeviceRecord) -> bool:
+    """Whether it was borrowed and has gone back: nobody is to look after it, though its shares may not be free yet."""
+    node = state.nodes.get(device.node)
+    return node is not None and node.given_back
+
+
 def unreachable(state: State, device: DeviceRecord, timers: Timers, now: float) -> str:
     """Why nothing can be done on `device` now, as a phrase; empty: it can."""
     node = state.nodes.get(device.node)

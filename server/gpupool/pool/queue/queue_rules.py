@@ -133,7 +133,10 @@ def _still_comes_back(step: Step) -> bool:
     """Whether the pool was just started, and a node of before has not said hello yet."""
     if step.now >= step.queue.began_at + step.timers.return_:
         return False
-    return any(node.connection is None and not node.lost for node in step.state.nodes.values())
+    return any(
+        node.connection is None and not node.lost and not node.given_back
+        for node in step.state.nodes.values()
+    )
 
 
 def looks_again(step: Step) -> bool:

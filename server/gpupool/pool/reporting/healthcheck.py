@@ -8,9 +8,12 @@ from collections.abc import Iterable, Sequence
 
 from gpupool.client.agreement import own_version
 from gpupool.ledger.servers import ServerRow
+from gpupool.model.node_records import NodeRecord
 from gpupool.pool.lifecycle.shell import PoolShell
-from gpupool.pool.model.view import health, host_rooms
+from gpupool.pool.model.holds import health, is_given_back
+from gpupool.pool.model.view import host_rooms
 from gpupool.pool.nodes.reports import together
+from gpupool.pool.reporting.lenders import Lender, none_now
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 
 #: The pool stops granting when the ledger's disk is full.
@@ -20,8 +23,10 @@ STANDBY_SILENT = 10.0
 NO_DISK_MIB = 64
 
 
-async def report(pool: PoolShell, servers: Sequence[ServerRow]) -> pb.HealthReport:
-    """`ok` is false only when a check fails; a warning leaves the pool usable. `servers`: see `PoolService`."""
+async def report(
+    pool: PoolShell, servers: Sequence[ServerRow], lenders: Sequence[Lender] = ()
+) -> pb.HealthReport:
+    """`ok` is false only when a check fails; a warning leaves the pool usable. `servers`, `lenders`: see `PoolService`."""
     nodes = await pool.node_checks.of(
         {node.name: node.connection for node in pool.state.nodes.values() if node.connection is not None}
     )
@@ -30,10 +35,10 @@ async def report(pool: PoolShell, servers: Sequence[ServerRow]) -> pb.HealthRepo
         _ledger(pool),
         _ledger_disk(pool),
         _servers(servers),
-        _nodes(pool),
+        _nodes(pool, lenders),
         _drained(pool),
         _consolidation(pool),
-        _devices(pool),
+        _devices(pool, lenders),
         _drivers(pool),
         _parked(pool),
         _queue(pool),
@@ -99,17 +104,17 @@ def _servers(servers: Sequence[ServerRow]) -> pb.HealthCheck:
     return _check(name, "ok", leads)
 
 
-def _nodes(pool: PoolShell) -> pb.HealthCheck:
+def _nodes(pool: PoolShell, lenders: Sequence[Lender]) -> pb.HealthCheck:
     now = pool.clock.now()
-    nodes = sorted(pool.state.nodes.values(), key=lambda node: node.name)
+    nodes = sorted(_expected(pool), key=lambda node: node.name)
     away = [node for node in nodes if node.connection is None]
     silent = [
         node
         for node in nodes
         if node.connection is not None and now - node.last_answered > pool.timers.suspect
     ]
-    if not nodes and pool.machine.view.promised:
-        return _check("nodes", "ok", _lent_when_needed(pool))
+    if not nodes and lenders:
+        return none_now("nodes", lenders, bool(pool.state.requests))
     if not nodes:
         return _check("nodes", "fail", "no node has ever connected", "start one with `gpupool node start`")
     if len(away) == len(nodes):
@@ -128,14 +133,13 @@ def _nodes(pool: PoolShell) -> pb.HealthCheck:
     return _check("nodes", "ok", f"{len(nodes)} node(s) connected")
 
 
-def _lent_when_needed(pool: PoolShell) -> str:
-    names = sorted({promise.provider for promise in pool.machine.view.promised})
-    lend = "lends" if len(names) == 1 else "lend"
-    return f"there is none now; {_some(names)} {lend} nodes while somebody needs them"
+def _expected(pool: PoolShell) -> list[NodeRecord]:
+    """All nodes but those that have been given back, which are known until their shares are free for sure."""
+    return [node for node in pool.state.nodes.values() if not node.given_back]
 
 
 def _drained(pool: PoolShell) -> pb.HealthCheck:
-    drained = sorted((node.name, node.drain_reason) for node in pool.state.nodes.values() if node.drained)
+    drained = sorted((node.name, node.drain_reason) for node in _expected(pool) if node.drained)
     if not drained:
         return _check("drained nodes", "ok", "there are none")
     detail = _some(f"{name} ({reason})" if reason else name for name, reason in drained)
@@ -150,17 +154,17 @@ def _consolidation(pool: PoolShell) -> pb.HealthCheck:
     return _check("consolidation", "ok", detail, "`gpupool pool serve --consolidate idle|any|off` chooses")
 
 
-def _devices(pool: PoolShell) -> pb.HealthCheck:
+def _devices(pool: PoolShell, lenders: Sequence[Lender]) -> pb.HealthCheck:
     now = pool.clock.now()
-    devices = list(pool.state.devices.values())
+    devices = [device for device in pool.state.devices.values() if not is_given_back(pool.state, device)]
     sick = [
         f"{device.id}: {why_not}"
         for device in devices
         for healthy, why_not in [health(pool.state, device, pool.timers, now)]
         if not healthy
     ]
-    if not devices and pool.machine.view.promised:
-        return _check("devices", "ok", _lent_when_needed(pool))
+    if not devices and lenders:
+        return none_now("devices", lenders, bool(pool.state.requests))
     if not devices:
         return _check(
             "devices", "fail", "the pool has 0 devices", "start a node agent on a machine with a GPU"
@@ -176,7 +180,7 @@ def _drivers(pool: PoolShell) -> pb.HealthCheck:
     """Sessions move between devices of one kind: with different drivers some cannot."""
     nodes_of: dict[str, set[str]] = {}
     for device in pool.state.devices.values():
-        if device.driver and not device.software:
+        if device.driver and not device.software and not is_given_back(pool.state, device):
             nodes_of.setdefault(device.driver, set()).add(device.node)
     if len(nodes_of) <= 1:
         detail = f"all GPUs have {next(iter(nodes_of))}" if nodes_of else "no node has an NVIDIA driver"
@@ -192,7 +196,9 @@ def _parked(pool: PoolShell) -> pb.HealthCheck:
         return _check("parked sessions", "ok", "there are none")
     lie = {place: sum(session.place == place for session in parked) for place in ("device", "host", "image")}
     stay = sum(bool(session.park_obstacle) for session in parked if session.place == "device")
-    rooms = ", ".join(f"{mib} MiB more on {name}" for name, mib in sorted(host_rooms(pool.state).items()))
+    host = host_rooms(pool.state)
+    names = sorted(node.name for node in _expected(pool))
+    rooms = ", ".join(f"{host[name]} MiB more on {name}" for name in names)
     detail = (
         f"{lie['device']} on devices ({stay} cannot be moved), {lie['host']} in host memory, "
         f"{lie['image']} on disk; host memory takes {rooms}"

@@ -13,7 +13,7 @@ from typing import Final
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gpupool.model.state import State
-from gpupool.pool.model.holds import health, is_offered
+from gpupool.pool.model.holds import health, is_given_back, is_offered
 from gpupool.pool.model.timers import Timers
 from gpupool.pool.model.view import host_rooms, pool_view, used_bytes
 from gpupool.pool.projects import accounts, limit_rules
@@ -62,7 +62,7 @@ def _devices(state: State, timers: Timers, now: float) -> Iterator[Metric]:
     healthy = GaugeMetricFamily("gpupool_device_healthy", "1: takes new shares", labels=labels)
     milli, mib, modes = _taken(state)
     for device in state.devices.values():
-        if device.id not in view:
+        if device.id not in view or is_given_back(state, device):
             continue
         row = [device.id, device.node]
         free.add_metric(row, max(0, view[device.id].free_milli))
@@ -116,7 +116,8 @@ def _nodes(state: State, now: float) -> Iterator[Metric]:
         "gpupool_node_lost", "1: silent for so long that its leases have ended", labels=["node"]
     )
     silent = GaugeMetricFamily("gpupool_node_silent_seconds", "since its last heartbeat", labels=["node"])
-    for node in state.nodes.values():
+    here = [node for node in state.nodes.values() if not node.given_back]
+    for node in here:
         connected.add_metric([node.name], float(node.connection is not None))
         drained.add_metric([node.name], float(node.drained))
         lost.add_metric([node.name], float(node.lost))
@@ -124,13 +125,14 @@ def _nodes(state: State, now: float) -> Iterator[Metric]:
     whole = GaugeMetricFamily(
         "gpupool_node_park_memory_mib", "host memory for parked sessions", labels=["node"]
     )
-    for node in state.nodes.values():
+    for node in here:
         whole.add_metric([node.name], node.park_memory_mib)
     room = GaugeMetricFamily(
         "gpupool_node_park_memory_free_mib", "host memory left for parked sessions", labels=["node"]
     )
-    for name, mib in host_rooms(state).items():
-        room.add_metric([name], mib)
+    rooms = host_rooms(state)
+    for node in here:
+        room.add_metric([node.name], rooms[node.name])
     yield from (connected, drained, lost, silent, whole, room)
 
 
