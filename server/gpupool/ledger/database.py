@@ -57,6 +57,9 @@ class Database(Protocol):
     def take_back(self) -> None:
         """Mends the connection that steps are written on. Raises SQLAlchemyError: it cannot be, or another leads."""
 
+    def break_off(self) -> None:
+        """Who waits for an answer on a connection of `engine` gets an error now; may be called in any thread."""
+
     def fence(self, connection: Connection) -> None:
         """For a transaction beside the steps: until it ends no other server takes over.
 
@@ -98,6 +101,9 @@ class SqliteFile:
         return Lead.HELD
 
     def take_back(self) -> None:
+        pass
+
+    def break_off(self) -> None:
         pass
 
     def fence(self, connection: Connection) -> None:

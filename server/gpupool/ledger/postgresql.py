@@ -22,11 +22,14 @@ from sqlalchemy.pool import QueuePool
 
 from gpupool.ledger import schema, servers
 from gpupool.ledger.database import Lead
+from gpupool.ledger.lines import Deadline, Lines
 from gpupool.ledger.servers import NotTheOnlyPoolError, ServerIdentity
 
 DRIVER: Final = "postgresql+psycopg"
 #: An answer that takes longer is none, milliseconds: the pool stands still meanwhile.
 _PATIENCE_MS: Final = 5000
+#: A transaction has several statements. One that takes longer hangs on a connection that has stalled, seconds.
+_STALLED_SECONDS: Final = 15.0
 #: How long a server of ours that lost its connection may take to be ended at the database, seconds.
 _TAKE_BACK_SECONDS: Final = 3.0
 #: How long a pool that starts waits for one that has just ended: its connection lives a moment longer, seconds.
@@ -81,6 +84,9 @@ class PostgresDatabase:
             raise ValueError(
                 "a ledger in PostgreSQL needs the package psycopg: pip install 'jupyter-gpupool[postgresql]'"
             ) from error
+        self._readers_lines = Lines(self.engine)
+        # Steps are written on the event loop, so nobody else there can see that one hangs.
+        self._deadline = Deadline(_STALLED_SECONDS, Lines(self._writers).break_off)
         self._writer: Connection | None = None
         self._unknown_step: int | None = None
         self._fatal = ""
@@ -116,11 +122,20 @@ class PostgresDatabase:
 
     def take_back(self) -> None:
         """Connects again where the connection is broken, and takes the lock back."""
-        self._ready_writer()
+        with self._deadline.work():
+            self._ready_writer()
+
+    def break_off(self) -> None:
+        self._readers_lines.break_off()
 
     @contextlib.contextmanager
     def writing(self, step: int) -> Iterator[Connection]:
         """A transaction. When the connection breaks in its commit, the database is asked whether it took place."""
+        with self._deadline.work(), self._writing(step) as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def _writing(self, step: int) -> Iterator[Connection]:
         connection = self._ready_writer()
         transaction = connection.begin()
         try:
@@ -142,12 +157,13 @@ class PostgresDatabase:
 
     def close(self) -> None:
         if self._writer is not None:
-            with contextlib.suppress(SQLAlchemyError):
+            with contextlib.suppress(SQLAlchemyError), self._deadline.work():
                 if self._leader is not None:
                     with self._writer.begin():
                         servers.left(self._writer, self._leader)
                 self._writer.close()
         self._writer = None
+        self._deadline.close()
         self._writers.dispose()
         self.engine.dispose()
 

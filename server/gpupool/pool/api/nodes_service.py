@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeAlias
 
 import grpc
@@ -40,12 +40,19 @@ _MAX_LEAVING_SECONDS = 7 * 86400.0
 Lends: TypeAlias = Callable[[str, str], bool]
 
 
+#: Whether this server still leads: what a former leader answers would keep workers alive that the next one counts as gone.
+Leads: TypeAlias = Callable[[], Awaitable[bool]]
+
+
 class NodesService(pool_pb2_grpc.NodesServicer):
     """Reads what agents say into events, and sends them what the machine wants done."""
 
-    def __init__(self, pool: PoolShell, lends: Lends = lambda provider, node: False) -> None:
+    def __init__(
+        self, pool: PoolShell, lends: Lends = lambda provider, node: False, leads: Leads | None = None
+    ) -> None:
         self._pool = pool
         self._lends = lends
+        self._leads = leads
 
     async def Connect(
         self, request_iterator: AsyncIterator[pb.FromNode], context: Any
@@ -109,6 +116,9 @@ class NodesService(pool_pb2_grpc.NodesServicer):
             async for message in incoming:
                 if not await still_admitted():
                     logger.warning("the token of a node has been revoked", node=node)
+                    return
+                if self._leads is not None and not await self._leads():
+                    logger.warning("this server is not sure to lead; a node is to ask another", node=node)
                     return
                 if self._pool.questions.answered(node, message):
                     continue

@@ -45,6 +45,8 @@ class Leadership:
         self._times = times
         self._confirmed_at = now()
         self._question: asyncio.Task[None] | None = None
+        #: What the database has not answered yet, and when it was asked.
+        self._asked: tuple[float, asyncio.Future[Lead]] | None = None
         self._failing = False
         # Of its own: what else the server waits for in threads must not delay this answer.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="leadership")
@@ -68,13 +70,17 @@ class Leadership:
             await self._confirm()
             await asyncio.sleep(self._times.beat)
 
-    async def admit(self, context: Any) -> None:
-        """Refuses a call unless this server is sure to lead; asks first when that was long ago."""
+    async def leads(self) -> bool:
+        """Whether this server may say anything; asks first when it was confirmed long ago."""
         for _ in range(_ASKED):
             if self._is_sure() or (self._failing and self.is_alone):
-                return
+                return True
             await self._confirm()
-        if not self._is_sure() and (self.lost.is_set() or not self.is_alone):
+        return self._is_sure() or (self.is_alone and not self.lost.is_set())
+
+    async def admit(self, context: Any) -> None:
+        """Refuses a call unless this server is sure to lead."""
+        if not await self.leads():
             why = self.why or "the database does not say that it does"
             text = f"this pool server does not lead now: {why}; ask another one"
             await refuse(context, grpc.StatusCode.UNAVAILABLE, NOT_LEADER, text)
@@ -89,19 +95,40 @@ class Leadership:
         await asyncio.shield(self._question)
 
     async def _ask_once(self) -> None:
-        asked_at = now()
         try:
-            lead = await asyncio.get_running_loop().run_in_executor(self._thread, self._ask)
+            asked_at, lead = await self._answer()
             if lead is Lead.FREE and self.serving:
                 # On the event loop, as every step: the connection is not for two threads.
                 self._database.take_back()
-        except SQLAlchemyError as error:
-            self._not_confirmed(error)
+        except (SQLAlchemyError, TimeoutError) as error:
+            self._not_confirmed(str(error).partition("\n")[0])
             return
         if lead is Lead.LOST:
             self._lose("another one has taken over")
         elif lead is Lead.HELD:
             self._confirmed_at, self._failing = asked_at, False
+
+    async def _answer(self) -> tuple[float, Lead]:
+        """When the database was asked, and what it says. An answer that takes longer than `sure` makes nobody sure.
+
+        Raises:
+            SQLAlchemyError: it does not answer.
+            TimeoutError: its answer is not there yet; the next who wants to know waits for the same one.
+        """
+        if self._asked is None:
+            loop = asyncio.get_running_loop()
+            self._asked = now(), loop.run_in_executor(self._thread, self._ask)
+            self._asked[1].add_done_callback(_seen)
+        asked_at, answer = self._asked
+        await asyncio.wait({answer}, timeout=max(self._times.sure, self._times.beat))
+        if answer.done():
+            self._asked = None
+            return asked_at, answer.result()
+        silent = now() - asked_at
+        if silent > self._times.give_up:
+            # A connection that has stalled would stay so; the next question goes over another one.
+            self._database.break_off()
+        raise TimeoutError(f"it has not answered for {silent:.1f} s")
 
     def _ask(self) -> Lead:
         lead = self._database.leads()
@@ -117,9 +144,9 @@ class Leadership:
     def _is_standby(self, row: ServerRow) -> bool:
         return row.epoch == 0 and row.id != self._me.id and row.silent_seconds < self._times.there
 
-    def _not_confirmed(self, error: SQLAlchemyError) -> None:
+    def _not_confirmed(self, problem: str) -> None:
         if not self._failing:
-            logger.warning("the database does not say who leads", problem=str(error).partition("\n")[0])
+            logger.warning("the database does not say who leads", problem=problem)
         self._failing = True
         # Alone nobody can have taken over. Nothing new is decided without the database; what was decided goes on.
         if not self.is_alone and now() - self._confirmed_at > self._times.give_up:
@@ -130,3 +157,9 @@ class Leadership:
             logger.error("this server leads no more", why=why, epoch=self.epoch)
             self.why = why
             self.lost.set()
+
+
+def _seen(answer: asyncio.Future[Lead]) -> None:
+    """What comes when nobody asks any more is no mistake of anybody's."""
+    if not answer.cancelled():
+        answer.exception()
