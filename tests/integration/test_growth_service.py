@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from gpupool.client.growth import GrowthClient
+from gpupool.client.pool import PoolClient
 from gpupool.pool.access.listening import ServeError
 from gpupool.pool.options import Serving
 from gpupool.pool.reporting import state_metrics
@@ -117,6 +120,43 @@ async def test_a_node_that_was_given_back_is_nobodys_worry(tmp_path: Path) -> No
         for name in ("nodes", "devices"):
             found = await check(admin, name)
             assert found.status == "ok" and "box may lend none" in found.detail, found
+
+
+async def test_an_engine_that_never_answers_is_named_and_its_limits_are_set_all_the_same(
+    tmp_path: Path,
+) -> None:
+    """An API server that takes connections and says nothing."""
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    config = tmp_path / "config"
+    config.write_text(
+        json.dumps(
+            {
+                "current-context": "c",
+                "clusters": [{"name": "c", "cluster": {"server": url, "insecure-skip-tls-verify": True}}],
+                "users": [{"name": "u", "user": {"token": "x"}}],
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "n"}}],
+            }
+        )
+    )
+    kube = f"kind = 'kubernetes'\nimage = 'x'\npool = '1.2.3.4:7460'\nkubeconfig = '{config}'\n"
+    async with server, growing(tmp_path, f"[kube]\n{kube}[more]\n{kube}") as (serving, admin, _):
+        async with PoolClient(f"unix:{serving.socket}") as client:
+            found = await GrowthClient(client).providers()
+            assert [one.name for one in found] == ["kube", "more"]
+            assert all("answer" in one.problem for one in found), found
+            assert (await GrowthClient(client).scale("kube", 0, 0, None)).maximum == 0
+        deadline = until_late(60)
+        while (found := await check(admin, "providers")).status != "warn":
+            assert asyncio.get_running_loop().time() < deadline, found
+            await asyncio.sleep(0.2)
+        assert "kube: " in found.detail
 
 
 async def test_what_is_set_outlives_the_server(tmp_path: Path) -> None:

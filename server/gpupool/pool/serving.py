@@ -165,7 +165,7 @@ def _lenders(growing: Grower | None) -> list[Lender]:
     if growing is None:
         return []
     known = {name: growing.provider(name) for name in growing.names()}
-    return [Lender(name, scale.maximum > 0) for name, (_, scale, _) in known.items()]
+    return [Lender(name, scale.maximum > 0, trouble.problem) for name, (_, scale, trouble) in known.items()]
 
 
 def _hub(options: HubOptions | None) -> Hub | None:

@@ -13,10 +13,11 @@ from gpupool.ledger.periods import milliseconds
 from gpupool.ledger.provider_hours import DeviceHours, device_hours
 from gpupool.ledger.snapshot import snapshot
 from gpupool.pool.access.auth import refuse
+from gpupool.pool.api.engines_said import EnginesSaid
 from gpupool.pool.lifecycle.shell import PoolShell
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
-from gpupool.providers.contract import Description, ProviderDownError
+from gpupool.providers.contract import Description
 from gpupool.providers.grower import Grower
 from gpupool.providers.jobs import node_pattern
 from gpupool.providers.kinds import SettingsError
@@ -34,10 +35,11 @@ class GrowthService(pool_pb2_grpc.GrowthServicer):
     def __init__(self, grower: Grower | None, pool: PoolShell) -> None:
         self._grower = grower
         self._pool = pool
+        self._engines = EnginesSaid()
 
     async def ListProviders(self, request: pb.ListRequest, context: Any) -> pb.ProviderList:
         names = self._grower.names() if self._grower is not None else []
-        return pb.ProviderList(providers=[await self._provider(name) for name in names])
+        return pb.ProviderList(providers=await asyncio.gather(*map(self._asked, names)))
 
     async def Scale(self, request: pb.ScaleRequest, context: Any) -> pb.Provider:
         name = request.provider
@@ -60,16 +62,18 @@ class GrowthService(pool_pb2_grpc.GrowthServicer):
         except SQLAlchemyError as error:
             text = f"it cannot be stored: {type(error).__name__}"
             await refuse(context, grpc.StatusCode.UNAVAILABLE, "ledger", text)
-        return await self._provider(name)
+        # It is set, whether the engine answers or not.
+        return await self._provider(name, self._engines.last(name))
 
-    async def _provider(self, name: str) -> pb.Provider:
+    async def _asked(self, name: str) -> pb.Provider:
+        assert self._grower is not None
+        about, problem = await self._engines.now(name, self._grower.provider(name)[0])
+        return await self._provider(name, about, problem)
+
+    async def _provider(self, name: str, about: Description, problem: str = "") -> pb.Provider:
         assert self._grower is not None
         provider, scale, trouble = self._grower.provider(name)
-        problem = trouble.problem
-        try:
-            about = await provider.describe()
-        except ProviderDownError as error:
-            about, problem = Description(""), problem or str(error)
+        problem = trouble.problem or problem
         hours = await asyncio.to_thread(self._hours, name)
         return pb.Provider(
             name=name,

@@ -13,7 +13,7 @@ from gpupool.pool.lifecycle.shell import PoolShell
 from gpupool.pool.model.holds import health, is_given_back
 from gpupool.pool.model.view import host_rooms
 from gpupool.pool.nodes.reports import together
-from gpupool.pool.reporting.lenders import Lender, none_now
+from gpupool.pool.reporting.lenders import Lender, none_now, providers
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 
 #: The pool stops granting when the ledger's disk is full.
@@ -35,6 +35,7 @@ async def report(
         _ledger(pool),
         _ledger_disk(pool),
         _servers(servers),
+        *([providers(lenders)] if lenders else []),
         _nodes(pool, lenders),
         _drained(pool),
         _consolidation(pool),
