@@ -72,3 +72,10 @@ def test_every_value_of_the_chart_is_described() -> None:
 
     schema = json.loads((ROOT / "containers" / "helm" / "gpupool" / "values.schema.json").read_text())
     assert bare(schema, "") == []
+
+
+def test_the_charts_notes_ask_for_nothing_that_its_network_policy_closes() -> None:
+    """Only nodes and clients reach the ports of nodes. The pool's pod, in which the notes run commands, is neither."""
+    notes = (ROOT / "containers/helm/gpupool/templates/NOTES.txt").read_text()
+    measuring = re.findall(r"gpupool (?:health|node netperf)\b.*", notes)
+    assert measuring and all("--no-network" in command for command in measuring)
