@@ -90,3 +90,19 @@ async def test_what_lies_on_disk_of_a_session_that_a_worker_has_goes(
     [worker] = await engine.list_owned()
     await agent._adopt(worker)
     assert images.sessions() == frozenset()
+
+
+async def test_what_follows_the_word_to_end_at_once_is_the_same_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine: Any = HungEngine(tmp_path)
+    agent = Agent(AgentSettings(node="n1", endpoint="127.0.0.1:1"), engine, HealthWatch(DeviceHealth()))
+    clock = [100.0]
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: clock[0])
+    agent.stop()
+    clock[0] += 1.0
+    agent.stop()
+    assert not agent._at_once.is_set()
+    clock[0] += 1.5
+    agent.stop()
+    assert agent._at_once.is_set()

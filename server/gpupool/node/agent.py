@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -25,6 +25,9 @@ from gpupool.node.pool_link import PoolLink
 from gpupool.node.worker_link import WorkerLink
 
 logger = structlog.get_logger(__name__)
+
+#: A signal that follows the first one so soon is no second one.
+_SAME_WORD_SECONDS: Final = 2.0
 
 
 class Agent:
@@ -51,6 +54,8 @@ class Agent:
         self._obeying: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
         self._at_once = asyncio.Event()
+        #: When it was told to end first, by the loop's clock.
+        self._told_at = 0.0
         #: Set when a worker has ended.
         self._one_less = asyncio.Event()
 
@@ -60,10 +65,17 @@ class Agent:
         return self._pool.ready
 
     def stop(self) -> None:
-        """Makes :meth:`run` end; may be called from a signal handler of the loop. Twice: without waiting for sessions."""
-        if self._stopping.is_set():
+        """Makes :meth:`run` end; may be called from a signal handler of the loop. Twice: without waiting for sessions.
+
+        Batch systems signal every process of a job, and its script passes the signal on: what comes right after the first
+        is the same word.
+        """
+        now = asyncio.get_running_loop().time()
+        if not self._stopping.is_set():
+            self._stopping.set()
+            self._told_at = now
+        elif now - self._told_at > _SAME_WORD_SECONDS:
             self._at_once.set()
-        self._stopping.set()
 
     async def run(self) -> None:
         """Adopts living workers, then serves the pool until :meth:`stop`.

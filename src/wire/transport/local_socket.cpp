@@ -122,6 +122,13 @@ std::optional<uid_t> peer_user(int socket) {
   return peer.uid;
 }
 
+std::optional<pid_t> peer_process(int socket) {
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return std::nullopt;
+  return peer.pid;
+}
+
 Socket listen_local(const std::string& path, std::string& error) {
   sockaddr_un address{};
   if (!address_of(path, address, error)) return {};

@@ -16,6 +16,9 @@ namespace gpupool::wire {
 /// Who runs the process at the other end of a Unix socket.
 [[nodiscard]] std::optional<uid_t> peer_user(int socket);
 
+/// The process at the other end of a Unix socket, when it connected.
+[[nodiscard]] std::optional<pid_t> peer_process(int socket);
+
 /// Listens at `path` with mode 0600, without blocking in accept. A file that a killed worker left is
 /// replaced. Empty and `error` on failure.
 Socket listen_local(const std::string& path, std::string& error);

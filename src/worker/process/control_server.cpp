@@ -405,6 +405,18 @@ int ControlServer::run(SessionHost& session, const ClientSeat& seat) {
   return status;
 }
 
+bool ControlServer::told_to_end() {
+  bool ends = false;
+  signalfd_siginfo got{};
+  while (::read(signals_.fd(), &got, sizeof(got)) == static_cast<ssize_t>(sizeof(got))) {
+    const auto is_of_sender = [sender = static_cast<pid_t>(got.ssi_pid)](const Connection& connection) {
+      return wire::peer_process(connection.socket.fd()) == sender;
+    };
+    ends = ends || connections_.empty() || std::ranges::any_of(connections_, is_of_sender);
+  }
+  return ends;
+}
+
 int ControlServer::serve(SessionHost& session, const ClientSeat& seat) {
   std::vector<pollfd> watched;
   std::int64_t looked_ns = 0;
@@ -448,7 +460,7 @@ int ControlServer::serve(SessionHost& session, const ClientSeat& seat) {
     for (const Connection& connection : connections_) watched.push_back({connection.socket.fd(), POLLIN, 0});
     if (::poll(watched.data(), watched.size(), next_timeout_ms(now, client)) <= 0) continue;
 
-    if (watched[2].revents != 0) return 0;
+    if (watched[2].revents != 0 && told_to_end()) return 0;
     if (watched[1].revents != 0) {
       std::uint64_t count = 0;
       [[maybe_unused]] const ssize_t got = ::read(wake_.fd(), &count, sizeof(count));

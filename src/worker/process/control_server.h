@@ -53,9 +53,9 @@ class ControlServer {
   /// Makes `run` return `status`. Any thread.
   void end(int status) noexcept;
 
-  /// Serves until `stop`, a signal, the orphan's exit, end(), or a lease's end that ends the session. The
-  /// last that the node agent hears is what the devices did for the session. Returns the process's exit
-  /// status.
+  /// Serves until `stop`, a signal of the agent (of anybody, if there is none), the orphan's exit, end(), or
+  /// a lease's end that ends the session. The last that the node agent hears is what the devices did for the
+  /// session. Returns the process's exit status.
   [[nodiscard]] int run(SessionHost& session, const ClientSeat& seat);
 
  private:
@@ -73,6 +73,9 @@ class ControlServer {
   };
 
   [[nodiscard]] int serve(SessionHost& session, const ClientSeat& seat);
+  /// Whether a signal that came ends the worker. Batch systems and service managers signal all processes at
+  /// once: as long as an agent is there, it decides when its workers end, and sessions may leave before.
+  [[nodiscard]] bool told_to_end();
   void accept_one(std::int64_t now_ns);
   void send_line(Connection& connection, const std::string& line);
   void broadcast(const std::string& line);
