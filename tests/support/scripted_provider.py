@@ -164,23 +164,40 @@ class ScriptedPool:
 
 @dataclass
 class MemoryBook:
-    """Jobs that are kept as JSON, as a ledger does."""
+    """Jobs that are kept as JSON, as a ledger does.
+
+    Attributes:
+        deposed: another server has taken over the ledger.
+    """
 
     pool_id: str = "pool"
     rows: dict[str, dict[str, object]] = field(default_factory=dict)
     set_to: dict[str, dict[str, float]] = field(default_factory=dict)
+    deposed: bool = False
 
     def jobs(self) -> dict[str, Job]:
         return {name: Job.from_json(row) for name, row in self.rows.items()}
 
+    def find(self, job_id: str) -> Job | None:
+        self._fence()
+        row = self.rows.get(job_id)
+        return None if row is None else Job.from_json(row)
+
     def store(self, job: Job) -> None:
+        self._fence()
         self.rows[job.id] = job.as_json()
 
     def forget(self, job_id: str) -> None:
+        self._fence()
         self.rows.pop(job_id, None)
 
     def limits(self) -> dict[str, dict[str, float]]:
         return self.set_to
 
     def set_limits(self, provider: str, limits: Mapping[str, float]) -> None:
+        self._fence()
         self.set_to[provider] = dict(limits)
+
+    def _fence(self) -> None:
+        if self.deposed:
+            raise RuntimeError("another pool server has taken over")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from gpupool.ledger import rebuild, schema, steps
 from gpupool.ledger.ledger import Ledger, LedgerError, read_journal
+from gpupool.ledger.provider_jobs import ProviderJobs
 from gpupool.ledger.reading import reading
 from gpupool.ledger.servers import ServerIdentity
 from gpupool.model import events
@@ -19,7 +20,7 @@ from gpupool.pool.lifecycle.invariants import check_invariants
 from gpupool.pool.lifecycle.replay import replay
 from gpupool.scheduler.model import Quota
 from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from tests.support import postgres
 from tests.support.pool_world import PoolWorld
@@ -189,6 +190,20 @@ class TestOnePool:
             with pytest.raises(LedgerError, match=why):
                 world.request("k2", 100)
             world.machine.state.rollback()
+
+    def test_one_that_was_overtaken_knows_of_no_job_of_a_provider(
+        self, url: str, cluster: postgres.Cluster
+    ) -> None:
+        """Else it would take its successor's jobs for nobody's, and end them."""
+        former = Ledger(url, CLOCK, leader=ServerIdentity())
+        rows = ProviderJobs(former.database)
+        rows.store("a1", {"phase": "intended"})
+        assert rows.row("a1") == {"phase": "intended"} and rows.row("b2") is None
+        end_connections(cluster)
+        with Ledger(url, CLOCK, leader=ServerIdentity()) as other:
+            ProviderJobs(other.database).store("b2", {"phase": "intended"})
+        with pytest.raises(SQLAlchemyError, match="has taken over"):
+            rows.row("b2")
 
 
 class TestABrokenConnection:

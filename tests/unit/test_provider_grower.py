@@ -415,6 +415,20 @@ class TestEnginesThatFail:
         await world.look()
         assert world.provider.cancels == ["stranger"]
 
+    async def test_a_former_leader_that_wakes_up_ends_no_job_of_its_successor(self) -> None:
+        world = World()
+        await world.look()
+        former, former_book = world.grower, world.book
+        # Another server has taken over; the former one is stopped meanwhile, and its next look for strangers is due.
+        world.book = MemoryBook(rows=dict(former_book.rows))
+        world.restarted()
+        job = await world.one_job(busy=True)
+        former_book.deposed = True
+        world.pool.clock += 100.0
+        with pytest.raises(RuntimeError, match="has taken over"):
+            await former.step()
+        assert world.provider.cancels == [] and world.provider.living() == [job]
+
 
 class TestTimeLimits:
     async def test_a_node_that_the_engine_takes_back_is_emptied_with_its_words(self) -> None:

@@ -31,6 +31,13 @@ class ProviderJobs:
             query = select(schema.provider_jobs.c.job).order_by(schema.provider_jobs.c.id)
             return [dict(job) for job in connection.execute(query).scalars()]
 
+    def row(self, job_id: str) -> dict[str, Any] | None:
+        """What is stored of one; None: nothing. An answer is one of this server's own lead, as a write would be."""
+        table = schema.provider_jobs
+        with self._writing() as connection:
+            job = connection.execute(select(table.c.job).where(table.c.id == job_id)).scalar()
+        return None if job is None else dict(job)
+
     def store(self, job_id: str, job: Mapping[str, Any]) -> None:
         table = schema.provider_jobs
         with self._writing() as connection:

@@ -292,6 +292,8 @@ class Grower:
             job_id for job_id in owned if job_id not in self._jobs or self._jobs[job_id].phase == "over"
         ]
         for job_id in strangers:
+            if self._is_kept(job_id):
+                continue
             logger.warning(
                 "a job that this pool does not count on is ended", provider=provided.name, job=job_id
             )
@@ -301,6 +303,15 @@ class Grower:
                 logger.warning("the engine will not end it", job=job_id, problem=str(error))
         # Those that were asked to end are looked at again soon.
         provided.swept = now if not strangers else now - self._pace.sweep + self._pace.insist
+
+    def _is_kept(self, job_id: str) -> bool:
+        """Whether the ledger counts on a job that this process does not.
+
+        A leader that was stopped for long knows none of its successor's jobs. Each of them has had its row before the
+        engine listed it: so the row is there, or the question is refused because another server leads.
+        """
+        kept = self._book.find(job_id)
+        return kept is not None and kept.phase != "over"
 
     def _take_report(self, provided: Provided, job: Job, report: JobReport, now: float) -> None:
         seen = self._jobs.seen(job)

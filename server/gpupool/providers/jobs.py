@@ -63,6 +63,9 @@ class JobBook(Protocol):
     def jobs(self) -> dict[str, Job]:
         """All of them, by id."""
 
+    def find(self, job_id: str) -> Job | None:
+        """One, as it is kept now; None: none has this id. Raises, like `store`, when another server has taken over."""
+
     def store(self, job: Job) -> None:
         """Adds or replaces one."""
 

@@ -173,6 +173,9 @@ class _Book:
     def jobs(self) -> dict[str, Job]:
         return dict(self._jobs)
 
+    def find(self, job_id: str) -> Job | None:
+        return self._jobs.get(job_id)
+
     def store(self, job: Job) -> None:
         self._jobs[job.id] = job
 

@@ -24,6 +24,10 @@ class LedgerBook:
         found = (Job.from_json(row) for row in self._rows.rows())
         return {job.id: job for job in found}
 
+    def find(self, job_id: str) -> Job | None:
+        row = self._rows.row(job_id)
+        return None if row is None else Job.from_json(row)
+
     def store(self, job: Job) -> None:
         self._rows.store(job.id, job.as_json())
 
