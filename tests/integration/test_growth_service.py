@@ -175,6 +175,39 @@ async def test_what_is_set_outlives_the_server(tmp_path: Path) -> None:
         await jobs(service, 0)
 
 
+async def test_nodes_of_a_former_start_with_providers_are_let_in_and_emptied_without_them(
+    tmp_path: Path,
+) -> None:
+    async with growing(tmp_path) as (serving, _, service):
+        await service.Scale(pb.ScaleRequest(provider="box", minimum=1))
+        (job,) = await jobs(service, 1)
+        token = make_token(serving, "box", "node")
+        async with (
+            Caller(f"127.0.0.1:{serving.port}", token) as caller,
+            ScriptedNode(caller, name=job.node, devices=1),
+        ):
+            pass
+    async with (
+        pool_server(home=tmp_path / "home", listen="127.0.0.1:0", timers_scale=0.05) as serving,
+        Caller(f"127.0.0.1:{serving.port}", token) as caller,
+        Caller(f"unix:{serving.socket}") as admin,
+        ScriptedNode(caller, name=job.node, devices=1),
+    ):
+        asked: Any = pool_pb2_grpc.AdministrationStub(admin.channel)  # type: ignore[no-untyped-call, unused-ignore]
+        deadline, let_in = until_late(60), False
+        while True:
+            (node,) = (await asked.ListNodes(pb.ListRequest())).nodes
+            let_in |= node.connected
+            if node.drained and let_in:
+                break
+            assert asyncio.get_running_loop().time() < deadline, node
+            await asyncio.sleep(0.05)
+        assert "do not name its provider box" in node.drain_reason
+    async with growing(tmp_path) as (_, _, service):
+        await service.Scale(pb.ScaleRequest(provider="box", minimum=0, maximum=0, idle_seconds=0.0))
+        await jobs(service, 0)
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [

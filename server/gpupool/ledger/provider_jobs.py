@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import secrets
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -23,7 +24,17 @@ class ProviderJobs:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self.pool_id = self._pool_id()
+
+    @functools.cached_property
+    def pool_id(self) -> str:
+        """A name that no other ledger has, made when it is first asked for."""
+        with self._writing() as connection:
+            query = select(schema.meta.c.value).where(schema.meta.c.name == _POOL_ID)
+            found = connection.execute(query).scalar()
+            if found is None:
+                found = secrets.token_hex(4)
+                connection.execute(insert(schema.meta).values(name=_POOL_ID, value=found))
+        return str(found)
 
     def rows(self) -> list[dict[str, Any]]:
         """What was stored, the oldest id first."""
@@ -66,13 +77,3 @@ class ProviderJobs:
         with self._database.engine.begin() as connection:
             self._database.fence(connection)
             yield connection
-
-    def _pool_id(self) -> str:
-        """A name that no other ledger has, made when it is first asked for."""
-        with self._writing() as connection:
-            query = select(schema.meta.c.value).where(schema.meta.c.name == _POOL_ID)
-            found = connection.execute(query).scalar()
-            if found is None:
-                found = secrets.token_hex(4)
-                connection.execute(insert(schema.meta).values(name=_POOL_ID, value=found))
-        return str(found)

@@ -28,7 +28,7 @@ from gpupool.pool.api.pool_service import PoolService
 from gpupool.pool.api.projects_service import ProjectsService
 from gpupool.pool.api.reports_service import ReportsService
 from gpupool.pool.ending import cancel
-from gpupool.pool.growing.start import Grounds, grower
+from gpupool.pool.growing.start import Grounds, grower, has_jobs
 from gpupool.pool.leading.leadership import Leadership
 from gpupool.pool.leading.servers_service import ServersService
 from gpupool.pool.leading.standby import POOL_SERVICE
@@ -148,13 +148,14 @@ class _NodeTokens:
 
 def _grower(place: Place, pool: PoolShell) -> Grower | None:
     options = place.options
-    if options.providers is None:
-        return None
     grounds = Grounds(
         place.directory.absolute(), place.socket, _NodeTokens(pool.ledger), place.reached_at, place.own_authority,
         options.return_nodes, options.timers_scale,
     )  # fmt: skip
     try:
+        if options.providers is None:
+            # The nodes of a former start go on until they are empty: nobody else lets them in, or drains them.
+            return grower(pool, [], grounds) if has_jobs(pool) else None
         return grower(pool, settings.read(options.providers), grounds)
     except (ValueError, OSError, SQLAlchemyError) as error:
         raise ServeError(str(error)) from None

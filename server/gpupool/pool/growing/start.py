@@ -77,6 +77,11 @@ def grower(pool: PoolShell, settings: list[ProviderSettings], grounds: Grounds) 
     return Grower(book, PoolSide(pool), providers, pace)
 
 
+def has_jobs(pool: PoolShell) -> bool:
+    """Whether the ledger knows of jobs, whether providers are named or not. Raises ValueError: some are none."""
+    return bool(LedgerBook(pool.ledger).jobs())
+
+
 def _warn_of_unnamed(book: LedgerBook, settings: list[ProviderSettings]) -> None:
     """Jobs of a provider that was renamed or taken out of the file: no provider ends them."""
     names = {one.name for one in settings}
