@@ -113,6 +113,45 @@ class TestWhoLeads:
         pool.wait(lambda: epochs(pool, standby) == [2], 20, "the new leader to see itself as the only one")
 
 
+class TestSettings:
+    def test_a_standby_says_what_is_wrong_with_its_own_and_leads_without_it(
+        self, cluster: postgres.Cluster, tmp_path: Path
+    ) -> None:
+        file = tmp_path / "providers.toml"
+        good = '[good]\nkind = "local"\n[bad]\nkind = "local"\n'
+        file.write_text(good)
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            options = ("--providers", str(file), "--metrics", f"127.0.0.1:{taken.getsockname()[1]}")
+            with PoolServers(cluster.database(), scale=0.5, serve=dict.fromkeys(SERVERS, options)) as pool:
+                pool.start()
+                leader, standby = pool.leader(), pool.standby()
+                assert pool.described(standby).problem == ""
+                file.write_text(good + "maximun = 3\n")
+                pool.wait(lambda: "maximun" in pool.described(standby).problem, 20, "the standby to say so")
+                pool.kill(leader)
+                pool.wait(lambda: pool.leaders() == [standby], 20, "the standby to lead")
+                with grpc.insecure_channel(pool.endpoint_of(standby)) as channel:
+                    stub = pool_pb2_grpc.PoolStub(channel)  # type: ignore[no-untyped-call, unused-ignore]
+                    report = stub.Health(pb.HealthRequest(), timeout=60)
+                    assert list(stub.ListDevices(pb.ListRequest(), timeout=60).lenders) == ["good"]
+                (settings,) = [check for check in report.checks if check.name == "settings"]
+                assert settings.status == "fail"
+                assert "without metrics: 127.0.0.1" in settings.detail
+                assert "without provider bad" in settings.detail and "maximun" in settings.detail
+
+    def test_a_file_that_is_wrong_at_the_start_is_refused_then(
+        self, cluster: postgres.Cluster, tmp_path: Path
+    ) -> None:
+        file = tmp_path / "providers.toml"
+        file.write_text('[bad]\nkind = "local"\nmaximun = 3\n')
+        done = forked_cli.gpupool(
+            "pool", "serve", "--standby", "--ledger", cluster.database(), "--providers", str(file),
+            environment={**os.environ, "GPUPOOL_HOME": str(tmp_path / "home")}, seconds=60,
+        )  # fmt: skip
+        assert done.returncode != 0
+        assert "maximun" in done.stderr
+
+
 class TestTheOptionNeedsADatabase:
     @pytest.mark.parametrize("ledger", [(), ("--ledger", "pool.sqlite")])
     def test_that_several_servers_can_reach(self, ledger: tuple[str, ...]) -> None:

@@ -20,6 +20,7 @@ from gpupool.ledger.servers import ServerIdentity
 from gpupool.model.clock import Clock
 from gpupool.pool.access.listening import ServeError, directory_errors
 from gpupool.pool.ending import cancel
+from gpupool.pool.growing.start import check_usable
 from gpupool.pool.leading.leadership import Leadership
 from gpupool.pool.leading.standby import Standby, standby_server
 from gpupool.pool.lifecycle import restore
@@ -27,7 +28,9 @@ from gpupool.pool.lifecycle.shell import PoolShell
 from gpupool.pool.model.timers import Timers
 from gpupool.pool.options import LEDGER_NAME, ServeOptions, Serving
 from gpupool.pool.place import GRPC_OPTIONS, Place
-from gpupool.pool.serving import DeposedError, serve_pool
+from gpupool.pool.serving import DeposedError, hub_of, serve_pool
+from gpupool.providers import settings
+from gpupool.providers.kinds import SettingsError
 from gpupool.scheduler.model import Quota
 from gpupool.scheduler.placement import POLICIES
 
@@ -84,7 +87,7 @@ async def _take_turns(place: Place) -> None:
             logger.warning("waiting again", why=str(error))
         except LedgerVersionError as error:
             raise ServeError(str(error)) from error
-        except LedgerError as error:
+        except (LedgerError, ServeError) as error:
             logger.error("this standby cannot take over", problem=str(error))
             await asyncio.sleep(_AGAIN_SECONDS)
 
@@ -104,6 +107,12 @@ def _check(options: ServeOptions) -> None:
             "users of a JupyterHub would send their tokens to an unencrypted port; "
             "give it a certificate with --tls-certificate and --tls-key"
         )
+    hub_of(options.hub)
+    if options.providers is not None:
+        try:
+            settings.read(options.providers)
+        except SettingsError as error:
+            raise ServeError(str(error)) from None
     if options.standby and not is_url(options.ledger or ""):
         raise ServeError(
             f"--standby needs a ledger in PostgreSQL, which several servers can reach, and the ledger is "
@@ -123,7 +132,7 @@ async def _stand_by(place: Place) -> bool:
     """Waits until this server may take over; False: it is to stop."""
     assert place.options.ledger is not None
     try:
-        standby = Standby(place.options.ledger, place.identity(), place.times)
+        standby = Standby(place.options.ledger, place.identity(), place.times, lambda: _fault(place))
     except ValueError as error:
         raise ServeError(str(error)) from None
     server = await standby_server(standby, GRPC_OPTIONS)
@@ -147,6 +156,19 @@ async def _stand_by(place: Place) -> bool:
     finally:
         await cancel(waiting)
         await cancel(stopped)
+
+
+def _fault(place: Place) -> str:
+    """What is wrong with the file of providers; empty: nothing, or there is none."""
+    options = place.options
+    if options.providers is None:
+        return ""
+    try:
+        notice = options.timers.scaled(options.timers_scale).notice
+        check_usable(settings.read(options.providers), place.directory, place.reached_at, notice)
+    except SettingsError as error:
+        return str(error)
+    return ""
 
 
 async def _lead(place: Place) -> None:

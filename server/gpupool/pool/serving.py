@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from pathlib import Path
 
 import grpc
 import grpc.aio
@@ -28,7 +29,7 @@ from gpupool.pool.api.pool_service import PoolService
 from gpupool.pool.api.projects_service import ProjectsService
 from gpupool.pool.api.reports_service import ReportsService
 from gpupool.pool.ending import cancel
-from gpupool.pool.growing.start import Grounds, grower, has_jobs
+from gpupool.pool.growing.start import Grounds, grower, with_jobs
 from gpupool.pool.leading.leadership import Leadership
 from gpupool.pool.leading.servers_service import ServersService
 from gpupool.pool.leading.standby import POOL_SERVICE
@@ -41,6 +42,7 @@ from gpupool.pool.reporting.lenders import Lender
 from gpupool.proto.gpupool.v1 import pool_pb2_grpc
 from gpupool.providers import settings
 from gpupool.providers.grower import Grower
+from gpupool.providers.kinds import SettingsError
 
 logger = structlog.get_logger(__name__)
 
@@ -61,7 +63,7 @@ async def serve_pool(place: Place, pool: PoolShell, leadership: Leadership | Non
     options = place.options
     admit = None if leadership is None else leadership.admit
     servers = tuple if leadership is None else lambda: leadership.servers
-    auth = AuthInterceptor(pool.ledger, _hub(options.hub), show_users=options.show_users, first=admit)
+    auth = AuthInterceptor(pool.ledger, hub_of(options.hub), show_users=options.show_users, first=admit)
     server = grpc.aio.server(interceptors=[auth], options=GRPC_OPTIONS)
     pool_pb2_grpc.add_ServersServicer_to_server(ServersService(leadership), server)
     pool_pb2_grpc.add_ReportsServicer_to_server(ReportsService(pool), server)
@@ -87,11 +89,7 @@ async def serve_pool(place: Place, pool: PoolShell, leadership: Leadership | Non
         leads = None if leadership is None else leadership.leads
         lends = (lambda provider, node: False) if growing is None else growing.lends
         pool_pb2_grpc.add_NodesServicer_to_server(NodesService(pool, lends, leads), server)
-        metrics_port = 0
-        if options.metrics_listen:
-            from gpupool.pool.reporting.metrics import serve_metrics
-
-            metrics_port = stack.enter_context(serve_metrics(pool, options.metrics_listen))
+        metrics_port = _metrics_port(place, pool, stack)
         if leadership is not None:
             leadership.serving = True
         await server.start()
@@ -155,7 +153,9 @@ def _grower(place: Place, pool: PoolShell) -> Grower | None:
     try:
         if options.providers is None:
             # The nodes of a former start go on until they are empty: nobody else lets them in, or drains them.
-            return grower(pool, [], grounds) if has_jobs(pool) else None
+            return grower(pool, [], grounds) if with_jobs(pool) else None
+        if options.standby:
+            return _grower_of_what_can_be_used(pool, options.providers, grounds)
         return grower(pool, settings.read(options.providers), grounds)
     except (ValueError, OSError, SQLAlchemyError) as error:
         raise ServeError(str(error)) from None
@@ -169,7 +169,44 @@ def _lenders(growing: Grower | None) -> list[Lender]:
     return [Lender(name, scale.maximum > 0, trouble.problem) for name, (_, scale, trouble) in known.items()]
 
 
-def _hub(options: HubOptions | None) -> Hub | None:
+def _grower_of_what_can_be_used(pool: PoolShell, path: Path, grounds: Grounds) -> Grower:
+    """A standby that takes over serves without a provider that is wrong, rather than nobody."""
+    unusable: dict[str, str]
+    try:
+        found, unusable = settings.read_each(path)
+    except SettingsError as error:
+        # Which providers it names is not known: the nodes of all stay.
+        found, unusable = [], dict.fromkeys(with_jobs(pool) or [path.name], str(error))
+    growing = grower(pool, found, grounds, unusable)
+    for name, why in unusable.items():
+        logger.error("the pool serves without a provider", provider=name, problem=why)
+        pool.left_out[f"provider {name}"] = why
+    return growing
+
+
+def _metrics_port(place: Place, pool: PoolShell, stack: contextlib.AsyncExitStack) -> int:
+    """Where metrics are served; 0: nowhere.
+
+    Raises:
+        ServeError: the address cannot be bound, and this server is no standby.
+    """
+    listen = place.options.metrics_listen
+    if not listen:
+        return 0
+    from gpupool.pool.reporting.metrics import serve_metrics
+
+    try:
+        return stack.enter_context(serve_metrics(pool, listen))
+    except ServeError as error:
+        if not place.options.standby:
+            raise
+        logger.error("the pool serves without metrics", problem=str(error))
+        pool.left_out["metrics"] = str(error)
+        return 0
+
+
+def hub_of(options: HubOptions | None) -> Hub | None:
+    """The Hub that knows callers; None: there is none. Raises ServeError: its URL is none."""
     try:
         return None if options is None else Hub(options)
     except HubUrlUnusableError as error:

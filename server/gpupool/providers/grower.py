@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -36,6 +36,7 @@ class Grower:
         book: where jobs are kept.
         pool: what needs them.
         providers: by name, with what each may do.
+        unusable: names of providers that are named too, but cannot be used: their jobs stay as they are.
         pace: how often.
         name: makes a new job's name.
     """
@@ -47,11 +48,13 @@ class Grower:
         providers: Mapping[str, tuple[Provider, Scale]],
         pace: Pace | None = None,
         name: Callable[[], str] = lambda: secrets.token_hex(6),
+        unusable: Collection[str] = (),
     ) -> None:
         self._book = book
         self._pool = pool
         self._pace = pace or Pace()
         self._provided = [Provided(name, *provider) for name, provider in providers.items()]
+        self._unusable = frozenset(unusable)
         self._jobs = KnownJobs(book, pool.now)
         self._look_soon = asyncio.Event()
         self._orders = JobOrders(pool, self._jobs, self._pace, name, self._look_soon.set)
@@ -127,7 +130,7 @@ class Grower:
 
     def _leave_unnamed(self) -> None:
         """Empties the nodes of providers that the settings no longer name: nobody sees their time limits any more."""
-        names = set(self.names())
+        names = self._unusable.union(self.names())
         for job in [job for job in self._jobs.all() if job.provider not in names]:
             node, seen = self._pool.node(job.node), self._jobs.seen(job)
             if node is None:

@@ -96,6 +96,18 @@ def read(path: Path) -> list[ProviderSettings]:
     Raises:
         SettingsError: it cannot be read, or something in it is wrong.
     """
+    found, wrong = read_each(path)
+    for why in wrong.values():
+        raise SettingsError(why)
+    return found
+
+
+def read_each(path: Path) -> tuple[list[ProviderSettings], dict[str, str]]:
+    """The providers of a file that can be used; by name, what is wrong with the others.
+
+    Raises:
+        SettingsError: the file as a whole cannot be used.
+    """
     try:
         with path.open("rb") as file:
             text = file.read(_MOST_BYTES + 1)
@@ -106,10 +118,15 @@ def read(path: Path) -> list[ProviderSettings]:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(f"{path} is no TOML: {error}") from error
-    found = [_provider(path, name, table) for name, table in tables.items()]
-    if not found:
+    found, wrong = [], {}
+    for name, table in tables.items():
+        try:
+            found.append(_provider(path, name, table))
+        except SettingsError as error:
+            wrong[name] = str(error)
+    if not tables:
         raise SettingsError(f'{path} names no provider; write a table such as [lab] with kind = "slurm"')
-    return found
+    return found, wrong
 
 
 def _provider(path: Path, name: str, table: Any) -> ProviderSettings:

@@ -68,6 +68,6 @@ def _check(one: Asked) -> HealthCheck:
         epoch = "" if row is None else f", epoch {row.epoch}"
         return HealthCheck(name, "ok", f"leads{since}{epoch}", "")
     if one.said.problem:
-        hint = "it cannot take over now: look at PostgreSQL, and at the network between them"
+        hint = "it cannot take over now, or not with all: look at its settings, at PostgreSQL, and at the network between them"
         return HealthCheck(name, "warn", f"stands by{since}; {one.said.problem}", hint)
     return HealthCheck(name, "ok", f"stands by{since}", "")

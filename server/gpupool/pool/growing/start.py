@@ -46,13 +46,25 @@ class Grounds:
     timers_scale: float = 1.0
 
 
-def grower(pool: PoolShell, settings: list[ProviderSettings], grounds: Grounds) -> Grower:
+def grower(
+    pool: PoolShell,
+    settings: list[ProviderSettings],
+    grounds: Grounds,
+    unusable: dict[str, str] | None = None,
+) -> Grower:
     """The loop, with the jobs of before.
+
+    Args:
+        pool: that grows.
+        settings: of the providers.
+        grounds: what the server is.
+        unusable: providers that cannot be used, with the reason: those found here are added, and the loop does without
+            them. None: one is enough to raise.
 
     Raises:
         OSError: a token cannot be written.
-        SettingsError: limits that `gpupool provider scale` has set do not go with the file any more, or nodes would be
-            drained so late that their leases have no time to leave.
+        SettingsError: a provider cannot be opened, or nodes would be drained so late that their leases have no time to
+            leave.
         ValueError: the ledger holds jobs that are none.
     """
     book = LedgerBook(pool.ledger)
@@ -60,31 +72,39 @@ def grower(pool: PoolShell, settings: list[ProviderSettings], grounds: Grounds) 
         grounds.home, f"unix:{grounds.socket}", book.pool_id, grounds.reached_at, grounds.ca_file,
         _LEAVE_AFTER * grounds.timers_scale if grounds.return_nodes else None,
     )  # fmt: skip
-    _warn_of_unnamed(book, settings)
     limits = book.limits()
+    providers = {}
     for one in settings:
-        _check_time_to_leave(one, pool.timers.notice)
-    providers = {
-        one.name: (
-            one.open(place, _token(one, place, grounds)),
-            changed(
+        try:
+            _check_time_to_leave(one, pool.timers.notice)
+            scale = changed(
                 f"limits of {one.name} set with `gpupool provider scale`", one.scale, limits.get(one.name, {})
-            ),
-        )
-        for one in settings
-    }
+            )
+            providers[one.name] = one.open(place, _token(one, place, grounds)), scale
+        except (SettingsError, OSError) as error:
+            if unusable is None:
+                raise
+            unusable[one.name] = str(error)
+    _warn_of_unnamed(book, {*providers, *(unusable or ())})
     pace = Pace(*(seconds * grounds.timers_scale for seconds in (5.0, 60.0, 10.0, 60.0)))
-    return Grower(book, PoolSide(pool), providers, pace)
+    return Grower(book, PoolSide(pool), providers, pace, unusable=unusable or ())
 
 
-def has_jobs(pool: PoolShell) -> bool:
-    """Whether the ledger knows of jobs, whether providers are named or not. Raises ValueError: some are none."""
-    return bool(LedgerBook(pool.ledger).jobs())
+def check_usable(settings: list[ProviderSettings], home: Path, reached_at: str, notice: float) -> None:
+    """Raises SettingsError: a server that leads could not use one of them; nothing is started or asked."""
+    for one in settings:
+        _check_time_to_leave(one, notice)
+        # What marks the pool's jobs is in its ledger; nothing is looked for by it here.
+        one.open(Place(home, "unix:", "standby", reached_at))
 
 
-def _warn_of_unnamed(book: LedgerBook, settings: list[ProviderSettings]) -> None:
+def with_jobs(pool: PoolShell) -> set[str]:
+    """Providers that have jobs in the ledger, named in the settings or not. Raises ValueError: some are none."""
+    return {job.provider for job in LedgerBook(pool.ledger).jobs().values()}
+
+
+def _warn_of_unnamed(book: LedgerBook, names: set[str]) -> None:
     """Jobs of a provider that was renamed or taken out of the file: no provider ends them."""
-    names = {one.name for one in settings}
     living = [job for job in book.jobs().values() if job.phase != "over"]
     for name in {job.provider for job in living} - names:
         logger.warning(

@@ -36,22 +36,27 @@ class Standby:
 
     Args:
         url: of the ledger in PostgreSQL.
+        fault: what of this server's settings would be wrong if it led now; empty: nothing. Called in a thread.
 
     Raises:
         ValueError: the URL is of another kind, has a password in it, or psycopg is not installed.
     """
 
-    def __init__(self, url: str, me: ServerIdentity, times: LeadTimes) -> None:
+    def __init__(
+        self, url: str, me: ServerIdentity, times: LeadTimes, fault: Callable[[], str] = str
+    ) -> None:
         from gpupool.ledger.postgresql import PostgresDatabase  # a ledger in a file does without it
 
         self._me = me
         self._times = times
+        self._fault = fault
+        self._faulty = ""
         self.database = PostgresDatabase(url, name=me.waits_as)
         self._watch = LeaderWatch(times)
         self._beat_at = float("-inf")
         self._said = ""
         self.servers: tuple[ServerRow, ...] = ()
-        #: Why it cannot take over now; empty: nothing but that another leads.
+        #: Why it cannot take over now, or only in part; empty: nothing but that another leads.
         self.problem = ""
 
     @property
@@ -67,7 +72,7 @@ class Standby:
                 self.problem = f"the database does not answer: {_first_line(error)}"
                 self._say("the database does not answer", problem=_first_line(error))
             else:
-                self.problem = ""
+                self.problem = await asyncio.to_thread(self._look_at_settings)
                 if isinstance(verdict, TakeOver):
                     return
                 if isinstance(verdict, EndConnection):
@@ -76,6 +81,14 @@ class Standby:
                 else:
                     self._say("waiting to take over", why=verdict.why)
             await asyncio.sleep(self._times.look)
+
+    def _look_at_settings(self) -> str:
+        """They may be changed while it waits; what is wrong is said before it matters."""
+        fault = self._fault()
+        if fault and fault != self._faulty:
+            logger.error("this standby could not lead with all of its settings", problem=fault)
+        self._faulty = fault
+        return fault
 
     def _look(self) -> Any:
         with self.database.engine.begin() as connection:

@@ -100,6 +100,8 @@ class PoolShell:
         self.machine = Machine(ledger.load(), timers, random_ids(), merged, policy, consolidate)
         #: Why the ledger could not be written last time; None while all is well.
         self.ledger_problem: str | None = None
+        #: What its settings name and it serves without, each with the reason.
+        self.left_out: dict[str, str] = {}
         self.closing = False
         #: Quotas that are nearly used up, as `alert_watch` has said.
         self.alerts = AlertBook()

@@ -35,6 +35,7 @@ async def report(
         _ledger(pool),
         _ledger_disk(pool),
         _servers(servers),
+        _settings(pool),
         *([providers(lenders)] if lenders else []),
         _nodes(pool, lenders),
         _drained(pool),
@@ -103,6 +104,13 @@ def _servers(servers: Sequence[ServerRow]) -> pb.HealthCheck:
             name, "warn", f"{leads}; another version on {_some(older)}", "install one version on all"
         )
     return _check(name, "ok", leads)
+
+
+def _settings(pool: PoolShell) -> pb.HealthCheck:
+    if not pool.left_out:
+        return _check("settings", "ok", "all that they name is in use")
+    detail = "; ".join(f"without {what}: {why}" for what, why in sorted(pool.left_out.items()))
+    return _check("settings", "fail", detail, "mend them, and start this server again")
 
 
 def _nodes(pool: PoolShell, lenders: Sequence[Lender]) -> pb.HealthCheck:
