@@ -3,50 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 from gpupool.providers import grower, job_orders
 from gpupool.providers.contract import JobReport
 from gpupool.providers.elasticity import PENDING_PATIENCE, Ask, Scale
 from gpupool.providers.grower import Grower
-from gpupool.providers.kinds import SettingsError
 
-from tests.support.scripted_provider import MemoryBook, ScriptedPool, ScriptedProvider
-
-ASK = Ask("ann", 200, None)
-
-
-@dataclass
-class World:
-    scale: Scale = field(default_factory=lambda: Scale(maximum=3, idle=60.0, drain_before=100.0, start=50.0))
-    provider: ScriptedProvider = field(default_factory=ScriptedProvider)
-    pool: ScriptedPool = field(default_factory=ScriptedPool)
-    book: MemoryBook = field(default_factory=MemoryBook)
-
-    def __post_init__(self) -> None:
-        self.grower = self.restarted()
-
-    def restarted(self) -> Grower:
-        """A pool server that has just started on the same ledger."""
-        self.grower = Grower(self.book, self.pool, {"lab": (self.provider, self.scale)})
-        return self.grower
-
-    async def look(self, *, after: float = 5.0, times: int = 1) -> None:
-        for _ in range(times):
-            self.pool.clock += after
-            await self.grower.step()
-
-    async def one_job(self, *, connect: bool = True, busy: bool = False) -> str:
-        """A job that ASK has caused; its node."""
-        self.pool.waiting = [ASK]
-        await self.look()
-        (job,) = self.provider.living()
-        if connect:
-            self.pool.connect(self.provider.node_of(job), busy=busy)
-            self.pool.waiting = []
-            await self.look()
-        return job
+from tests.support.provider_world import ASK, World
+from tests.support.scripted_provider import MemoryBook, ScriptedProvider
 
 
 class TestGrowing:
@@ -693,17 +659,6 @@ class TestRestarts:
         world.restarted()
         await world.look()
         assert world.provider.cancels == [job]
-
-    async def test_what_was_set_by_hand_is_stored(self) -> None:
-        world = World()
-        world.grower.set_scale("lab", minimum=1)
-        world.grower.set_scale("lab", maximum=2)
-        assert world.book.limits()["lab"] == {"minimum": 1, "maximum": 2}  # the rest is the file's
-        assert world.grower.provider("lab")[1] == replace(world.scale, minimum=1, maximum=2)
-        with pytest.raises(SettingsError):
-            world.grower.set_scale("lab", maximum=0)
-        await world.look()
-        assert len(world.provider.living()) == 1
 
 
 class TestLostNodes:

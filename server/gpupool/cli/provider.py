@@ -76,6 +76,10 @@ def scale(
             show_default=False,
         ),
     ] = None,
+    reset: Annotated[
+        bool,
+        typer.Option("--reset", help="Forget what was set before, so that the file of providers counts."),
+    ] = False,
     pool: Endpoint = None,
     token_file: TokenFile = None,
     json: Json = False,
@@ -87,14 +91,14 @@ def scale(
       gpupool provider scale lab --max 8
       gpupool provider scale lab --min 1 --idle 30m
       gpupool provider scale lab --max 0
+      gpupool provider scale lab --reset
     """
-    if minimum is None and maximum is None and idle is None:
-        raise typer.BadParameter("say what is to change: --min, --max or --idle")
+    if minimum is None and maximum is None and idle is None and not reset:
+        raise typer.BadParameter("say what is to change: --min, --max, --idle or --reset")
 
     async def work() -> Provider:
         async with client(pool, token_file) as connection:
-            least = 0 if maximum == 0 and minimum is None else minimum
-            return await GrowthClient(connection).scale(provider, least, maximum, idle)
+            return await GrowthClient(connection).scale(provider, minimum, maximum, idle, reset=reset)
 
     found = exits.run_async(work())
     if json:

@@ -57,11 +57,20 @@ class GrowthClient:
         return [_provider(item) for item in answer.providers]
 
     async def scale(
-        self, provider: str, minimum: int | None = None, maximum: int | None = None, idle: float | None = None
+        self,
+        provider: str,
+        minimum: int | None = None,
+        maximum: int | None = None,
+        idle: float | None = None,
+        *,
+        reset: bool = False,
     ) -> Provider:
-        """Changes what is not None; it stays so until it is changed again. `idle`: seconds."""
+        """Changes what is not None; it stays so until it is changed again.
+
+        `idle`: seconds. `reset`: for all others, what the file says counts again.
+        """
         message = pool_pb2.ScaleRequest(
-            provider=provider, minimum=minimum, maximum=maximum, idle_seconds=idle
+            provider=provider, minimum=minimum, maximum=maximum, idle_seconds=idle, reset=reset
         )
         return _provider(await self._pool.call("Growth", "Scale", message))
 

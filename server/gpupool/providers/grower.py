@@ -17,6 +17,7 @@ from gpupool.providers.contract import JobReport, Provider, ProviderDownError, P
 from gpupool.providers.elasticity import Plan, Scale, Standing, Trouble, plan, stays
 from gpupool.providers.job_orders import JobOrders
 from gpupool.providers.jobs import Job, JobBook
+from gpupool.providers.kinds import SettingsError
 from gpupool.providers.known_jobs import KnownJobs
 from gpupool.providers.pool import PoolSide
 from gpupool.providers.provided import Pace, Provided, words
@@ -53,7 +54,10 @@ class Grower:
         self._book = book
         self._pool = pool
         self._pace = pace or Pace()
-        self._provided = [Provided(name, *provider) for name, provider in providers.items()]
+        limits = book.limits()
+        self._provided = [
+            _provided(name, *provider, limits.get(name, {})) for name, provider in providers.items()
+        ]
         self._unusable = frozenset(unusable)
         self._jobs = KnownJobs(book, pool.now)
         self._look_soon = asyncio.Event()
@@ -164,16 +168,23 @@ class Grower:
             job.provider == provider and job.node == node and job.phase != "over" for job in self._jobs.all()
         )
 
-    def set_scale(self, name: str, **named: float) -> None:
+    def set_scale(self, name: str, *, reset: bool = False, **named: float) -> None:
         """From now on, and after a restart: `minimum`, `maximum`, `idle`. What is not named stays as it is, in the file too.
+
+        `reset`: what was set before counts no longer.
 
         Raises:
             KeyError: there is no such provider.
             SettingsError: the figures make no sense together.
         """
         provided = self._of(name)
-        scale = changed(f"provider {name}", provided.scale, named)
-        self._book.set_limits(name, {**self._book.limits().get(name, {}), **named})
+        limits = {**({} if reset else self._book.limits().get(name, {})), **named}
+        scale = changed(f"provider {name}", provided.file_scale, limits)
+        if scale.minimum < named.get("minimum", 0):
+            raise SettingsError(
+                f"provider {name}: minimum {named['minimum']:g} is larger than the maximum, {scale.maximum}"
+            )
+        self._book.set_limits(name, limits)
         provided.scale = scale
         self._promise()
         self._look_soon.set()
@@ -379,6 +390,19 @@ class Grower:
         free = self._left.get(job.node, node.free) if node is not None and node.connected else ()
         settling = self._pool.now() - self._jobs.seen(job).connected_at < self._pace.look
         return self._jobs.standing(job, node, free=free, settling=settling)
+
+
+def _provided(name: str, provider: Provider, file_scale: Scale, limits: Mapping[str, float]) -> Provided:
+    scale = changed(f"provider {name}", file_scale, limits)
+    least = limits.get("minimum", file_scale.minimum)
+    if scale.minimum < least:
+        logger.warning(
+            "a maximum that `gpupool provider scale` has set is below the minimum, which counts no more than it",
+            provider=name,
+            minimum=least,
+            maximum=scale.maximum,
+        )
+    return Provided(name, provider, file_scale, scale)
 
 
 def _is_asked_for(job: Job) -> bool:

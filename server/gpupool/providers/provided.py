@@ -34,12 +34,15 @@ class Provided:
     """A provider with what has been seen of it.
 
     Attributes:
+        file_scale: what it may do as the file says.
+        scale: what it may do now: limits that were set count in place of the file's.
         trouble: with its jobs; over when the agent of one has connected.
         silence: it does not say how its jobs are; over when it does.
     """
 
     name: str
     provider: Provider
+    file_scale: Scale
     scale: Scale
     trouble: Trouble = field(default_factory=Trouble)
     silence: Trouble = field(default_factory=Trouble)

@@ -182,13 +182,16 @@ def check_scale(where: str, scale: Scale) -> None:
 def changed(where: str, scale: Scale, limits: Mapping[str, float]) -> Scale:
     """With what `gpupool provider scale` has set: `minimum`, `maximum`, `idle`.
 
+    The file and what was set may change without each other; a minimum counts no more than the maximum then.
+
     Raises:
         SettingsError: the figures make no sense together.
     """
+    maximum = int(limits.get("maximum", scale.maximum))
     new = dataclasses.replace(
         scale,
-        minimum=int(limits.get("minimum", scale.minimum)),
-        maximum=int(limits.get("maximum", scale.maximum)),
+        minimum=min(int(limits.get("minimum", scale.minimum)), maximum),
+        maximum=maximum,
         idle=float(limits.get("idle", scale.idle)),
     )
     check_scale(where, new)

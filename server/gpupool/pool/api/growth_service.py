@@ -56,7 +56,7 @@ class GrowthService(pool_pb2_grpc.GrowthServicer):
         if request.HasField("idle_seconds"):
             named["idle"] = request.idle_seconds
         try:
-            self._grower.set_scale(name, **named)
+            self._grower.set_scale(name, reset=request.reset, **named)
         except SettingsError as error:
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", str(error))
         except SQLAlchemyError as error:

@@ -15,7 +15,7 @@ from gpupool.pool.lifecycle.shell import PoolShell
 from gpupool.providers.grower import Grower
 from gpupool.providers.kinds import Place, SettingsError
 from gpupool.providers.provided import Pace
-from gpupool.providers.settings import ProviderSettings, changed
+from gpupool.providers.settings import ProviderSettings
 
 logger = structlog.get_logger(__name__)
 
@@ -72,15 +72,11 @@ def grower(
         grounds.home, f"unix:{grounds.socket}", book.pool_id, grounds.reached_at, grounds.ca_file,
         _LEAVE_AFTER * grounds.timers_scale if grounds.return_nodes else None,
     )  # fmt: skip
-    limits = book.limits()
     providers = {}
     for one in settings:
         try:
             _check_time_to_leave(one, pool.timers.notice)
-            scale = changed(
-                f"limits of {one.name} set with `gpupool provider scale`", one.scale, limits.get(one.name, {})
-            )
-            providers[one.name] = one.open(place, _token(one, place, grounds)), scale
+            providers[one.name] = one.open(place, _token(one, place, grounds)), one.scale
         except (SettingsError, OSError) as error:
             if unusable is None:
                 raise
