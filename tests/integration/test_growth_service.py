@@ -159,6 +159,22 @@ async def test_an_engine_that_never_answers_is_named_and_its_limits_are_set_all_
         assert "kube: " in found.detail
 
 
+async def test_who_asks_for_more_than_promised_nodes_turn_out_to_have_is_refused(tmp_path: Path) -> None:
+    async with growing(tmp_path, f"{_SETTINGS}device_memory_mib = 16384\n") as (serving, admin, service):
+        asked = admin.request("k1", 0, mib=12288, wait_seconds=600.0)
+        (job,) = await jobs(service, 1)
+        async with (
+            Caller(f"127.0.0.1:{serving.port}", make_token(serving, "box", "node")) as caller,
+            ScriptedNode(caller, name=job.node, devices=1),
+        ):
+            while (event := await asked.read()).WhichOneof("event") == "queued":
+                pass
+            assert event.WhichOneof("event") == "refused", event
+            assert len(await jobs(service, 1)) == 1
+        await service.Scale(pb.ScaleRequest(provider="box", maximum=0, idle_seconds=0.0))
+        await jobs(service, 0)
+
+
 async def test_what_is_set_outlives_the_server(tmp_path: Path) -> None:
     async with growing(tmp_path) as (_, _, service):
         await service.Scale(pb.ScaleRequest(provider="box", minimum=1, idle_seconds=7.0))

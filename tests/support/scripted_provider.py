@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from gpupool.providers.contract import (
     Capabilities,
@@ -131,9 +132,16 @@ class ScriptedPool:
     def node_names(self) -> list[str]:
         return list(self.nodes)
 
-    def connect(self, node: str, *, devices: int = 1, busy: bool = False) -> None:
+    def connect(self, node: str, *, devices: int = 1, busy: bool = False, **like: Any) -> None:
+        """`like`: of its devices; else they are what the provider's settings promise."""
         free = () if busy else (1000,) * devices
-        self.nodes[node] = NodeStands(True, devices, busy, False, False, free=free)
+        scale = next(iter(self.promised.values()), Scale())
+        offer = scale.offer
+        values = {
+            "pool": scale.node_pool, "sharing": offer.sharing, "software": offer.software, "mib": scale.device_mib,
+            "labels": tuple(offer.labels.items()), "types": frozenset({offer.type} - {""}), **like,
+        }  # fmt: skip
+        self.nodes[node] = NodeStands(True, devices, busy, False, False, free=free, **values)
 
     def serve(self, node: str, *leases: Ask) -> None:
         """On its first device."""

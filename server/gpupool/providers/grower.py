@@ -19,7 +19,7 @@ from gpupool.providers.job_orders import JobOrders
 from gpupool.providers.jobs import Job, JobBook
 from gpupool.providers.kinds import SettingsError
 from gpupool.providers.known_jobs import KnownJobs
-from gpupool.providers.pool import PoolSide
+from gpupool.providers.pool import NodeStands, PoolSide
 from gpupool.providers.provided import Pace, Provided, words
 from gpupool.providers.settings import changed
 from gpupool.sentences import Sentence
@@ -185,7 +185,7 @@ class Grower:
                 f"provider {name}: minimum {named['minimum']:g} is larger than the maximum, {scale.maximum}"
             )
         self._book.set_limits(name, limits)
-        provided.scale = scale
+        provided.limit(limits)
         self._promise()
         self._look_soon.set()
 
@@ -364,6 +364,7 @@ class Grower:
             # Only a new one shows that the engine gives again; one that has served for long shows nothing.
             seen.connected, seen.connected_at = True, self._pool.now()
             provided.trouble = Trouble()
+            self._compare(provided, node, job)
         if job.phase != "over":
             return
         if node is None:
@@ -375,6 +376,17 @@ class Grower:
                 seen.evicting = True
         else:
             self._pool.forget(job.node)
+
+    def _compare(self, provided: Provided, node: NodeStands, job: Job) -> None:
+        """Who waits for what the settings promise, and nodes of this provider do not have, must not bring one after the other."""
+        if provided.see(node):
+            scale = provided.scale
+            logger.warning(
+                "a node is not what the settings of its provider promise; the next one counts as one like it",
+                provider=provided.name, node=job.node, memory_mib=scale.device_mib, type=scale.offer.type,
+                node_pool=scale.node_pool, sharing=scale.offer.sharing,
+            )  # fmt: skip
+            self._promise()
 
     def _note_needs(self, provided: Provided, decided: Plan, now: float) -> None:
         for job in self._jobs.of(provided.name):

@@ -23,6 +23,9 @@ class NodeStands:
         pool: the node pool it belongs to.
         sharing: of its devices, one of `scheduler.model.SHARING`.
         types: what its devices are called.
+        mib: memory of the smallest of them; 0: it has none.
+        software: one of them is a software GPU.
+        labels: of the node.
     """
 
     connected: bool
@@ -35,6 +38,9 @@ class NodeStands:
     pool: str = "default"
     sharing: str = "isolated"
     types: frozenset[str] = frozenset()
+    mib: int = 0
+    software: bool = False
+    labels: tuple[tuple[str, str], ...] = ()
 
 
 class PoolSide(Protocol):

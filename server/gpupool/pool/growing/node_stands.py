@@ -76,6 +76,9 @@ class NodesStand:
             pool=node.pool,
             sharing=node.sharing,
             types=frozenset(device.name for device in present),
+            mib=min((device.total_mib for device in present), default=0),
+            software=any(device.software for device in present),
+            labels=node.labels,
         )
 
     def _ask_of(self, lease: LeaseRecord) -> Ask:
