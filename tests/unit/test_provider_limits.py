@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from gpupool.providers.elasticity import Scale
 from gpupool.providers.grower import Grower
 from gpupool.providers.kinds import SettingsError
 
@@ -70,3 +71,34 @@ async def test_nodes_of_a_provider_that_is_named_but_cannot_be_used_stay(unusabl
     world.grower = Grower(world.book, world.pool, {}, unusable=unusable)
     await world.look(times=3)
     assert world.pool.nodes[world.provider.node_of(job)].drained == (unusable == ())
+
+
+async def test_a_node_that_an_administrator_has_drained_is_none_of_the_minimum_and_goes_back() -> None:
+    world = World(Scale(minimum=1, maximum=2, idle=60.0))
+    await world.look()
+    (first,) = world.provider.living()
+    node = world.provider.node_of(first)
+    world.pool.connect(node, busy=True)
+    await world.look()
+    world.pool.change(node, drained=True)
+    await world.look()
+    second = next(job for job in world.provider.living() if job != first)
+    world.pool.connect(world.provider.node_of(second))
+    await world.look(times=20)
+    assert world.provider.living() == [first, second]  # it serves somebody still
+    world.pool.change(node, busy=False)
+    await world.look(times=20)
+    assert world.provider.living() == [second] and world.provider.submits == 2
+
+
+async def test_a_node_that_takes_leases_again_is_one_of_the_minimum_again() -> None:
+    world = World(Scale(minimum=1, maximum=1, idle=60.0))
+    await world.look()
+    (job,) = world.provider.living()
+    node = world.provider.node_of(job)
+    world.pool.connect(node)
+    world.pool.change(node, drained=True, free=())
+    await world.look(times=5)
+    world.pool.change(node, drained=False, free=(1000,))
+    await world.look(times=40)
+    assert world.provider.living() == [job]

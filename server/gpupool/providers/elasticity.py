@@ -89,6 +89,7 @@ class Standing:
         found: devices that its agent has; None: not known.
         busy: leases, or sessions whose memory is there.
         lost: its agent has been silent for so long that nothing is expected of it any more.
+        drained: its node takes no new leases; of a job that was not drained for an end, an administrator said so.
         unneeded_since: since when nobody has needed it; None: somebody does.
         seconds_left: until its time limit; None: none is known.
         lifetime: the same when it began to run; None: not known.
@@ -110,6 +111,7 @@ class Standing:
     found: int | None = None
     busy: bool = False
     lost: bool = False
+    drained: bool = False
     unneeded_since: float | None = None
     seconds_left: float | None = None
     lifetime: float | None = None
@@ -124,6 +126,11 @@ class Standing:
         """Its devices will be there, and are not yet."""
         there = self.connected and not self.settling
         return self.phase in ("intended", "submitted") and not there and self.engine != "ended"
+
+    @property
+    def kept(self) -> bool:
+        """Whether it is one of the `minimum`: it serves who comes next, or soon does."""
+        return self.phase in ("intended", "submitted") and not self.lost and not self.drained
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,9 +224,8 @@ def plan(
         (job for job in coming if job.engine == "pending" and now - job.since >= PENDING_PATIENCE), None
     )
     room = max(0, scale.maximum - len(alive))
-    # Nodes that are on their way out count against the maximum, but serve nobody.
-    staying = sum(job.phase in ("intended", "submitted") and not job.lost for job in alive)
-    wanted = max(packed.more, scale.minimum - staying)
+    # Nodes that are on their way out or drained count against the maximum, but serve nobody.
+    wanted = max(packed.more, scale.minimum - sum(job.kept for job in alive))
     submit = 0 if stuck is not None or now < trouble.not_before else max(0, min(wanted, room))
     said = {}
     for ask in mine:
@@ -315,9 +321,7 @@ def _endings(
 ) -> tuple[tuple[Ending, ...], tuple[Ending, ...]]:
     drain: list[Ending] = []
     cancel: list[Ending] = []
-    staying = sum(
-        job.phase in ("intended", "submitted") and job.engine != "ended" and not job.lost for job in jobs
-    )
+    staying = sum(job.kept and job.engine != "ended" for job in jobs)
     # Of most jobs nothing is to be said; those are not put in order.
     concerned = [job for job in jobs if _may_end(scale, job, needed, now)]
     for job in sorted(concerned, key=lambda job: (job.connected, job.id)):
@@ -333,12 +337,12 @@ def _endings(
             cancel.append(Ending(job.id, wrong, failed=True))
         elif _time_is_up(scale, job):
             drain.append(Ending(job.id, _why_now(job), evict=True, in_time=True))
-        elif (job.lost or staying > scale.minimum) and _is_idle(scale, job, needed, now):
+        elif (not job.kept or staying > scale.minimum) and _is_idle(scale, job, needed, now):
             ending = Ending(job.id, f"nobody needed it for {scale.idle:g} s")
             (drain if job.connected else cancel).append(ending)
         else:
             continue
-        staying -= job.phase != "draining" and not job.lost
+        staying -= job.kept
     return tuple(drain), tuple(cancel)
 
 

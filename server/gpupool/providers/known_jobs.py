@@ -142,6 +142,7 @@ def _standing(
         found=node.devices if node is not None and node.connected else None,
         busy=node is not None and node.busy and not node.lost,
         lost=node is not None and node.lost,
+        drained=node is not None and node.drained,
         unneeded_since=seen.unneeded_since,
         seconds_left=seen.seconds_left,
         lifetime=seen.lifetime,
