@@ -55,6 +55,10 @@ def test_columns(columns: tuple[str, str, str, str], read: JobReport) -> None:
     assert report(*columns, NOW) == read
 
 
+#: Words that begin with letters of others.
+_HARMLESS = ("-Aproject", "-p", "ajax", "--comment=-J", "--no-requeue", "--job-name-of-another", "-c4", "-t1")
+
+
 @pytest.mark.parametrize("gres", ["shard", "shard:h100", "mps"])
 def test_parts_of_a_gpu_are_not_borrowed(gres: str) -> None:
     place = Place(Path("/nowhere"), "unix:/nowhere/pool.sock", "pool")
@@ -65,14 +69,18 @@ def test_parts_of_a_gpu_are_not_borrowed(gres: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "option", ["-J", "--job-name=x", "-a1-3", "--array=1-3", "--requeue", "-W", "--wait", ":"]
-)
+    "option",
+    [
+        "-J", "-Jx", "--job-name=x", "--job-n=x", "-a1-3", "--array=1-3", "--arr=1-3", "--requeue", "--req",
+        "-W", "-HW", "-kJx", "--wait", "--wai", "--qui", "--test", ":", "-Mbig", "-vMbig", "--clusters=big", "--clu=big",
+    ],
+)  # fmt: skip
 def test_options_after_which_a_job_is_not_found_again_are_refused(option: str) -> None:
     place = Place(Path("/nowhere"), "unix:/nowhere/pool.sock", "pool")
     with pytest.raises(SettingsError, match=f"options has '{option}'"):
         KINDS["slurm"].open(Opening("lab", place, ["gpupool"], None, {"options": [option]}))
     KINDS["slurm"].open(
-        Opening("lab", place, ["gpupool"], None, {"options": ["--wait-all-nodes=1", "-Aproject"]})
+        Opening("lab", place, ["gpupool"], None, {"options": [*_HARMLESS, "--wait-all-nodes=1"]})
     )
 
 

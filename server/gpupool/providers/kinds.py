@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -17,11 +17,11 @@ from gpupool.providers.slurm import SlurmProvider, SlurmSettings
 
 #: Of Slurm's generic resources.
 _PARTS_OF_A_GPU: Final = frozenset({"shard", "mps"})
-_OTHER_CLUSTER: Final = re.compile(r"-M|--cluster")
+_OTHER_CLUSTER: Final = ("clusters", "cluster-constraint")
 #: Options of `sbatch` after which the pool would not find its job again, or would wait for its end.
-_NOT_FOR_THE_POOL: Final = re.compile(
-    r"-[JaWQ].*|--(job-name|array|requeue|wait|quiet|test-only)(=.*)?|:", re.DOTALL
-)
+_NOT_FOR_THE_POOL: Final = ("job-name", "array", "requeue", "wait", "quiet", "test-only")
+#: Letters of those that `sbatch` takes without a value: others may follow in the same word.
+_FLAGS: Final = "HIOQVWhksuv"
 
 
 class SettingsError(ValueError):
@@ -108,6 +108,14 @@ def _local(opening: Opening) -> Provider:
     )  # fmt: skip
 
 
+def _is_one_of(option: str, names: Iterable[str], letters: str) -> bool:
+    """Whether `sbatch` may take it for one of these: the beginning of a long name is enough for it."""
+    if not option.startswith("--"):
+        return re.match(f"-[{_FLAGS}]*[{letters}]", option) is not None
+    begun = option[2:].partition("=")[0]
+    return bool(begun) and any(name.startswith(begun) for name in names)
+
+
 def _slurm(opening: Opening) -> Provider:
     own = dict(opening.own)
     gres = own.get("gres", "")
@@ -117,12 +125,12 @@ def _slurm(opening: Opening) -> Provider:
             'the pool borrows whole GPUs and divides them itself, so write "gpu" or "gpu:TYPE"'
         )
     for option in own.get("options", ()):
-        if _OTHER_CLUSTER.match(option):
+        if _is_one_of(option, _OTHER_CLUSTER, "M"):
             raise SettingsError(
                 f"provider {opening.name}: options has {option[:40]!r}, but the pool looks for its jobs in the cluster of this "
                 "machine only; run the pool on a login node of the other cluster"
             )
-        if _NOT_FOR_THE_POOL.fullmatch(option):
+        if option == ":" or _is_one_of(option, _NOT_FOR_THE_POOL, "JaWQ"):
             raise SettingsError(
                 f"provider {opening.name}: options has {option[:40]!r}, with which the pool would not find its jobs again or "
                 "would wait for their end; leave it out"
