@@ -43,10 +43,9 @@ def test_files_that_need_it_are_told_by_their_includes_and_attention_by_its_fold
     }
 
 
-def test_without_it_a_set_leaves_its_files_out_and_a_file_that_is_asked_for_says_why(tmp_path: Path) -> None:
+def test_without_it_a_file_that_is_asked_for_says_why(tmp_path: Path) -> None:
     sources = {name: tmp_path / name for name in ("FillKernel.cu", "cutlassF_f32_aligned.cu")}
     recipe = Recipe("torch 2.6.0", sources, (), missing={"cutlassF_f32_aligned.cu": cutlass.MISSING})
-    assert torch.chosen(recipe, "train") == torch.chosen(recipe, "all") == ["FillKernel.cu"]
     nvcc = tmp_path / "nvcc"
     nvcc.write_text("#!/bin/sh\n")
     nvcc.chmod(0o755)
@@ -55,11 +54,40 @@ def test_without_it_a_set_leaves_its_files_out_and_a_file_that_is_asked_for_says
     assert list(asked) == [Outcome("cutlassF_f32_aligned.cu", problem=cutlass.MISSING)]
 
 
-def test_its_headers_come_later_and_nothing_else_is_compiled_again() -> None:
-    without = Recipe("torch 2.6.0", {}, ("-w",))
-    assert (
-        Recipe("torch 2.6.0", {}, ("-w",), headers=("/c/include",)).lasting_options == without.lasting_options
+def test_when_its_headers_change_what_is_made_from_them_is_compiled_again_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    sources = {name: tmp_path / name for name in ("FillKernel.cu", "cutlassF_f32_aligned.cu")}
+    for path in sources.values():
+        path.touch()
+    nvcc, calls = tmp_path / "nvcc", tmp_path / "calls"
+    nvcc.write_text(
+        f'#!/bin/sh\n[ "$1" = -ptx ] || exit 0\necho "$*" >> {calls}\nfor to; do :; done\n'
+        "printf '.version 8.0\\n.target sm_80\\n.address_size 64\\n' > $to\n"
     )
+    nvcc.chmod(0o755)
+    library = Library(tmp_path / "libtorch_cuda.so", "ab" * 20, ())
+
+    def compiled(version: str) -> list[str]:
+        calls.unlink(missing_ok=True)
+        recipe = Recipe(
+            "torch 2.6.0",
+            sources,
+            ("-w",),
+            headers=(f"/cutlass-{version}",),
+            headers_version=version,
+            made_from_headers=frozenset({"cutlassF_f32_aligned.cu"}),
+        )
+        outcomes = list(build(recipe, library, Store(tmp_path / "packs"), nvcc, sorted(sources), 1))
+        assert [outcome.problem for outcome in outcomes] == ["", ""]
+        return calls.read_text().splitlines() if calls.exists() else []
+
+    plain, attention = compiled("4.0")
+    assert "-I/cutlass-4.0" in attention
+    assert "-I" not in plain
+    assert compiled("4.0") == []
+    (again,) = compiled("3.5.1")
+    assert "-I/cutlass-3.5.1" in again
 
 
 def test_the_submodule_goes_before_the_package(

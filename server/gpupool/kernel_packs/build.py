@@ -36,7 +36,9 @@ class Recipe:
         product: in words, with its version.
         sources: path of each file, by the name that users say.
         options: of the compiler.
-        headers: folders of headers that some files need and others don't see: they may come later.
+        headers: folders of headers from which only `made_from_headers` are made: they may come later.
+        headers_version: changes with what is in them.
+        made_from_headers: files.
         missing: why a file can't be compiled, of those that can't.
         work: a folder that is another one at each run; what is in it is the same.
         python, source: of PyTorch; where they were found, so that a file can be added without saying it again.
@@ -46,6 +48,8 @@ class Recipe:
     sources: Mapping[str, Path]
     options: tuple[str, ...]
     headers: tuple[str, ...] = ()
+    headers_version: str = ""
+    made_from_headers: frozenset[str] = frozenset()
     missing: Mapping[str, str] = field(default_factory=dict)
     python: str = ""
     source: str = ""
@@ -91,13 +95,13 @@ def build(
         other_cub = f"CUB is {cub.shown(theirs)} in {library.path.name}, " + (
             f"and {cub.shown(ours)} in {nvcc}" if ours is not None else f"and {nvcc} has none"
         )
-    digest = _Recipes(nvcc, [*recipe.lasting_options, f"CUB {ours}"])
+    digest = _Recipes(nvcc, [*recipe.lasting_options, f"CUB {ours}"], recipe)
 
     def make(file: str) -> Outcome:
         if file in recipe.missing:
             return Outcome(file, problem=recipe.missing[file])
         try:
-            return _make(file, recipe, pack, names, store, nvcc, digest(recipe.sources[file]), other_cub)
+            return _make(file, recipe, pack, names, store, nvcc, digest(file), other_cub)
         except (PackError, NotPtxError) as error:
             return Outcome(file, problem=str(error))
 
@@ -167,13 +171,16 @@ def verify(pack: Pack, store: Store) -> list[str]:
 class _Recipes:
     """Digests of all that decides what a compilation gives."""
 
-    def __init__(self, nvcc: Path, options: Sequence[str]) -> None:
+    def __init__(self, nvcc: Path, options: Sequence[str], recipe: Recipe) -> None:
+        self._recipe = recipe
         version = _run([str(nvcc), "--version"])
         self._start = "\0".join([BINDING, version, *options, ARCHITECTURE]).encode()
 
-    def __call__(self, source: Path) -> str:
+    def __call__(self, file: str) -> str:
+        source = self._recipe.sources[file]
+        headers = self._recipe.headers_version if file in self._recipe.made_from_headers else ""
         try:
-            return hashlib.sha256(self._start + source.read_bytes()).hexdigest()
+            return hashlib.sha256(self._start + headers.encode() + source.read_bytes()).hexdigest()
         except OSError as error:
             raise PackError(f"{source}: {error.strerror}") from None
 
@@ -186,7 +193,8 @@ def _make(
     path = store.path(pack.build_id) / kernel_file
     if before is not None and before.recipe == digest and (not before.kernels or problem_of(path) is None):
         return Outcome(file, before, was_there=True)
-    options = (*recipe.options, *(f"-I{folder}" for folder in recipe.headers))
+    headers = recipe.headers if file in recipe.made_from_headers else ()
+    options = (*recipe.options, *(f"-I{folder}" for folder in headers))
     module = read_module(_compile(nvcc, options, recipe.sources[file]))
     fat_binary = names.best(module.kernels)
     if fat_binary is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +25,7 @@ MISSING: Final = (
 )
 #: Such files include its headers. Those of attention include PyTorch's that do.
 _SIGN: Final = re.compile(r"""#include *[<"](cutlass|cute)/""")
-_ATTENTION: Final = ("mem_eff_attention", "flash_attn")
+_ATTENTION: Final = (("mem_eff_attention", "kernels"), ("flash_attn", "kernels"))
 _QUESTION: Final = (
     "import importlib.util; found = importlib.util.find_spec('cutlass_library'); "
     "print(found.submodule_search_locations[0] if found else '')"
@@ -45,9 +46,21 @@ def folders(source: Path, python: Path) -> list[Path]:
     return []
 
 
+def version_of(headers: Sequence[Path]) -> str:
+    """Its own version of itself, as text that changes with it; empty if there is none."""
+    return next(
+        (
+            path.read_text()
+            for path in (folder / "cutlass" / "version.h" for folder in headers)
+            if path.is_file()
+        ),
+        "",
+    )
+
+
 def needs(path: Path) -> bool:
     """Whether a file with kernels is made from CUTLASS."""
-    return any(folder in path.parts for folder in _ATTENTION) or _SIGN.search(path.read_text()) is not None
+    return path.parts[-3:-1] in _ATTENTION or _SIGN.search(path.read_text()) is not None
 
 
 def is_part(inside: str) -> bool:

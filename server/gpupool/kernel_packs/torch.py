@@ -232,11 +232,18 @@ def recipe(wheel: Wheel, source: Path, work: Path) -> Recipe:
     major, minor = (int(part) for part in wheel.version.split(".")[:2])
     standard = "c++17" if (major, minor) < (2, 10) else "c++20"
     options = (f"-std={standard}", *_OPTIONS, *include)
-    headers = tuple(str(folder) for folder in cutlass.folders(source, wheel.python))
-    missing = (
-        {} if headers else {name: cutlass.MISSING for name, path in sources.items() if cutlass.needs(path)}
+    headers = cutlass.folders(source, wheel.python)
+    made_from_it = frozenset(name for name, path in sources.items() if cutlass.needs(path))
+    return Recipe(
+        f"torch {wheel.version}",
+        sources,
+        options,
+        headers=tuple(map(str, headers)),
+        headers_version=cutlass.version_of(headers),
+        made_from_headers=made_from_it,
+        missing={} if headers else dict.fromkeys(made_from_it, cutlass.MISSING),
+        work=str(work),
     )
-    return Recipe(f"torch {wheel.version}", sources, options, headers, missing, work=str(work))
 
 
 def kernel_sources(source: Path) -> dict[str, Path]:
@@ -253,9 +260,8 @@ def kernel_sources(source: Path) -> dict[str, Path]:
 
 
 def chosen(found: Recipe, wanted: str) -> list[str]:
-    """The files of a set, ``train`` or ``all``, that can be compiled."""
-    names = sorted(found.sources) if wanted == "all" else TRAIN
-    return [name for name in names if name in found.sources and name not in found.missing]
+    """The files of a set: ``train`` or ``all``."""
+    return sorted(found.sources) if wanted == "all" else [name for name in TRAIN if name in found.sources]
 
 
 def _generated(wheel: Wheel, work: Path) -> list[Path]:
