@@ -31,7 +31,7 @@ bool DelayLine::put(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     changed_.wait(mutex_, [this]() REQUIRES(mutex_) { return ended_ || bytes_ < room_; });
     if (ended_) return false;
-    const auto some = bytes.first(std::min(bytes.size(), piece));
+    const auto some = bytes.first(std::min(bytes.size(), link_piece));
     bytes = bytes.subspan(some.size());
     under_way_.push_back({clock_.due_of(some.size()), {some.begin(), some.end()}});
     bytes_ += some.size();

@@ -37,7 +37,6 @@ class DelayLine {
 
  private:
   using Clock = DelayedBytes::Clock;
-  static constexpr std::size_t piece = 16 << 10;
   void run();
 
   std::function<bool(std::span<const std::byte>)> deliver_;

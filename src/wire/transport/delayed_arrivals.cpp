@@ -7,14 +7,16 @@
 namespace gpupool::wire {
 
 bool DelayedArrivals::put(std::span<const std::byte> bytes) {
-  {
-    MutexLock lock(mutex_);
+  MutexLock lock(mutex_);
+  while (!bytes.empty()) {
     changed_.wait(mutex_, [this]() REQUIRES(mutex_) { return closed_ || bytes_ < room_; });
     if (closed_) return false;
-    arrived_.push_back({clock_.due_of(bytes.size()), {bytes.begin(), bytes.end()}});
-    bytes_ += bytes.size();
+    const auto some = bytes.first(std::min(bytes.size(), link_piece));
+    bytes = bytes.subspan(some.size());
+    arrived_.push_back({clock_.due_of(some.size()), {some.begin(), some.end()}});
+    bytes_ += some.size();
+    if (arrived_.size() == 1) changed_.notify_all();
   }
-  changed_.notify_all();
   return true;
 }
 
@@ -51,8 +53,10 @@ void DelayedArrivals::wait(std::optional<Clock::time_point> latest) {
     }
     const auto due = arrived_.front().due;
     const auto until = latest ? std::min(due, *latest) : due;
-    if (until - now > link_precision) {
-      changed_.wait_until(mutex_, until - link_precision);
+    // More behind it: then nobody waits for this one alone.
+    const bool last = arrived_.size() == 1;
+    if (!last || until - now > link_precision) {
+      changed_.wait_until(mutex_, last ? until - link_precision : until);
       continue;
     }
     const MutexUnlock meanwhile(mutex_);

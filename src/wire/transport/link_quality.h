@@ -46,5 +46,7 @@ class LinkClock {
 /// a network of a rack. At most link_precision before `due`.
 void spin_until(DelayedBytes::Clock::time_point due);
 inline constexpr std::chrono::microseconds link_precision{60};
+/// Bytes that are due together.
+inline constexpr std::size_t link_piece = 16 << 10;
 
 }  // namespace gpupool::wire
