@@ -112,12 +112,15 @@ def test_compiled_kernels_give_the_same_bytes_and_are_kept(tmp_path: Path) -> No
 
 #: Kernels `long0` to `long3`, with so many instructions that LLVM works on each for a while, and `short`.
 IN_A_QUEUE: Final = f"""{OPENING}
-def entry(name, steps):
-    body = "".join(f"mad.lo.u32 %r{{k % 30}}, %r{{(k + 7) % 30}}, %r{{(k + 11) % 30}}, {{k}};" for k in range(steps))
+def entry(name, steps, first=0):
+    # Of numbers of its own: equal kernels are compiled once.
+    body = "".join(f"mad.lo.u32 %r{{k % 30}}, %r{{(k + 7) % 30}}, %r{{(k + 11) % 30}}, {{first + k}};" for k in range(steps))
     return f".visible .entry {{name}}() {{{{ .reg .b32 %r<31>; .reg .b64 %rd; mov.u32 %r30, %tid.x; {{body}} " \\
            "cvt.u64.u32 %rd, %r3; st.volatile.shared.u32 [tile], %r3; ret; }}\\n"
 
-PTX = {PTX_HEADER!r} + ".shared .b32 tile[1];\\n" + "".join(entry(f"long{{n}}", 3000) for n in range(4)) + entry("short", 1)
+PTX = {PTX_HEADER!r} + ".shared .b32 tile[1];\\n" + "".join(
+    entry(f"long{{n}}", 3000, 5000 * n) for n in range(4)
+) + entry("short", 1)
 context = ctypes.c_void_p()
 call("cuInit", 0)
 call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)

@@ -274,13 +274,7 @@ void CompiledBody::stopped(State& state, Warp& warp, uint32_t outcome) const {
     if (state.masks[b] != 0) push(state.masks[b], begin_of_[b]);
     state.masks[b] = 0;
   }
-  if (outcome == outcome_interpret && context.exit_mask != 0) {
-    push(context.exit_mask, context.exit_pc);
-    if (const uint32_t b = block_at_[context.exit_pc]; b != ~0u && left_out_[b]) {
-      ++times_in_left_out_;
-      tier_->function.reached->add(context.exit_pc);
-    }
-  }
+  if (outcome == outcome_interpret && context.exit_mask != 0) push(context.exit_mask, context.exit_pc);
   warp.frame = &frame;
   retire(warp, context.exited);
 }
@@ -375,8 +369,17 @@ void CompiledBody::interpret(Warp& warp, const Frame* base, bool& turn_over) con
       suspend(warp);
       return;
     }
+    if (warp.frame == base) note_left_out(warp.pc);
     step(warp);
   }
+}
+
+// Also where the interpreter has found the way itself, as from an indexed branch.
+void CompiledBody::note_left_out(uint32_t pc) const {
+  const uint32_t b = block_at_[pc];
+  if (b == ~0u || !left_out_[b]) return;
+  ++times_in_left_out_;
+  tier_->function.reached->add(pc);
 }
 
 }  // namespace softgpu::jit

@@ -50,6 +50,7 @@ class CompiledBody : public CompiledKernel {
   bool enter(State& state, Warp& warp, bool& turn_over) const;
   void stopped(State& state, Warp& warp, uint32_t outcome) const;
   void interpret(Warp& warp, const Frame* base, bool& turn_over) const;
+  void note_left_out(uint32_t pc) const;
 
   std::unique_ptr<const TierFunction> tier_;
   std::vector<uint32_t> begin_of_;  // first instruction by block

@@ -138,6 +138,17 @@ TEST_CASE("a value that is the same number in all code that was reached, and ano
     add.u32 %r1, %r1, %tid; st.global.u32 [%slot], %r1;)");
 }
 
+TEST_CASE("a way of an indexed branch, which the interpreter takes") {
+  check_same(R"(
+    min.u32 %r1, %n, 1;
+    TABLE: .branchtargets FIRST, SECOND;
+    brx.idx %r1, TABLE;
+  FIRST:
+    st.global.u32 [%slot], %tid; ret;
+  SECOND:
+    mad.lo.u32 %r2, %tid, 3, %n; st.global.u32 [%slot], %r2;)");
+}
+
 TEST_CASE("a kernel is compiled anew when its lanes come to left-out code again and again") {
   // Never destroyed, as the process's own: its thread may work when the test ends.
   static KernelCompiler* const compiler = compiler_of(jit::Mode::background).release();

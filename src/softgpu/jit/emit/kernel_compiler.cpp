@@ -285,14 +285,20 @@ class Compiler : public KernelCompiler {
     return body;
   }
 
+  // Kernels of other names may have the same text, which is compiled once.
   void* new_body(const Draft& draft) {
+    {
+      const gpupool::MutexLock lock(loaded_mutex_);
+      if (void* const body = loaded_[draft.symbol]; body != nullptr) return body;
+    }
     using Clock = std::chrono::steady_clock;
     const Clock::time_point begin = Clock::now();
     std::string error;
     const auto object = compiler_.compile(draft.text, error);
     const gpupool::MutexLock lock(loaded_mutex_);
     void*& body = loaded_[draft.symbol];
-    if (object && body == nullptr) body = load_object(*object, draft.symbol, error);
+    if (body != nullptr) return body;
+    if (object) body = load_object(*object, draft.symbol, error);
     if (body == nullptr) {
       log(draft.name + " stays interpreted: " + error);
       return nullptr;
