@@ -22,6 +22,10 @@ class ProviderDownError(Exception):
     """The engine does not answer, or not with sense. Nothing is known; what was asked for may have happened."""
 
 
+class ProviderSilentError(ProviderDownError):
+    """The engine has not answered for as long as it is waited for; the next question would wait as long."""
+
+
 class ProviderRefusedError(Exception):
     """The engine said no: a quota, an unknown partition, a wrong option. Nothing has happened."""
 

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import structlog
 
-from gpupool.providers.contract import JobReport, Provider, ProviderDownError, ProviderRefusedError
+from gpupool.providers.contract import JobReport, Provider, ProviderDownError
 from gpupool.providers.elasticity import Plan, Scale, Standing, Trouble, plan, stays
+from gpupool.providers.found_jobs import find_jobs
 from gpupool.providers.job_orders import JobOrders
 from gpupool.providers.jobs import Job, JobBook
 from gpupool.providers.kinds import SettingsError
@@ -25,6 +26,8 @@ from gpupool.providers.settings import changed
 from gpupool.sentences import Sentence
 
 logger = structlog.get_logger(__name__)
+
+_T = TypeVar("_T")
 
 #: Seconds that a look which is under way has to end when the pool ends.
 _FINISH: Final = 3.0
@@ -122,15 +125,25 @@ class Grower:
                 await self._look_at_all()
 
     async def _look_at_all(self) -> None:
+        """Engines are asked and told side by side: one that hangs keeps the others no longer than for one answer."""
+        answered = await _side_by_side([self._ask(provided) for provided in self._provided])
         said: dict[str, Sentence] = {}
         self._left = {}
-        for provided in self._provided:
-            for name, sentence in (await self._look(provided)).items():
+        decisions = []
+        now = self._pool.now()
+        for provided, answers in zip(self._provided, answered, strict=True):
+            if answers:
+                decided = self._decide(provided, now)
+                decisions.append((provided, decided))
+            else:
+                decided = self._go_on(provided, now)
+            for name, sentence in decided.said.items():
                 said.setdefault(name, sentence)
         self._leave_unnamed()
         if said != self._said:
             self._pool.say(said)
             self._said = said
+        await _side_by_side([self._orders.carry_out(*decision, now) for decision in decisions])
 
     def _leave_unnamed(self) -> None:
         """Empties the nodes of providers that the settings no longer name: nobody sees their time limits any more."""
@@ -200,30 +213,31 @@ class Grower:
 
     # ---- a look
 
-    async def _look(self, provided: Provided) -> dict[str, Sentence]:
+    async def _ask(self, provided: Provided) -> bool:
+        """How its jobs are; False: the engine does not answer, and what it said before holds."""
         now = self._pool.now()
-        jobs = self._jobs.of(provided.name)
         try:
-            await self._find(provided, jobs, now)
+            await find_jobs(provided, self._jobs, self._pace, now)
             known = {job.id: job.state for job in self._jobs.of(provided.name) if _is_asked_for(job)}
             reports = await provided.provider.poll(known) if known else {}
         except ProviderDownError as error:
-            # Nothing new is known of the engine; leases and nodes go on as they are, until their time is up.
             provided.silence = provided.silence.failed(now, words(error))
             logger.warning("a provider does not answer", provider=provided.name, problem=str(error))
-            return self._go_on(provided, now)
+            return False
         provided.silence = Trouble()
         for job_id, report in reports.items():
             self._take_report(provided, self._jobs[job_id], report, now)
+        return True
+
+    def _decide(self, provided: Provided, now: float) -> Plan:
         for job in self._jobs.of(provided.name):
             self._take_node(provided, job)
         decided = self._plan(provided, now)
         self._note_needs(provided, decided, now)
-        await self._orders.carry_out(provided, decided, now)
-        return decided.said
+        return decided
 
-    def _go_on(self, provided: Provided, now: float) -> dict[str, Sentence]:
-        """Empties the nodes whose time limit is near by what the engine said before: it keeps to that though it is silent."""
+    def _go_on(self, provided: Provided, now: float) -> Plan:
+        """Leases and nodes of an engine that is silent go on as they are, until the time is up that it has said before."""
         for job in self._jobs.of(provided.name):
             seen = self._jobs.seen(job)
             if seen.ends_at is not None:
@@ -232,7 +246,7 @@ class Grower:
         for ending in decided.drain:
             if ending.in_time:
                 self._orders.drain(ending)
-        return decided.said
+        return decided
 
     def _plan(self, provided: Provided, now: float) -> Plan:
         mine = {job.id: job.node for job in self._jobs.of(provided.name)}
@@ -281,51 +295,6 @@ class Grower:
     def _stays(self, job: Job) -> bool:
         provided = next((one for one in self._provided if one.name == job.provider), None)
         return provided is not None and stays(provided.scale, self._standing(job))
-
-    async def _find(self, provided: Provided, jobs: Sequence[Job], now: float) -> None:
-        """Jobs whose submit was never answered, and jobs that nobody here knows."""
-        lost = [
-            job for job in jobs if job.phase == "intended" or (job.phase == "cancelling" and not job.state)
-        ]
-        due = provided.swept is None or now - provided.swept >= self._pace.sweep
-        if not lost and not due:
-            return
-        owned = await provided.provider.list_owned()
-        for job in lost:
-            if job.id in owned and job.phase == "cancelling":
-                self._jobs.store(replace(job, state=owned[job.id]))
-            elif job.id in owned:
-                self._jobs.store(
-                    replace(job, phase="submitted", state=owned[job.id], why="found in the engine")
-                )
-            elif now - self._jobs.seen(job).since >= self._pace.settle:
-                logger.info("a job was never submitted", provider=provided.name, job=job.id)
-                self._jobs.forget(job)
-        # Of what the engine lists none has ended: one that it called ended before is nobody's, like an unknown one.
-        strangers = [
-            job_id for job_id in owned if job_id not in self._jobs or self._jobs[job_id].phase == "over"
-        ]
-        for job_id in strangers:
-            if self._is_kept(job_id):
-                continue
-            logger.warning(
-                "a job that this pool does not count on is ended", provider=provided.name, job=job_id
-            )
-            try:
-                await provided.provider.cancel(job_id, owned[job_id])
-            except (ProviderDownError, ProviderRefusedError) as error:
-                logger.warning("the engine will not end it", job=job_id, problem=str(error))
-        # Those that were asked to end are looked at again soon.
-        provided.swept = now if not strangers else now - self._pace.sweep + self._pace.insist
-
-    def _is_kept(self, job_id: str) -> bool:
-        """Whether the ledger counts on a job that this process does not.
-
-        A leader that was stopped for long knows none of its successor's jobs. Each of them has had its row before the
-        engine listed it: so the row is there, or the question is refused because another server leads.
-        """
-        kept = self._book.find(job_id)
-        return kept is not None and kept.phase != "over"
 
     def _take_report(self, provided: Provided, job: Job, report: JobReport, now: float) -> None:
         seen = self._jobs.seen(job)
@@ -415,6 +384,17 @@ def _provided(name: str, provider: Provider, file_scale: Scale, limits: Mapping[
             maximum=scale.maximum,
         )
     return Provided(name, provider, file_scale, scale)
+
+
+async def _side_by_side(calls: Sequence[Coroutine[Any, Any, _T]]) -> list[_T]:
+    """What they return, when all of them have ended; if some failed, raises what the first of them did."""
+    if len(calls) <= 1:
+        return [await call for call in calls]
+    done = await asyncio.gather(*calls, return_exceptions=True)
+    for one in done:
+        if isinstance(one, BaseException):
+            raise one
+    return [one for one in done if not isinstance(one, BaseException)]
 
 
 def _is_asked_for(job: Job) -> bool:

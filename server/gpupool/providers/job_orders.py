@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from gpupool.providers.contract import JobOrder, ProviderDownError, ProviderRefusedError
+from gpupool.providers.contract import JobOrder, ProviderDownError, ProviderRefusedError, ProviderSilentError
 from gpupool.providers.elasticity import Ending, Plan
 from gpupool.providers.jobs import Job, node_name
 from gpupool.providers.known_jobs import KnownJobs
@@ -95,10 +95,9 @@ class JobOrders:
             for job in sorted(cancelling, key=lambda job: self._jobs.seen(job).told_to_end or 0.0):
                 try:
                     await self._end(provided, job, now)
-                except (
-                    ProviderDownError,
-                    ProviderRefusedError,
-                ) as error:  # others may be asked for all the same
+                except ProviderSilentError:
+                    raise  # the others would each wait as long for nothing
+                except (ProviderDownError, ProviderRefusedError) as error:  # others may be ended all the same
                     logger.warning("the engine will not end a job", job=job.id, problem=str(error))
             for _ in range(decided.submit if room else 0):
                 await self._submit(provided, now)

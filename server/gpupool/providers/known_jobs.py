@@ -68,6 +68,15 @@ class KnownJobs:
     def __getitem__(self, job_id: str) -> Job:
         return self._jobs[job_id]
 
+    def is_kept(self, job_id: str) -> bool:
+        """Whether the ledger counts on a job now, though this process may not.
+
+        A leader that was stopped for long knows none of its successor's jobs. Each of them has had its row before the
+        engine listed it: so the row is there, or the question is refused because another server leads.
+        """
+        kept = self._book.find(job_id)
+        return kept is not None and kept.phase != "over"
+
     def all(self) -> list[Job]:
         return list(self._jobs.values())
 

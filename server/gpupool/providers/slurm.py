@@ -25,6 +25,7 @@ from gpupool.providers.contract import (
     Phase,
     ProviderDownError,
     ProviderRefusedError,
+    ProviderSilentError,
     State,
 )
 from gpupool.providers.job_environment import for_an_agent
@@ -247,7 +248,7 @@ class SlurmProvider:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 out, err = await process.communicate(given.encode() if given else None)
         except TimeoutError:
-            raise ProviderDownError(f"{program} did not answer within {_ANSWER_SECONDS:g} s") from None
+            raise ProviderSilentError(f"{program} did not answer within {_ANSWER_SECONDS:g} s") from None
         finally:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):

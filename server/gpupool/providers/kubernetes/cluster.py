@@ -17,7 +17,7 @@ from kubernetes_asyncio.client import ApiClient, Configuration
 from kubernetes_asyncio.client.exceptions import ApiException
 from kubernetes_asyncio.config import ConfigException
 
-from gpupool.providers.contract import ProviderDownError, ProviderRefusedError
+from gpupool.providers.contract import ProviderDownError, ProviderRefusedError, ProviderSilentError
 from gpupool.providers.kubernetes.manifests import FIELD_MANAGER, Manifest
 from gpupool.providers.kubernetes.reports import is_object
 from gpupool.providers.kubernetes.settings import OWNERS, KubernetesSettings, owner_of
@@ -250,7 +250,9 @@ class Cluster:
             )
         except (*_BROKEN, ApiException, ConfigException, RuntimeError) as error:
             # RuntimeError: the session was closed meanwhile.
-            raise ProviderDownError(f"Kubernetes cannot be reached: {_name(error)}") from error
+            silent = isinstance(error, TimeoutError)
+            kind = ProviderSilentError if silent else ProviderDownError
+            raise kind(f"Kubernetes cannot be reached: {_name(error)}") from error
         self._take_clock(answer.headers.get("Date"))
         return answer
 
