@@ -86,7 +86,7 @@ async def serve_pool(place: Place, pool: PoolShell, leadership: Leadership | Non
         pool_service = PoolService(pool, servers, lambda: _lenders(growing))
         pool_pb2_grpc.add_PoolServicer_to_server(pool_service, server)
         pool_pb2_grpc.add_GrowthServicer_to_server(GrowthService(growing, pool), server)
-        leads = None if leadership is None else leadership.leads
+        leads = None if leadership is None else leadership.settled
         lends = (lambda provider, node: False) if growing is None else growing.lends
         pool_pb2_grpc.add_NodesServicer_to_server(NodesService(pool, lends, leads), server)
         metrics_port = _metrics_port(place, pool, stack)

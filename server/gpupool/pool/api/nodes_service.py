@@ -40,7 +40,8 @@ _MAX_LEAVING_SECONDS = 7 * 86400.0
 Lends: TypeAlias = Callable[[str, str], bool]
 
 
-#: Whether this server still leads: what a former leader answers would keep workers alive that the next one counts as gone.
+#: Waits until it is certain whether this server still leads: what a former leader answers would keep workers alive that the
+#: next one counts as gone.
 Leads: TypeAlias = Callable[[], Awaitable[bool]]
 
 
@@ -118,7 +119,7 @@ class NodesService(pool_pb2_grpc.NodesServicer):
                     logger.warning("the token of a node has been revoked", node=node)
                     return
                 if self._leads is not None and not await self._leads():
-                    logger.warning("this server is not sure to lead; a node is to ask another", node=node)
+                    logger.warning("this server leads no more; a node is to ask another", node=node)
                     return
                 if self._pool.questions.answered(node, message):
                     continue

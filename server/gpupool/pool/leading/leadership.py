@@ -78,6 +78,14 @@ class Leadership:
             await self._confirm()
         return self._is_sure() or (self.is_alone and not self.lost.is_set())
 
+    async def settled(self) -> bool:
+        """Waits until this server is sure to lead, or leads no more (False). A slow moment of the database ends nothing."""
+        while not await self.leads():
+            if self.lost.is_set():
+                return False
+            await asyncio.sleep(self._times.beat)
+        return True
+
     async def admit(self, context: Any) -> None:
         """Refuses a call unless this server is sure to lead."""
         if not await self.leads():
