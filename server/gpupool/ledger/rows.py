@@ -35,7 +35,9 @@ _WANTED: Final = (
 
 #: Fields that no row has: what changes in these alone is not stored.
 FLEETING: Final[Mapping[type, frozenset[str]]] = {
-    NodeRecord: frozenset({"connection", "last_answered", "park_memory_mib", "park_disk_mib", "leaves_at"}),
+    NodeRecord: frozenset(
+        {"connection", "last_answered", "park_memory_mib", "park_disk_mib", "leaves_at", "given_back"}
+    ),
     DeviceRecord: frozenset({"shrunk"}),
     SessionRecord: frozenset(
         {

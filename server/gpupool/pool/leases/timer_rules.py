@@ -8,6 +8,7 @@ from gpupool.model import events
 from gpupool.model.instructions import DropNode
 from gpupool.model.state import LeaseRecord, NodeRecord, Notice, SessionRecord, key_of
 from gpupool.pool.leases import lease_rules, parking_rules
+from gpupool.pool.model.holds import holds_of_session
 from gpupool.pool.model.step import Step
 from gpupool.pool.projects import live_holdings
 
@@ -193,10 +194,17 @@ def node_forgotten(step: Step, event: events.NodeForgotten) -> None:
 
 
 def _forget_node(step: Step, node: NodeRecord) -> None:
-    """Drops a lost node of which nothing is left. Closed sessions are remembered for retries, and need no node."""
+    """Drops a lost node of which nothing is left.
+
+    Closed sessions are remembered for retries. They need no node once nothing is counted there for them, as it is for one
+    whose end the node has not confirmed.
+    """
     state = step.state
-    living = any(session.state != "closed" for session in state.index.sessions_of_node.of(node.name))
-    if not node.lost or living or state.leases_of_node(node.name):
+    needed = any(
+        session.state != "closed" or any(holds_of_session(state, session, step.now))
+        for session in state.index.sessions_of_node.of(node.name)
+    )
+    if not node.lost or needed or state.leases_of_node(node.name):
         return
     step.queue.changed()
     del state.nodes[node.name]
