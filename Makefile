@@ -385,6 +385,10 @@ conformance-torch-operators: build-tests ## a sample of PyTorch's operator datab
 conformance-torch-suite: build-tests ## a sample of PyTorch's own tests: make conformance-torch-suite TORCH=<its sources>; GPUPOOL_TORCH_PYTHON as above
 	$(BIN)/python -m tests.conformance.torch_suite $(TORCH) $(TORCH_ARGS)
 
+.PHONY: conformance-keras-suite
+conformance-keras-suite: build-tests ## a sample of Keras's own tests, which its wheel brings: GPUPOOL_TENSORFLOW_PYTHON=<python with TensorFlow, pytest, pytest-timeout>; KERAS_ARGS="--backend jax" with GPUPOOL_JAX_PYTHON
+	$(BIN)/python -m tests.conformance.keras_suite $(KERAS_ARGS)
+
 .PHONY: conformance-torch-compile
 conformance-torch-compile: build-tests ## training under torch.compile beside the CPU; GPUPOOL_TORCH_PYTHON=<python with PyTorch>
 	$(BIN)/python -m tests.conformance.torch_compile
