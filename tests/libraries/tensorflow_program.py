@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf  # type: ignore[import-not-found]  # too large to be a requirement
+from tensorflow.python.ops.linalg.sparse import (  # type: ignore[import-not-found]
+    sparse_csr_matrix_ops as csr,
+)
 
 GENERATOR = np.random.default_rng(0)
 keras: Any = tf.keras
@@ -140,6 +143,11 @@ def elements() -> Iterator[Check]:
     )
 
 
+def sparse_square(square: Any) -> Any:
+    sparse = csr.CSRSparseMatrix(tf.where(square > 1.0, square, 0.0))
+    return csr.matmul(sparse, sparse).to_dense()
+
+
 def algebra() -> Iterator[Check]:
     square, wide, signal = draw(40, 40), draw(30, 50), draw(4, 1000)
     definite = square @ tf.transpose(square) + 40 * tf.eye(40)
@@ -175,6 +183,7 @@ def algebra() -> Iterator[Check]:
                 tf.stack([bands[0], bands[1] + 6, bands[2]]), sides, "compact", partial_pivoting=pivots
             ),
         )
+    yield "sparse product of sparse matrices", lambda: sparse_square(square)
     yield "sparse product", lambda: tf.sparse.sparse_dense_matmul(
         tf.sparse.from_dense(tf.where(square > 1.0, square, 0.0)), square
     )  # fmt: skip

@@ -36,6 +36,7 @@ CHECKS: Final = [
     "random numbers of a seed",
     "solve", "solve batches", "cholesky", "triangular solve", "inverse", "determinant", "singular values",
     "singular vectors", "eigenvalues", "qr", "fft", "fft2d", "sparse product",
+    "sparse product of sparse matrices",
     "tridiagonal solve with pivoting", "tridiagonal solve without pivoting",
     "LSTM", "GRU", "tf.function", "XLA element by element", "XLA matmul", "XLA conv2d",
     "fit MLP", "fit CNN", "fit CNN with XLA",

@@ -132,7 +132,7 @@ GPUPOOL_LIBRARY_EXPORT int cusparseSpGEMM_destroyDescr(void* plan) {
   return destroy<Plan>(plan);
 }
 
-/// Nothing is estimated: rows are counted by `compute`.
+/// Nothing is estimated: rows are counted by `compute`. NVIDIA's always asks for room, and TensorFlow relies on it.
 GPUPOOL_LIBRARY_EXPORT int cusparseSpGEMM_workEstimation(void* handle, int op_a, int op_b, const void* alpha,
                                                          const void* a, const void* b, const void* beta,
                                                          void* c, int compute, int /*algorithm*/, void* plan,
@@ -140,7 +140,7 @@ GPUPOOL_LIBRARY_EXPORT int cusparseSpGEMM_workEstimation(void* handle, int op_a,
   return with_handle(handle, [&](const Handle& found) {
     if (known<Plan>(plan) == nullptr || bytes == nullptr) return invalid_value;
     SparseMaking made;
-    *bytes = 0;
+    *bytes = bytes_of_counts(0);
     return describe(found, {op_a, op_b, alpha, a, b, beta, c, compute}, made);
   });
 }
