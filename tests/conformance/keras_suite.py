@@ -1,7 +1,8 @@
 """`make conformance-keras-suite`: a sample of Keras's own tests on the software GPU, with TensorFlow's operations or JAX's.
 
 Keras's wheel brings its tests. GPUPOOL_TENSORFLOW_PYTHON (for `--backend jax`: GPUPOOL_JAX_PYTHON) is an interpreter with the
-framework, Keras, pytest and pytest-timeout. Where a test imports a package that is not there, its file is left out.
+framework, Keras, pytest and pytest-timeout. Where a test imports a package that is not there, its file is left out:
+some want JAX for the CPU, TensorFlow, PyTorch, grain, einops or pandas.
 
 A test that fails on the GPU is run on the CPU, too. One that fails there as well says nothing about the GPU, and is not counted.
 Leaves build/conformance/keras-suite.json (keras-suite-jax.json) with the outcomes and the failures by cause.
