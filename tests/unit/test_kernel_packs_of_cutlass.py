@@ -45,7 +45,13 @@ def test_files_that_need_it_are_told_by_their_includes_and_attention_by_its_fold
 
 def test_without_it_a_file_that_is_asked_for_says_why(tmp_path: Path) -> None:
     sources = {name: tmp_path / name for name in ("FillKernel.cu", "cutlassF_f32_aligned.cu")}
-    recipe = Recipe("torch 2.6.0", sources, (), missing={"cutlassF_f32_aligned.cu": cutlass.MISSING})
+    recipe = Recipe(
+        "torch 2.6.0",
+        sources,
+        (),
+        made_from_headers=frozenset({"cutlassF_f32_aligned.cu"}),
+        without_headers=cutlass.MISSING,
+    )
     nvcc = tmp_path / "nvcc"
     nvcc.write_text("#!/bin/sh\n")
     nvcc.chmod(0o755)

@@ -119,12 +119,12 @@ def build(
     with exits.clear_errors(), tempfile.TemporaryDirectory(prefix="gpupool-kernel-pack-") as work:
         recipe, of = _recipe(torch_python, source, library, file, option, Path(work))
         files = list(recipe.sources) if library else file or torch.chosen(recipe, file_set.value)
-        left_out = [] if file else [name for name in files if name in recipe.missing]
+        left_out = [] if file else [name for name in files if recipe.obstacle(name)]
         files = [name for name in files if name not in left_out]
         if unknown := [name for name in files if name not in recipe.sources]:
             raise typer.BadParameter(f"{recipe.product} has no file {unknown[0]!r}")
         if left_out:
-            print(f"{len(left_out)} files are left out: {recipe.missing[left_out[0]]}", file=sys.stderr)
+            print(f"{len(left_out)} files are left out: {recipe.obstacle(left_out[0])}", file=sys.stderr)
         compiler = nvcc or Path(shutil.which("nvcc") or "")
         if not compiler.is_file():
             raise PackError("there is no nvcc in PATH: install NVIDIA's CUDA toolkit, or name it with --nvcc")

@@ -8,7 +8,7 @@ import tempfile
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -39,7 +39,7 @@ class Recipe:
         headers: folders of headers from which only `made_from_headers` are made: they may come later.
         headers_version: changes with what is in them.
         made_from_headers: files.
-        missing: why a file can't be compiled, of those that can't.
+        without_headers: why these can't be compiled if there are no such headers.
         work: a folder that is another one at each run; what is in it is the same.
         python, source: of PyTorch; where they were found, so that a file can be added without saying it again.
     """
@@ -50,10 +50,14 @@ class Recipe:
     headers: tuple[str, ...] = ()
     headers_version: str = ""
     made_from_headers: frozenset[str] = frozenset()
-    missing: Mapping[str, str] = field(default_factory=dict)
+    without_headers: str = ""
     python: str = ""
     source: str = ""
     work: str = ""
+
+    def obstacle(self, file: str) -> str:
+        """Why a file can't be compiled; empty if nothing is known against it."""
+        return self.without_headers if file in self.made_from_headers and not self.headers else ""
 
     @property
     def lasting_options(self) -> tuple[str, ...]:
@@ -98,8 +102,8 @@ def build(
     digest = _Recipes(nvcc, [*recipe.lasting_options, f"CUB {ours}"], recipe)
 
     def make(file: str) -> Outcome:
-        if file in recipe.missing:
-            return Outcome(file, problem=recipe.missing[file])
+        if obstacle := recipe.obstacle(file):
+            return Outcome(file, problem=obstacle)
         try:
             return _make(file, recipe, pack, names, store, nvcc, digest(file), other_cub)
         except (PackError, NotPtxError) as error:

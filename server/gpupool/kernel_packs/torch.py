@@ -233,15 +233,14 @@ def recipe(wheel: Wheel, source: Path, work: Path) -> Recipe:
     standard = "c++17" if (major, minor) < (2, 10) else "c++20"
     options = (f"-std={standard}", *_OPTIONS, *include)
     headers = cutlass.folders(source, wheel.python)
-    made_from_it = frozenset(name for name, path in sources.items() if cutlass.needs(path))
     return Recipe(
         f"torch {wheel.version}",
         sources,
         options,
         headers=tuple(map(str, headers)),
         headers_version=cutlass.version_of(headers),
-        made_from_headers=made_from_it,
-        missing={} if headers else dict.fromkeys(made_from_it, cutlass.MISSING),
+        made_from_headers=frozenset(name for name, path in sources.items() if cutlass.needs(path)),
+        without_headers=cutlass.MISSING,
         work=str(work),
     )
 

@@ -132,7 +132,8 @@ GPUPOOL_LIBRARY_EXPORT int cusparseSpGEMM_destroyDescr(void* plan) {
   return destroy<Plan>(plan);
 }
 
-/// Nothing is estimated: rows are counted by `compute`. NVIDIA's always asks for room, and TensorFlow relies on it.
+/// Nothing is estimated: rows are counted by `compute`. NVIDIA's always asks for room, and TensorFlow relies
+/// on it.
 GPUPOOL_LIBRARY_EXPORT int cusparseSpGEMM_workEstimation(void* handle, int op_a, int op_b, const void* alpha,
                                                          const void* a, const void* b, const void* beta,
                                                          void* c, int compute, int /*algorithm*/, void* plan,

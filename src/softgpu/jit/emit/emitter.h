@@ -211,6 +211,7 @@ class Emitter {
   std::vector<bool> diverges_;        // by block: lanes may take both ways
   std::vector<Set> pending_;          // by block: where others may wait meanwhile
   bool registers_at_hand_ = false;    // the register file's address is kept in a register
+  bool exchanges_ = false;            // shuffles by way of memory
   bool learned_ = false;
 
   std::string text_, cold_, globals_, variables_;

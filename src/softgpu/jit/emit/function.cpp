@@ -73,6 +73,7 @@ std::optional<std::string> Emitter::run(const std::string& symbol) {
     cold_.clear();
     globals_.clear();
     variables_.clear();
+    exchanges_ = false;
     declarations_.clear();
     rooms_.clear();
     names_ = 0;
@@ -150,6 +151,7 @@ void Emitter::emit_all(const std::string& symbol) {
   emit_entries();
   const std::string entries = std::move(text_);
   text_ = variables_;
+  if (exchanges_) line("%exchange = alloca <96 x i32>, align 64");
   for (uint32_t r = 0; r < lowered_.registers.size(); ++r) {
     if (lowered_.registers[r] != 'q') line(variable(r) + " = alloca " + type_of(r));
   }

@@ -107,8 +107,7 @@ void Emitter::emit_shuffle_in_memory(const LoweredInstruction& in, std::string_v
   const auto apply = [&](const char* operation, const std::string& x, const std::string& y) {
     return set(operation + type + " " + x + ", " + y);
   };
-  if (variables_.find("%exchange =") == std::string::npos)
-    variables_ += "  %exchange = alloca <96 x i32>, align 64\n";
+  exchanges_ = true;
   std::string lane;
   for (uint32_t l = 0; l < warp_lanes; ++l) lane += (l ? ", i32 " : "<i32 ") + number(l);
   lane += ">";
