@@ -92,7 +92,8 @@ async def test_a_session_that_nobody_asks_for_waits_on_disk_for_the_next_agent(t
 
 
 @needs_workers
-async def test_a_signal_to_every_process_of_a_job_leaves_sessions_their_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize("signalled", ["agent", "every process"])
+async def test_a_session_moves_to_another_node_while_the_agent_waits(tmp_path: Path, signalled: str) -> None:
     """Slurm signals workers, agent and script, and the script passes it on; so does systemd with all of a unit."""
     arguments = ("--memory-mib", "1024", "--drain-wait", "5m")
     with PoolAndNode(real_worker=True, gpus=1, node_arguments=arguments) as stack:
@@ -102,36 +103,18 @@ async def test_a_signal_to_every_process_of_a_job_leaves_sessions_their_time(tmp
             await client.tell_program("add")
             stack.wait(stack.worker_pids, 20, "a worker")
             workers = stack.worker_pids()
+            node = stack.processes["node"]
             stack.start_node(*arguments, name="n2")
             stack.wait(lambda: len(stack.healthy()) == 2, 30, "another node")
             await client.detach()
-            for pid in workers:
-                os.kill(pid, signal.SIGTERM)
+            if signalled == "every process":
+                for pid in workers:
+                    os.kill(pid, signal.SIGTERM)
             told_to_end(stack)
-            stack.processes["node"].send_signal(signal.SIGTERM)
+            if signalled == "every process":
+                node.send_signal(signal.SIGTERM)
             stack.wait(lambda: len(stack.healthy()) == 1, 20, "the pool to hear of it")
             await client.attach(400)
             assert await client.tell_program("check") == str(250 << 20)
-            node = stack.processes["node"]
-            stack.wait(lambda: node.poll() is not None, 60, "the agent to end")
-            assert node.returncode == 0
-
-
-@needs_workers
-async def test_a_session_moves_to_another_node_while_the_agent_waits(tmp_path: Path) -> None:
-    arguments = ("--memory-mib", "1024", "--drain-wait", "5m")
-    with PoolAndNode(real_worker=True, gpus=1, node_arguments=arguments) as stack:
-        async with holding(stack.endpoint, tmp_path) as holder:
-            client = await holder.attached(400)
-            await client.tell_program("fill 250 1")
-            await client.tell_program("add")
-            stack.start_node(*arguments, name="n2")
-            stack.wait(lambda: len(stack.healthy()) == 2, 30, "another node")
-            await client.detach()
-            told_to_end(stack)
-            stack.wait(lambda: len(stack.healthy()) == 1, 20, "the pool to hear of it")
-            await client.attach(400)
-            assert await client.tell_program("check") == str(250 << 20)
-            node = stack.processes["node"]
             stack.wait(lambda: node.poll() is not None, 60, "the agent to end")
             assert node.returncode == 0
