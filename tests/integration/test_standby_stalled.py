@@ -16,6 +16,8 @@ from gpupool.ledger import postgresql
 from gpupool.ledger.ledger import Ledger
 from gpupool.ledger.servers import ServerIdentity
 from gpupool.model.clock import Clock
+from gpupool.pool.leading.lead_times import LeadTimes
+from gpupool.pool.leading.standby import Standby
 from gpupool.proto import pool_pb2 as pb
 from gpupool.proto import pool_pb2_grpc
 from sqlalchemy.exc import SQLAlchemyError
@@ -86,6 +88,30 @@ async def leads(endpoint: str) -> bool:
             return bool((await stub.Describe(pb.ListRequest(), timeout=5 * BUSY)).leads)
         except grpc.aio.AioRpcError:
             return True
+
+
+async def test_a_standby_looks_again_over_another_connection(cluster: postgres.Cluster) -> None:
+    url = cluster.database()
+    standby = Standby(url, ServerIdentity("b"), LeadTimes())
+    with Ledger(url, Clock.start(), leader=ServerIdentity("a")):
+        waits = asyncio.create_task(standby.wait())
+        try:
+            await another_look(standby)
+            with stalled(cluster, url):
+                for _ in range(3):  # the first may have been under way
+                    await another_look(standby)
+            assert not waits.done()
+        finally:
+            waits.cancel()
+            await asyncio.wait({waits})
+            await asyncio.to_thread(standby.close)
+
+
+async def another_look(standby: Standby) -> None:
+    seen, deadline = standby.servers, until_late(60)
+    while standby.servers is seen:
+        assert asyncio.get_running_loop().time() < deadline
+        await asyncio.sleep(0.05)
 
 
 async def test_a_step_that_hangs_is_not_stored_but_ends(

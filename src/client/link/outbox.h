@@ -16,7 +16,8 @@
 //    ticket.
 // 6. Who asks, without a large payload, waits for no other thread's bytes.
 // 7. Whoever has posted and sees flusher_asleep_ false is followed by a look of the flusher: the mark is
-//    set under mutex_, in the same hold in which out_ was seen to be empty.
+//    set under mutex_, in the same hold in which out_ was seen to be empty. An ask sets it, too: the worker
+//    has nothing to do after it, so the next post is not to wait for a look.
 //
 // Order of locks: see connection.h. Hooks are called without mutex_, `expect` of an ask with it.
 #pragma once
@@ -113,6 +114,7 @@ class Outbox {
     if (stopped_) return false;
     expect(append(out, wire::flag_ask, encode));
     send_turns(turns_of_an_asker, small);
+    if (out_.size() == 0) flusher_asleep_.store(true, std::memory_order_seq_cst);
     return true;
   }
 
@@ -233,6 +235,7 @@ class Outbox {
   int waiting_ GUARDED_BY(mutex_) = 0;  // threads in wait_for_turn
   CondVar turn_ends_;
   CondVar flusher_wakes_;
+  bool flusher_wanted_ GUARDED_BY(mutex_) = false;  // while it lingers
   bool stopped_ GUARDED_BY(mutex_) = false;
   RetainedFrames retained_ GUARDED_BY(mutex_);  // the newest chunk belongs to the thread that is sending
 

@@ -14,6 +14,7 @@ from grpc_health.v1.health import aio as health_aio
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpupool.ledger import servers
+from gpupool.ledger.lines import Deadline
 from gpupool.ledger.servers import ServerIdentity, ServerRow
 from gpupool.pool.access.auth import AuthInterceptor, refuse
 from gpupool.pool.leading.lead_times import LeadTimes, now
@@ -53,6 +54,8 @@ class Standby:
         self._faulty = ""
         self.database = PostgresDatabase(url, name=me.waits_as)
         self._watch = LeaderWatch(times)
+        # A connection that has stalled would stay so; the next look goes over another one.
+        self._deadline = Deadline(times.give_up, self.database.break_off)
         self._beat_at = float("-inf")
         self._said = ""
         self.servers: tuple[ServerRow, ...] = ()
@@ -91,7 +94,7 @@ class Standby:
         return fault
 
     def _look(self) -> Any:
-        with self.database.engine.begin() as connection:
+        with self._deadline.work(), self.database.engine.begin() as connection:
             holder = servers.lock_holder(connection)
             self.servers = tuple(self._rows(connection))
             leader = next((row for row in self.servers if row.epoch > 0), None)
@@ -119,11 +122,12 @@ class Standby:
     def close(self) -> None:
         """Goes away as a standby."""
         try:
-            with self.database.engine.begin() as connection:
+            with self._deadline.work(), self.database.engine.begin() as connection:
                 if servers.are_kept(connection):
                     servers.left(connection, self._me)
         except SQLAlchemyError:
             logger.info("the database does not hear that this standby ends")
+        self._deadline.close()
         self.database.close()
 
 
