@@ -183,7 +183,7 @@ void Outbox::tell_taken(std::uint64_t number) {
     if (stopped_ || paused_) return;  // HELLO says it
     append_of_connection<wire::Control::taken>(out_, wire::FrameNumber{number});
   }
-  if (flusher_asleep_.load(std::memory_order_seq_cst)) wake_flusher();
+  if (post_wakes_flusher_.load(std::memory_order_seq_cst)) wake_flusher();
 }
 
 std::uint64_t Outbox::copied_bytes() {
@@ -259,7 +259,7 @@ void Outbox::go_on(wire::Stream& stream, std::uint64_t connection, std::uint64_t
   resending_ = false;
   end_turn();
   turn_ends_.notify_all();
-  flusher_asleep_.store(false, std::memory_order_relaxed);
+  post_wakes_flusher_.store(false, std::memory_order_relaxed);
   flusher_wakes_.notify_one();
   lock.unlock();
   if (!sent) hooks_.on_failure(connection);
@@ -268,6 +268,7 @@ void Outbox::go_on(wire::Stream& stream, std::uint64_t connection, std::uint64_t
 void Outbox::flush() {
   MutexLock lock(mutex_);
   send_turns(1, 0);
+  next_post_goes_at_once();
 }
 
 void Outbox::stop() {
@@ -294,7 +295,7 @@ void Outbox::let_go() {
 void Outbox::wake_flusher() {
   {
     const MutexLock lock(mutex_);
-    flusher_asleep_.store(false, std::memory_order_relaxed);
+    post_wakes_flusher_.store(false, std::memory_order_relaxed);
     flusher_wanted_ = true;
   }
   flusher_wakes_.notify_one();
@@ -320,14 +321,14 @@ void Outbox::run_flusher() {
         const MutexUnlock unlocked(mutex_);
         hooks_.read_arrived();
       }
-    } else if (paused_ || flusher_asleep_.load(std::memory_order_relaxed) || ++idle > idle_looks) {
+    } else if (paused_ || post_wakes_flusher_.load(std::memory_order_relaxed) || ++idle > idle_looks) {
       // Before every sleep anew: a poster that woke this thread cleared the mark, and an ask may have sent
       // the post since. The mark is set under the mutex that a poster has held before it looks at it.
       while (!stopped_ && nothing()) {
-        flusher_asleep_.store(true, std::memory_order_seq_cst);
+        post_wakes_flusher_.store(true, std::memory_order_seq_cst);
         flusher_wakes_.wait(mutex_);
       }
-      flusher_asleep_.store(false, std::memory_order_relaxed);
+      post_wakes_flusher_.store(false, std::memory_order_relaxed);
       pause = first_pause;
       continue;
     }

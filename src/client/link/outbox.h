@@ -15,7 +15,7 @@
 // 5. expect() is called under mutex_ before the first byte of its frame can go out: a reply finds its
 //    ticket.
 // 6. Who asks, without a large payload, waits for no other thread's bytes.
-// 7. Whoever has posted and sees flusher_asleep_ false is followed by a look of the flusher: the mark is
+// 7. Whoever has posted and sees post_wakes_flusher_ false is followed by a look of the flusher: the mark is
 //    set under mutex_, in the same hold in which out_ was seen to be empty. An ask sets it, too: the worker
 //    has nothing to do after it, so the next post is not to wait for a look.
 //
@@ -94,7 +94,7 @@ class Outbox {
       return stopped_ ? 0 : sequence;
     }
     lock.unlock();
-    if (flusher_asleep_.load(std::memory_order_seq_cst)) wake_flusher();
+    if (post_wakes_flusher_.load(std::memory_order_seq_cst)) wake_flusher();
     return sequence;
   }
 
@@ -114,11 +114,11 @@ class Outbox {
     if (stopped_) return false;
     expect(append(out, wire::flag_ask, encode));
     send_turns(turns_of_an_asker, small);
-    if (out_.size() == 0) flusher_asleep_.store(true, std::memory_order_seq_cst);
+    next_post_goes_at_once();
     return true;
   }
 
-  /// Sends what is buffered, unless another thread is about it.
+  /// Sends what is buffered, unless another thread is about it. The next post does not wait for a look.
   void flush();
 
   /// The worker has the pushes up to this one taken in: told with the next frames.
@@ -217,6 +217,9 @@ class Outbox {
   void let_acknowledged_go() REQUIRES(mutex_);
 
   bool send_parts(std::span<const std::byte> frames, const iovec* payload, int parts);
+  void next_post_goes_at_once() REQUIRES(mutex_) {
+    if (out_.size() == 0) post_wakes_flusher_.store(true, std::memory_order_seq_cst);
+  }
   void wake_flusher();
   void run_flusher();
 
@@ -242,7 +245,7 @@ class Outbox {
   wire::Buffer being_sent_;  // what is not retained; belongs to the thread that is sending
   std::atomic<bool> retaining_{false};
   std::atomic<std::uint64_t> acknowledged_{0};
-  std::atomic<bool> flusher_asleep_{false};
+  std::atomic<bool> post_wakes_flusher_{false};
   std::thread flusher_;
 };
 
