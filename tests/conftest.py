@@ -6,10 +6,14 @@ import gc
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support import postgres
 
 # How long an example takes says how busy the machine is, and nothing about the product.
 settings.register_profile("gpupool", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -41,3 +45,12 @@ def pytest_collection_finish() -> None:
     """Takes what is loaded out of the garbage collector's sight: each of its rounds walked over a million objects."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="module")
+def postgres_server() -> Iterator[postgres.Cluster]:
+    """A PostgreSQL of this module's own; skips where there is none."""
+    if why := postgres.why_not():
+        pytest.skip(why)
+    with postgres.cluster() as made:
+        yield made

@@ -39,17 +39,9 @@ ATTACHES = int(os.environ.get("GPUPOOL_STANDBY_ATTACHES", "60"))
 KEY = "0" * 32
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[postgres.Cluster]:
-    if why := postgres.why_not():
-        pytest.skip(why)
-    with postgres.cluster() as made:
-        yield made
-
-
 @pytest.fixture
-def pool(cluster: postgres.Cluster) -> Iterator[PoolServers]:
-    with PoolServers(cluster.database(), scale=0.5) as servers:
+def pool(postgres_server: postgres.Cluster) -> Iterator[PoolServers]:
+    with PoolServers(postgres_server.database(), scale=0.5) as servers:
         yield servers
 
 
@@ -115,14 +107,16 @@ class TestWhoLeads:
 
 class TestSettings:
     def test_a_standby_says_what_is_wrong_with_its_own_and_leads_without_it(
-        self, cluster: postgres.Cluster, tmp_path: Path
+        self, postgres_server: postgres.Cluster, tmp_path: Path
     ) -> None:
         file = tmp_path / "providers.toml"
         good = '[good]\nkind = "local"\n[bad]\nkind = "local"\n'
         file.write_text(good)
         with socket.create_server(("127.0.0.1", 0)) as taken:
             options = ("--providers", str(file), "--metrics", f"127.0.0.1:{taken.getsockname()[1]}")
-            with PoolServers(cluster.database(), scale=0.5, serve=dict.fromkeys(SERVERS, options)) as pool:
+            with PoolServers(
+                postgres_server.database(), scale=0.5, serve=dict.fromkeys(SERVERS, options)
+            ) as pool:
                 pool.start()
                 leader, standby = pool.leader(), pool.standby()
                 assert pool.described(standby).problem == ""
@@ -140,12 +134,12 @@ class TestSettings:
                 assert "without provider bad" in settings.detail and "maximun" in settings.detail
 
     def test_a_file_that_is_wrong_at_the_start_is_refused_then(
-        self, cluster: postgres.Cluster, tmp_path: Path
+        self, postgres_server: postgres.Cluster, tmp_path: Path
     ) -> None:
         file = tmp_path / "providers.toml"
         file.write_text('[bad]\nkind = "local"\nmaximun = 3\n')
         done = forked_cli.gpupool(
-            "pool", "serve", "--standby", "--ledger", cluster.database(), "--providers", str(file),
+            "pool", "serve", "--standby", "--ledger", postgres_server.database(), "--providers", str(file),
             environment={**os.environ, "GPUPOOL_HOME": str(tmp_path / "home")}, seconds=60,
         )  # fmt: skip
         assert done.returncode != 0
@@ -251,7 +245,7 @@ class TestWhatGoesOn:
 
 class TestOverTcp:
     async def test_with_tls_and_tokens_the_next_server_is_asked(
-        self, cluster: postgres.Cluster, tmp_path: Path
+        self, postgres_server: postgres.Cluster, tmp_path: Path
     ) -> None:
         made = make_certificates(tmp_path / "tls")
         ports = {name: free_port() for name in SERVERS}
@@ -267,7 +261,7 @@ class TestOverTcp:
             for name, port in ports.items()
         }
         endpoint = ",".join(f"tls:localhost:{port}" for port in ports.values())
-        with PoolServers(cluster.database(), serve=serve) as pool:
+        with PoolServers(postgres_server.database(), serve=serve) as pool:
             pool.start()
             leader, standby = pool.leader(), pool.standby()
             with Ledger(pool.ledger, Clock.start()) as ledger:
@@ -318,7 +312,7 @@ class TestALeaderThatIsStopped:
         assert keys == {"in-time": 1}
 
     def test_in_the_middle_of_a_transaction_keeps_nobody_from_taking_over(
-        self, pool: PoolServers, cluster: postgres.Cluster
+        self, pool: PoolServers, postgres_server: postgres.Cluster
     ) -> None:
         """Its connections keep the rows that they have locked, until somebody ends them."""
         import psycopg
@@ -329,7 +323,7 @@ class TestALeaderThatIsStopped:
         beside = psycopg.connect(
             dbname=pool.database,
             user="gpupool",
-            host=str(cluster.folder),
+            host=str(postgres_server.folder),
             application_name=f"gpupool-{owner}",
         )
         with contextlib.closing(beside):
@@ -356,7 +350,7 @@ class TestALeaderThatIsStopped:
 
 class TestALeaderThatLosesItsConnection:
     async def test_decides_on_when_nobody_took_over(
-        self, pool: PoolServers, cluster: postgres.Cluster
+        self, pool: PoolServers, postgres_server: postgres.Cluster
     ) -> None:
         pool.start()
         pool.start_node("n1")
@@ -365,7 +359,7 @@ class TestALeaderThatLosesItsConnection:
         granted = {}
         async with PoolClient(pool.endpoint) as client:
             for number in range(4):
-                cluster.sql(
+                postgres_server.sql(
                     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                     "WHERE application_name LIKE 'gpupool-%' AND application_name NOT LIKE '%standby%'"
                 )
@@ -378,9 +372,9 @@ class TestALeaderThatLosesItsConnection:
 @pytest.mark.timeout(3000)
 class TestManyAttaches:
     async def test_none_is_lost_and_none_granted_twice_when_the_leader_is_killed(
-        self, cluster: postgres.Cluster
+        self, postgres_server: postgres.Cluster
     ) -> None:
-        with PoolServers(cluster.database(), real_workers=True) as pool:
+        with PoolServers(postgres_server.database(), real_workers=True) as pool:
             pool.start()
             for name in ("n1", "n2"):
                 pool.start_node(name, gpus=4)

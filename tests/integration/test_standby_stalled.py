@@ -30,19 +30,11 @@ from tests.support.pool_server import Caller, ScriptedNode, pool_server
 ENDED = (ConnectionError, grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError)
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[postgres.Cluster]:
-    if why := postgres.why_not():
-        pytest.skip(why)
-    with postgres.cluster() as made:
-        yield made
-
-
 @contextlib.contextmanager
-def stalled(cluster: postgres.Cluster, url: str) -> Iterator[None]:
+def stalled(postgres_server: postgres.Cluster, url: str) -> Iterator[None]:
     """Stops the processes that serve this database's connections; new connections get others."""
     name = url.partition("?")[0].rpartition("/")[2]
-    serving = cluster.sql(f"SELECT pid FROM pg_stat_activity WHERE datname = '{name}'")
+    serving = postgres_server.sql(f"SELECT pid FROM pg_stat_activity WHERE datname = '{name}'")
     pids = [int(str(row[0])) for row in serving]
     assert pids
     for pid in pids:
@@ -56,16 +48,16 @@ def stalled(cluster: postgres.Cluster, url: str) -> Iterator[None]:
 
 
 async def test_it_answers_no_node_and_stands_by(
-    cluster: postgres.Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    postgres_server: postgres.Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgresql, "_STALLED_SECONDS", 4.0)
-    url = cluster.database()
+    url = postgres_server.database()
     async with (
         pool_server(home=tmp_path, ledger=url, standby=True) as serving,
         Caller(f"unix:{serving.socket}") as admin,
         ScriptedNode(admin) as node,
     ):
-        with stalled(cluster, url):
+        with stalled(postgres_server, url):
             with pytest.raises(ENDED):
                 await asyncio.wait_for(beat_on(node), 30 * BUSY)
             deadline = until_late(60)
@@ -90,14 +82,14 @@ async def leads(endpoint: str) -> bool:
             return True
 
 
-async def test_a_standby_looks_again_over_another_connection(cluster: postgres.Cluster) -> None:
-    url = cluster.database()
+async def test_a_standby_looks_again_over_another_connection(postgres_server: postgres.Cluster) -> None:
+    url = postgres_server.database()
     standby = Standby(url, ServerIdentity("b"), LeadTimes())
     with Ledger(url, Clock.start(), leader=ServerIdentity("a")):
         waits = asyncio.create_task(standby.wait())
         try:
             await another_look(standby)
-            with stalled(cluster, url):
+            with stalled(postgres_server, url):
                 for _ in range(3):  # the first may have been under way
                     await another_look(standby)
             assert not waits.done()
@@ -115,10 +107,10 @@ async def another_look(standby: Standby) -> None:
 
 
 async def test_a_step_that_hangs_is_not_stored_but_ends(
-    cluster: postgres.Cluster, monkeypatch: pytest.MonkeyPatch
+    postgres_server: postgres.Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgresql, "_STALLED_SECONDS", 4.0)
-    url = cluster.database()
+    url = postgres_server.database()
 
     def write(ledger: Ledger) -> None:
         with ledger.database.writing(10**6) as connection:
@@ -126,6 +118,6 @@ async def test_a_step_that_hangs_is_not_stored_but_ends(
 
     with Ledger(url, Clock.start(), leader=ServerIdentity("a")) as ledger:
         write(ledger)
-        with stalled(cluster, url), pytest.raises(SQLAlchemyError):
+        with stalled(postgres_server, url), pytest.raises(SQLAlchemyError):
             await asyncio.wait_for(asyncio.to_thread(write, ledger), 20 * BUSY)
         write(ledger)

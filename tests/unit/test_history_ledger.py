@@ -32,19 +32,11 @@ ROWS = {
 }
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[postgres.Cluster]:
-    if why := postgres.why_not():
-        pytest.skip(why)
-    with postgres.cluster() as made:
-        yield made
-
-
 @pytest.fixture(params=("file", "postgresql"))
 def where(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
     if request.param == "file":
         return tmp_path / "pool.sqlite"
-    made: postgres.Cluster = request.getfixturevalue("cluster")
+    made: postgres.Cluster = request.getfixturevalue("postgres_server")
     return made.database()
 
 

@@ -29,25 +29,17 @@ CLOCK = Clock(offset=1_700_000_000.0)
 KINDS = ("file", "postgresql")
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[postgres.Cluster]:
-    if why := postgres.why_not():
-        pytest.skip(why)
-    with postgres.cluster() as made:
-        yield made
-
-
 @pytest.fixture(params=KINDS)
 def where(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
     if request.param == "file":
         return tmp_path / "pool.sqlite"
-    made: postgres.Cluster = request.getfixturevalue("cluster")
+    made: postgres.Cluster = request.getfixturevalue("postgres_server")
     return made.database()
 
 
 @pytest.fixture
-def url(cluster: postgres.Cluster) -> str:
-    return cluster.database()
+def url(postgres_server: postgres.Cluster) -> str:
+    return postgres_server.database()
 
 
 class TestEitherDatabase:
@@ -175,10 +167,12 @@ class TestOnePool:
         with Ledger(url, CLOCK, leader=ServerIdentity()), Ledger(url, CLOCK) as beside:
             assert tokens.list_tokens(beside) == []
 
-    def test_one_that_was_overtaken_stores_nothing_more(self, url: str, cluster: postgres.Cluster) -> None:
+    def test_one_that_was_overtaken_stores_nothing_more(
+        self, url: str, postgres_server: postgres.Cluster
+    ) -> None:
         world = world_on(url)
         world.attach("k1", 200)
-        end_connections(cluster)
+        end_connections(postgres_server)
         with Ledger(url, CLOCK, leader=ServerIdentity()) as other:
             state = other.load()
             Ledger.store(other, state, [], 0.0, events.Restarted(0.0))
@@ -192,14 +186,14 @@ class TestOnePool:
             world.machine.state.rollback()
 
     def test_one_that_was_overtaken_knows_of_no_job_of_a_provider(
-        self, url: str, cluster: postgres.Cluster
+        self, url: str, postgres_server: postgres.Cluster
     ) -> None:
         """Else it would take its successor's jobs for nobody's, and end them."""
         former = Ledger(url, CLOCK, leader=ServerIdentity())
         rows = ProviderJobs(former.database)
         rows.store("a1", {"phase": "intended"})
         assert rows.row("a1") == {"phase": "intended"} and rows.row("b2") is None
-        end_connections(cluster)
+        end_connections(postgres_server)
         with Ledger(url, CLOCK, leader=ServerIdentity()) as other:
             ProviderJobs(other.database).store("b2", {"phase": "intended"})
         with pytest.raises(SQLAlchemyError, match="has taken over"):
@@ -207,10 +201,10 @@ class TestOnePool:
 
 
 class TestABrokenConnection:
-    def test_between_steps_is_mended(self, url: str, cluster: postgres.Cluster) -> None:
+    def test_between_steps_is_mended(self, url: str, postgres_server: postgres.Cluster) -> None:
         world = world_on(url)
         world.attach("k1", 200)
-        end_connections(cluster)
+        end_connections(postgres_server)
         with pytest.raises(LedgerError):
             world.request("k2", 100)
         world.machine.state.rollback()
@@ -218,20 +212,22 @@ class TestABrokenConnection:
         assert world.ledger is not None
         assert lease in world.ledger.load().leases
 
-    def test_in_a_commit_that_took_place_is_found_out(self, url: str, cluster: postgres.Cluster) -> None:
+    def test_in_a_commit_that_took_place_is_found_out(
+        self, url: str, postgres_server: postgres.Cluster
+    ) -> None:
         """The answer is lost, the step is not: it counts, and the lease is not granted twice."""
         world = world_on(url)
-        break_after_commit(world, cluster)
+        break_after_commit(world, postgres_server)
         lease = world.attach("k1", 200)
         assert world.ledger is not None
         assert list(world.ledger.load().leases) == [lease]
         world.attach("k2", 200)
 
     def test_in_a_commit_that_did_not_take_place_is_found_out(
-        self, url: str, cluster: postgres.Cluster
+        self, url: str, postgres_server: postgres.Cluster
     ) -> None:
         world = world_on(url)
-        break_before_commit(world, cluster)
+        break_before_commit(world, postgres_server)
         with pytest.raises(LedgerError):
             world.request("k1", 200)
         world.machine.state.rollback()
@@ -241,14 +237,14 @@ class TestABrokenConnection:
         assert list(world.ledger.load().leases) == [lease]
 
     def test_whose_outcome_cannot_be_asked_ends_the_pool_if_it_took_place(
-        self, url: str, cluster: postgres.Cluster
+        self, url: str, postgres_server: postgres.Cluster
     ) -> None:
         world = world_on(url)
-        break_after_commit(world, cluster, stay_down=True)
+        break_after_commit(world, postgres_server, stay_down=True)
         with pytest.raises(LedgerError):
             world.request("k1", 200)
         world.machine.state.rollback()
-        cluster.start()
+        postgres_server.start()
         with pytest.raises(LedgerError, match="start the pool again"):
             world.request("k1", 200)
         world.machine.state.rollback()
@@ -291,24 +287,26 @@ def world_on(url: str) -> PoolWorld:
     return world
 
 
-def end_connections(cluster: postgres.Cluster) -> None:
-    cluster.sql(
+def end_connections(postgres_server: postgres.Cluster) -> None:
+    postgres_server.sql(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE application_name LIKE 'gpupool-%' AND pid <> pg_backend_pid()"
     )
 
 
-def break_after_commit(world: PoolWorld, cluster: postgres.Cluster, *, stay_down: bool = False) -> None:
+def break_after_commit(
+    world: PoolWorld, postgres_server: postgres.Cluster, *, stay_down: bool = False
+) -> None:
     """The next commit takes place, and the connection is gone before its answer is read."""
-    _once_at_commit(world, cluster, commit_first=True, stay_down=stay_down)
+    _once_at_commit(world, postgres_server, commit_first=True, stay_down=stay_down)
 
 
-def break_before_commit(world: PoolWorld, cluster: postgres.Cluster) -> None:
-    _once_at_commit(world, cluster, commit_first=False, stay_down=False)
+def break_before_commit(world: PoolWorld, postgres_server: postgres.Cluster) -> None:
+    _once_at_commit(world, postgres_server, commit_first=False, stay_down=False)
 
 
 def _once_at_commit(
-    world: PoolWorld, cluster: postgres.Cluster, *, commit_first: bool, stay_down: bool
+    world: PoolWorld, postgres_server: postgres.Cluster, *, commit_first: bool, stay_down: bool
 ) -> None:
     assert world.ledger is not None
     engine = world.ledger.database._writers  # type: ignore[attr-defined]
@@ -319,9 +317,9 @@ def _once_at_commit(
         if commit_first:
             original(connection)
         if stay_down:
-            cluster.end()
+            postgres_server.end()
         else:
-            end_connections(cluster)
+            end_connections(postgres_server)
         connection.execute("COMMIT")  # type: ignore[attr-defined]  # the driver finds out
 
     dialect.do_commit = commit

@@ -22,19 +22,11 @@ from tests.support.charged_world import ChargedWorld
 BEFORE_AN_HOUR = 2790.0
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[postgres.Cluster]:
-    if why := postgres.why_not():
-        pytest.skip(why)
-    with postgres.cluster() as made:
-        yield made
-
-
 @pytest.fixture(params=("file", "postgresql"))
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ChargedWorld]:
     where: Path | str = tmp_path / "pool.sqlite"
     if request.param == "postgresql":
-        made: postgres.Cluster = request.getfixturevalue("cluster")
+        made: postgres.Cluster = request.getfixturevalue("postgres_server")
         where = made.database()
     world = ChargedWorld(where, nodes={"node1": 2, "rack/node2": 1})
     world.now = BEFORE_AN_HOUR
