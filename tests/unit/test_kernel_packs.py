@@ -21,7 +21,7 @@ from gpupool.kernel_packs.names import normalised, source_file
 from gpupool.kernel_packs.origins import find_origins
 from gpupool.kernel_packs.ptx_text import Kind, NotPtxError, parameters, pieces
 from gpupool.kernel_packs.store import BuiltFile, Pack, Store, default_folder
-from gpupool.kernel_packs.torch import Wheel, check_version, find_wheel, kernel_sources, open_sources
+from gpupool.kernel_packs.torch import Wheel, check_version, find_wheel, kernel_sources, open_sources, recipe
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -382,6 +382,21 @@ def test_files_of_all_folders_have_names_of_their_own(tmp_path: Path) -> None:
         (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / place).touch()
     assert kernel_sources(tmp_path) == {name: tmp_path / place for name, place in places.items()}
+
+
+def test_what_the_generator_of_pytorch_imports_is_named(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(
+        """#!/bin/sh
+[ "$2" = torchgen.gen ] || exit 0
+echo "ModuleNotFoundError: No module named 'yaml'" >&2
+exit 1
+"""
+    )
+    python.chmod(0o700)
+    wheel = Wheel(python, tmp_path / "torch", "2.6.0+cu124", "ab" * 20)
+    with pytest.raises(PackError, match="pip install pyyaml"):
+        recipe(wheel, tmp_path, tmp_path)
 
 
 def test_a_python_without_pytorch_is_named(tmp_path: Path) -> None:

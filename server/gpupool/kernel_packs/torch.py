@@ -283,6 +283,11 @@ def _generated(wheel: Wheel, work: Path) -> list[Path]:
     made = sorted(to.glob("Ufunc*.cu"))
     # It ends with an error for files of other parts, after it has written these.
     if not made:
+        # The wheel does not ask for what its generator imports.
+        if "No module named 'yaml'" in ended.stderr:
+            raise PackError(
+                f"PyTorch's generator, which writes the file for add, needs PyYAML: {wheel.python} -m pip install pyyaml"
+            )
         lines = ended.stderr.strip().splitlines()
         raise PackError(
             f"PyTorch's generator made no file for add: {lines[-1] if lines else 'it said nothing'}"
