@@ -11,6 +11,8 @@ from stack import LabStack
 KERNEL_MS = 60_000
 #: What the page loads of this extension: scripts, and the schema and values of its settings.
 OUR_FILES = re.compile(r"/lab/(?:extensions|api/settings)/jupyter-gpupool\b")
+#: How the error of a cell begins: IPython's line before a traceback, or our own errors, which have none.
+CELL_ERROR = re.compile(r"^\s*(-{20}|Gpu\w*Error: |KeyboardInterrupt: )")
 
 
 class LabPage:
@@ -78,6 +80,12 @@ class LabPage:
 
     def press(self, label: str, button: str) -> None:
         self.kernel(label).get_by_role("button", name=re.compile(f"^{button}")).click()
+
+    @property
+    def cell_errors(self) -> Locator:
+        """The errors that cells ended with. JupyterLab shows them as what it shows from standard error."""
+        shown = self.page.locator(".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.stderr']")
+        return shown.filter(has_text=CELL_ERROR)
 
     @property
     def toolbar_button(self) -> Locator:

@@ -57,10 +57,9 @@ def test_a_framework_trains_on_a_share_as_on_the_cpu(lab: LabStack, open_page: O
     expect(page.kernel(f"{name}.ipynb")).to_be_visible(timeout=60_000)
     page.run_all()
     cells = page.page.get_by_role("feed", name="Cells")
-    failed = page.page.locator(".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.error']")
-    ended = cells.get_by_text(re.compile(LAST_WORDS[name])).or_(failed).first
+    ended = cells.get_by_text(re.compile(LAST_WORDS[name])).or_(page.cell_errors).first
     expect(ended).to_be_attached(timeout=MILLISECONDS)
-    expect(failed).to_have_count(0)
+    assert page.cell_errors.all_inner_texts() == []
 
     apart = differences(cells.inner_text())
     assert apart, cells.inner_text()

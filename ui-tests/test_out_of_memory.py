@@ -21,6 +21,7 @@ def test_the_button_below_the_cell_has_its_line_ask_for_enough(lab: LabStack, op
     page.open("large.ipynb")
     page.open_sidebar()
     page.run_and_wait(1, "NameError")
+    expect(page.cell_errors).to_have_count(1)
     page.run_cell(0)
     page.run_cell(1)
     lacking = page.cell(1).locator(".jp-GpuPool-cellLacking")

@@ -45,6 +45,7 @@ def test_the_headline_names_the_setting(misconfigured: LabStack, open_page: Call
     (ROOT / "test-results").mkdir(exist_ok=True)
     page.page.screenshot(path=ROOT / "test-results" / "wrong-setting.png")
     page.run_and_wait(0, "c.GpuPoolExtension.token_file")
+    expect(page.cell_errors).to_have_count(1)
     assert failed == []
     log = (misconfigured.stack.home / "logs" / "jupyter.log").read_text()
     assert log.count("GPU pool ") == 1
