@@ -95,8 +95,11 @@ def test_a_child_finds_our_plug_ins_of_frameworks(native: Path, tmp_path: Path) 
     )
     assert made["PYTHONPATH"] == f"{child_environment.ON_PYTHON_PATH}:/opt/mine"
     assert (child_environment.ON_PYTHON_PATH / "jax_plugins" / "gpupool_device.py").is_file()
+    # With CUPTI 13.2 JAX would fall back to the CPU.
+    assert made["JAX_SKIP_CUDA_CONSTRAINTS_CHECK"] == "1"
     alone = child_environment.software_gpu_environment(native, made)
-    assert alone["PYTHONPATH"] == made["PYTHONPATH"]
+    for name in ("PYTHONPATH", "JAX_SKIP_CUDA_CONSTRAINTS_CHECK"):
+        assert alone[name] == made[name]
 
 
 def test_xla_measures_nothing_on_a_software_gpu_unless_its_user_wants_that() -> None:
@@ -119,6 +122,17 @@ def test_jax_looks_for_a_gpu_where_there_is_a_share(
     assert gpupool_device.has_gpu() is has
     monkeypatch.delenv("GPUPOOL_SESSION_FILE")
     assert gpupool_device.has_gpu()  # a software GPU of its own
+
+
+def test_jax_does_not_make_machine_code_for_a_software_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = child_environment.compiler_variables({"PATH": str(tmp_path)})
+    monkeypatch.setenv("PATH", made["PATH"])
+    assert gpupool_device.takes_ptx()
+    (tmp_path / "ptxas").touch(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert not gpupool_device.takes_ptx()
 
 
 def test_xla_records_what_our_graphs_can_hold_unless_its_user_says_what(

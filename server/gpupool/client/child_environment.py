@@ -57,6 +57,9 @@ OF_ANOTHER_SHARE: Final = (
     "GPUPOOL_PROBLEM",
 )
 
+#: JAX asks all libraries for their versions, and computes on the CPU if one does not answer. Most are ours. CUPTI from 13.2
+#: on answers only if it finds NVIDIA's own driver.
+JAX_UNCHECKED: Final = "JAX_SKIP_CUDA_CONSTRAINTS_CHECK"
 #: How the warning begins that cuda-core gives when it finds our nvJitLink.
 LINKER_WARNING: Final = "libnvJitLink.so* is too old"
 
@@ -102,6 +105,7 @@ def environment(
         ),
         "TRITON_LIBCUDA_PATH": str(client),
         "PYTHONPATH": joined([str(ON_PYTHON_PATH)], before.get("PYTHONPATH", "")),
+        JAX_UNCHECKED: before.get(JAX_UNCHECKED, "1"),
     }
     if software:
         variables |= compiler_variables(before)
@@ -126,6 +130,7 @@ def software_gpu_environment(native: Path, base: Mapping[str, str]) -> dict[str,
             "LD_LIBRARY_PATH": joined(ours, ":".join(behind)),
             "TRITON_LIBCUDA_PATH": str(driver),
             "PYTHONPATH": joined([str(ON_PYTHON_PATH)], kept.get("PYTHONPATH", "")),
+            JAX_UNCHECKED: kept.get(JAX_UNCHECKED, "1"),
         }
         | compiler_variables(kept)
         | blas_variables()

@@ -22,6 +22,7 @@ from typing import Any, Final
 from gpupool.client.child_environment import (
     CLIENT_LIBRARIES,
     COMPAT_LIBRARIES,
+    JAX_UNCHECKED,
     LINKER_WARNING,
     ON_PYTHON_PATH,
     compiler_variables,
@@ -139,6 +140,7 @@ def load(software: bool) -> None:
             # JAX imports what stands beside its own plug-ins, on any folder of the path.
             if str(ON_PYTHON_PATH) not in sys.path:
                 sys.path.append(str(ON_PYTHON_PATH))
+            os.environ.setdefault(JAX_UNCHECKED, "1")
         if software and not _hands_over_ptx:
             _hands_over_ptx = True
             _hand_over_ptx()

@@ -10,6 +10,7 @@ library and JAX.
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,8 @@ _HAS_GPU: Final = {"state attached", "state waiting", "state parked"}
 #: graph can record, and XLA gives up then. A `-` takes one kind from those that XLA records by itself. On several nodes it
 #: must not record anything: it reads the graphs that it records, and one on a second node cannot be read.
 _RECORDED: Final = "--xla_gpu_enable_command_buffer"
+#: Where the `ptxas` is that passes PTX on; it comes first in `PATH` with a software GPU, and only then.
+_ASSEMBLER: Final = Path(__file__).resolve().parents[2] / "assembler"
 #: The first release that was tried with it: one that doesn't know the `-` would end the process.
 _TRIED_SINCE: Final = (0, 10)
 
@@ -30,9 +33,12 @@ def initialize() -> None:
     if not has_gpu():
         return
     from jax import version
-    from jax._src import hardware_utils
+    from jax._src import hardware_utils, lib
 
     hardware_utils.has_visible_nvidia_gpu = lambda: True
+    if takes_ptx():
+        # NVIDIA's compiler beside JAX (`jax[cuda13]` brings it). XLA would take the `ptxas` there before that in `PATH`.
+        lib.cuda_path = None
     if version.__version_info__ >= _TRIED_SINCE:
         # XLA reads them when it compiles the first time.
         os.environ["XLA_FLAGS"] = with_what_is_recorded(os.environ.get("XLA_FLAGS", ""))
@@ -44,6 +50,12 @@ def with_what_is_recorded(flags: str) -> str:
         return flags
     several_nodes = any(line.startswith("devices ") for line in _session())
     return f"{flags} {_RECORDED}={'' if several_nodes else '-COLLECTIVES'}".strip()
+
+
+def takes_ptx() -> bool:
+    """Whether the device is a software GPU, for which PTX isn't made into machine code."""
+    found = shutil.which("ptxas")
+    return found is not None and Path(found).resolve().parent == _ASSEMBLER
 
 
 def has_gpu() -> bool:
