@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from fnmatch import translate
-from functools import lru_cache
 from typing import Any, Final, Protocol
 
 #: Keys that a filter may name, besides ``label.<name>``.
@@ -32,8 +31,10 @@ _SIZE = re.compile(r"([0-9]{1,7}(?:\.[0-9]{1,3})?)\s*(MiB|GiB|TiB)", re.IGNORECA
 _UNITS: Final = {"mib": 1, "gib": 1024, "tib": 1024 * 1024}
 _VERSION = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,3}", re.ASCII)
 _NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,6})?", re.ASCII)
-#: Patterns that one filter may join: a look compares each of them with each kind of device.
-_MOST_PATTERNS: Final = 16
+#: Patterns that the filters of one request may have in all: a look compares each of them with each kind of device.
+MOST_PATTERNS: Final = 16
+#: Bytes that the filters of one request may have in all: everybody's lie in one list, which has to fit into an answer.
+MOST_BYTES: Final = 2048
 _YES_OR_NO: Final = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 _COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "=": operator.eq, "!=": operator.ne,
@@ -71,6 +72,12 @@ class Filter:
     key: str
     operator: str
     value: str
+    #: One expression for all its patterns. It is made once: a look at the queue asks each filter many times.
+    _expression: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        compiled = _expression(self.value) if self._has_patterns else None
+        object.__setattr__(self, "_expression", compiled)
 
     def __str__(self) -> str:
         return f"{self.key}{self.operator}{self.value}"
@@ -80,15 +87,25 @@ class Filter:
         """Whether all devices of a node answer it alike."""
         return self.key in KEYS_OF_NODES or self.key.startswith(_LABEL)
 
+    @property
+    def patterns(self) -> int:
+        """How many texts with ``*`` and ``?`` it joins; 0: it compares with a number, a size or a version."""
+        return self.value.count("|") + 1 if self._has_patterns else 0
+
+    @property
+    def _has_patterns(self) -> bool:
+        is_text = self.key in ("name", "node") or self.key.startswith(_LABEL)
+        return is_text and self.operator in ("=", "!=")
+
     def matches(self, device: Device) -> bool:
         """Whether ``device`` is like that. What does not compare (a label that is no number) does not match."""
         if self.key.startswith(_LABEL):
-            return _matches_label(self, device.labels.get(self.key.removeprefix(_LABEL)))
+            return self._matches_label(device.labels.get(self.key.removeprefix(_LABEL)))
         match self.key:
             case "name":
-                return _matches_text(self, device.kind)
+                return self._matches_text(device.kind)
             case "node":
-                return _matches_text(self, device.node)
+                return self._matches_text(device.node)
             case "memory":
                 return _COMPARE[self.operator](float(device.total_mib), _size(self.value))
             case "driver":
@@ -96,6 +113,17 @@ class Filter:
             case "software":
                 return _COMPARE[self.operator](device.software, _YES_OR_NO.get(self.value.lower()))
         return False
+
+    def _matches_text(self, text: str) -> bool:
+        expression = self._expression
+        return expression is not None and (expression.match(text.lower()) is None) == (self.operator == "!=")
+
+    def _matches_label(self, value: str | None) -> bool:
+        if self._has_patterns:
+            return self.operator == "!=" if value is None else self._matches_text(value)
+        if value is None or _NUMBER.fullmatch(value) is None or _NUMBER.fullmatch(self.value) is None:
+            return False
+        return _COMPARE[self.operator](float(value), float(self.value))
 
 
 def parse(text: str) -> Filter:
@@ -114,11 +142,35 @@ def parse(text: str) -> Filter:
     return found
 
 
+def parse_all(texts: Iterable[str]) -> tuple[Filter, ...]:
+    """The conditions of one request.
+
+    Raises:
+        FilterError: a text writes none, or they are too long together.
+    """
+    found = tuple(parse(text) for text in texts)
+    patterns = sum(wish.patterns for wish in found)
+    if patterns > MOST_PATTERNS:
+        most = max(found, key=lambda wish: wish.patterns)
+        raise FilterError(
+            f"the filters of a request may have {MOST_PATTERNS} patterns in all, these have {patterns}, "
+            f"{str(most)[:40]!r} alone {most.patterns}"
+        )
+    length = sum(len(str(wish).encode()) for wish in found)
+    if length > MOST_BYTES:
+        longest = max(found, key=lambda wish: len(str(wish).encode()))
+        raise FilterError(
+            f"the filters of a request may have {MOST_BYTES} bytes in all, these have {length}; "
+            f"the longest is {str(longest)[:40]!r}"
+        )
+    return found
+
+
 def _problem(wish: Filter) -> str:
     if wish.key in ("name", "node", "software") and wish.operator not in ("=", "!="):
         return f"{wish.key} is compared with = or !="
-    if wish.value.count("|") >= _MOST_PATTERNS:
-        return f"it joins {wish.value.count('|') + 1} patterns, more than {_MOST_PATTERNS}"
+    if wish.patterns > MOST_PATTERNS:
+        return f"it joins {wish.patterns} patterns, more than {MOST_PATTERNS}"
     if wish.key == "memory" and _SIZE.fullmatch(wish.value) is None:
         return "memory is compared with a size such as 40GiB or 16384MiB"
     if wish.key == "driver" and _VERSION.fullmatch(wish.value) is None:
@@ -136,22 +188,8 @@ def _size(text: str) -> float:
     return float(match[1]) * _UNITS[match[2].lower()] if match else float("nan")
 
 
-def _matches_text(wish: Filter, text: str) -> bool:
-    return (_patterns(wish.value).match(text.lower()) is not None) == (wish.operator == "=")
-
-
-@lru_cache(maxsize=4096)
-def _patterns(value: str) -> re.Pattern[str]:
-    """One expression for all of them: a look at the queue asks for it many times."""
+def _expression(value: str) -> re.Pattern[str]:
     return re.compile("|".join(translate(part.strip().lower()) for part in value.split("|")))
-
-
-def _matches_label(wish: Filter, value: str | None) -> bool:
-    if wish.operator in ("=", "!="):
-        return wish.operator == "!=" if value is None else _matches_text(wish, value)
-    if value is None or _NUMBER.fullmatch(value) is None or _NUMBER.fullmatch(wish.value) is None:
-        return False
-    return _COMPARE[wish.operator](float(value), float(wish.value))
 
 
 def _matches_version(wish: Filter, version: str) -> bool:

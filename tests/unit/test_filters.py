@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from gpupool.filters import FilterError, parse
+from gpupool.filters import FilterError, parse, parse_all
 from gpupool.scheduler import DeviceView
 
 H100 = DeviceView(
@@ -72,3 +74,34 @@ def test_what_is_no_filter_is_said_with_its_text(text: str, words: str) -> None:
         parse(text)
     assert words in str(error.value)
     assert "write for example" in str(error.value)
+
+
+def test_a_pattern_is_compiled_once_however_many_filters_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = []
+    real = re.compile
+    monkeypatch.setattr("gpupool.filters.re.compile", lambda text: compiled.append(text) or real(text))
+    # More than any store of patterns would hold.
+    wishes = [parse(f"name=*a{number}*") for number in range(5000)]
+    assert len(compiled) == len(wishes)
+    for wish in wishes:
+        wish.matches(H100)
+    assert len(compiled) == len(wishes)
+
+
+class TestOfOneRequest:
+    def test_patterns_are_counted_over_all_filters(self) -> None:
+        most = ["name=" + "|".join("abcdefgh"), "node=" + "|".join("abcdefgh")]
+        sizes = [f"memory>={size}GiB" for size in range(14)]
+        assert len(parse_all(most + sizes)) == 16
+        with pytest.raises(FilterError, match=r"16 patterns in all, these have 17, 'name=a\|b.*' alone 8"):
+            parse_all([*most, "label.zone!=x"])
+
+    def test_one_filter_alone_may_have_no_more(self) -> None:
+        with pytest.raises(FilterError, match="joins 17 patterns, more than 16"):
+            parse("name=" + "|".join("abcdefghijklmnopq"))
+
+    def test_bytes_are_counted_as_they_are_sent(self) -> None:
+        fat = [f"label.l{number:02d}=" + "\U0001f600" * 126 for number in range(4)]
+        assert len(parse_all(fat[:3])) == 3
+        with pytest.raises(FilterError, match=r"2048 bytes in all, these have 2056.*'label\.l00="):
+            parse_all(fat)

@@ -53,6 +53,12 @@ def test_a_request_of_before_says_nothing_of_it_and_means_what_it_meant() -> Non
         ({"filters": ["colour=red"]}, "colour=red", "bad-request"),
         ({"filters": ["name=a"] * 17}, "17", "bad-request"),
         ({"filters": ["name=" + "x" * 300]}, "305", "bad-request"),
+        (
+            {"filters": [f"name=a{n}" for n in range(9)] + [f"node=b{n}|c" for n in range(7)]},
+            "23",
+            "bad-request",
+        ),
+        ({"filters": [f"name={n}" + "\U0001f600" * 120 for n in range(5)]}, "2430", "bad-request"),
         ({"pools": ["fast lane"]}, "fast lane", "bad-request"),
         ({"pools": ["a"] * 17}, "17", "bad-request"),
     ],

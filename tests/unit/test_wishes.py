@@ -19,6 +19,7 @@ from gpupool.scheduler import (
     Request,
     decide,
 )
+from gpupool.scheduler.helps import advised
 from gpupool.sentences import say
 
 from tests.support.pool_world import PoolWorld, lease, session
@@ -56,6 +57,35 @@ class TestFilters:
             help_of(decision, "other-device") == "without the filter name=H100 it would fit now on a/0 (A100)"
         )
         assert "without the filter name=H100" in decision.explanation
+
+    def test_with_many_filters_one_decision_says_what_fits_without_all_of_them(self):
+        pool = PoolView((device("a/0", kind="A100"), device("b/0", FULL, kind="H100")))
+        filters = tuple(parse(f"name!=*A{number}*") for number in range(100, 116))
+        asked = Request("bob", 200, filters=filters)
+        tried = []
+
+        def counted(view: PoolView, request: Request) -> Decision:
+            tried.append(request.filters)
+            return decide(view, request, helps=False)
+
+        found = advised(pool, asked, decide(pool, asked, helps=False), counted)
+        assert (
+            help_of(found, "other-device")
+            == "without filters, in any node pool it would fit now on a/0 (A100)"
+        )
+        assert sum(len(one) < len(filters) for one in tried) == 1
+
+    def test_where_nothing_fits_without_all_filters_none_is_left_out_alone(self):
+        pool = PoolView((device("a/0", FULL, kind="A100"), device("b/0", FULL, kind="H100")))
+        asked = Request("bob", 200, filters=(parse("name=H100"), parse("node=b"), parse("memory>=1GiB")))
+        tried = []
+
+        def counted(view: PoolView, request: Request) -> Decision:
+            tried.append(request.filters)
+            return decide(view, request, helps=False)
+
+        advised(pool, asked, decide(pool, asked, helps=False), counted)
+        assert [one for one in tried if len(one) < 3] == [()]
 
     def test_what_nothing_matches_is_refused_with_how_many_each_excludes(self):
         decision = decide(

@@ -13,6 +13,7 @@ from enum import Enum
 from functools import cache
 from typing import Any, Final
 
+from gpupool.filters import Filter
 from gpupool.model import events
 from gpupool.model.state import DeviceRecord, RequestRecord, SessionRecord, Usage
 from gpupool.records import reader_of
@@ -23,6 +24,7 @@ from gpupool.sentences import NOTHING, Sentence
 #: those that no rule of the pool reads (`tests/unit/test_ledger_steps.py` holds them to that).
 LEFT_OUT: Final[Mapping[type, frozenset[str]]] = {
     SessionRecord: frozenset({"secret"}),
+    Filter: frozenset({"_expression"}),
     RequestRecord: frozenset({"place", "said", "eta", "growth"}),
     # Of why a request waits, what the queue goes by; the rest is said anew.
     Decision: frozenset({"shares", "said", "wants", "to_disk", "facts", "helps"}),

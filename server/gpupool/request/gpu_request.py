@@ -10,7 +10,9 @@ import re
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Self, TypedDict
 
+from gpupool.filters import FilterError
 from gpupool.filters import parse as parse_filter
+from gpupool.filters import parse_all as parse_filters
 from gpupool.names import MAXIMUM_DEPTH, MAXIMUM_PATH, NAME_RULE, is_name, is_project
 from gpupool.request.option import (
     EVERYWHERE,
@@ -315,6 +317,11 @@ def made_of(given: dict[str, Any], record: type[GpuRequest] = GpuRequest) -> Gpu
             )
         share = Share.parse("1")
     values["share"] = share
-    values["filters"] = tuple(dict.fromkeys((*values.pop("type", ()), *values.get("filters", ()))))
+    filters = tuple(dict.fromkeys((*values.pop("type", ()), *values.get("filters", ()))))
+    try:
+        parse_filters(filters)
+    except FilterError as error:
+        raise RequestError(f"{error}.", "bad-request") from None
+    values["filters"] = filters
     known = {one.name for one in fields(record)}
     return record(**{name: value for name, value in values.items() if name in known})

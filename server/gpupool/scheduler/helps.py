@@ -28,6 +28,8 @@ _IN_SENTENCE: Final = ("smaller", "nodes", "other-device")
 #: Own leases of which the release is tried out, and devices on which they are looked for besides those waited for.
 _MOST_LEASES: Final = 6
 _MOST_PLACES: Final = 16
+#: Conditions that are left out one at a time, each of which takes a decision; of more only all together are.
+_MOST_CONDITIONS: Final = 4
 
 
 def advised(pool: PoolView, request: Request, decision: Decision, decide: Decide) -> Decision:
@@ -149,21 +151,18 @@ def _several_nodes(pool: PoolView, request: Request, decide: Decide) -> Iterator
 
 def _other_devices(pool: PoolView, request: Request, decide: Decide) -> Iterator[Help]:
     """Without one of the conditions, or else without all."""
-    choices: list[tuple[str, str, Request]] = []
-    for wish in request.filters:
-        rest = tuple(other for other in request.filters if other != wish)
-        choices.append(("help.without-filter", str(wish), replace(request, filters=rest)))
-    if request.pools:
-        choices.append(("help.any-node-pool", "", replace(request, pools=())))
-    if len(choices) > 1:
-        choices.append(("help.any-device", "", replace(request, filters=(), pools=())))
+    without_all = replace(request, filters=(), pools=())
+    conditions = len(request.filters) + bool(request.pools)
+    # Where nothing fits without all of them, nothing does without one.
+    shares = _granted(pool, without_all, decide) if conditions else ()
     found = False
-    for code, left_out, other in choices:
-        if (found and not other.filters and not other.pools) or not (shares := _granted(pool, other, decide)):
-            continue
-        found = True
-        said = say(code, filter=param.text(left_out), devices=_named(pool, shares))
-        yield Help("other-device", said, other)
+    if shares and conditions <= _MOST_CONDITIONS:
+        for help in _without_one(pool, request, decide):
+            found = True
+            yield help
+    if shares and conditions > 1 and not found:
+        said = say("help.any-device", devices=_named(pool, shares))
+        yield Help("other-device", said, without_all)
     if request.parked is not None or request.parts or request.milli is None:
         return
     if not any((device.sharing == "open") == request.isolated for device in pool.fleet.classes):
@@ -173,6 +172,19 @@ def _other_devices(pool: PoolView, request: Request, decide: Decide) -> Iterator
     if shares:
         code = "help.not-isolated" if request.isolated else "help.isolated"
         yield Help("isolation", say(code, devices=_named(pool, shares)), other)
+
+
+def _without_one(pool: PoolView, request: Request, decide: Decide) -> Iterator[Help]:
+    choices: list[tuple[str, str, Request]] = []
+    for wish in request.filters:
+        rest = tuple(other for other in request.filters if other != wish)
+        choices.append(("help.without-filter", str(wish), replace(request, filters=rest)))
+    if request.pools:
+        choices.append(("help.any-node-pool", "", replace(request, pools=())))
+    for code, left_out, other in choices:
+        if shares := _granted(pool, other, decide):
+            said = say(code, filter=param.text(left_out), devices=_named(pool, shares))
+            yield Help("other-device", said, other)
 
 
 def _named(pool: PoolView, shares: tuple[PlacedShare, ...]) -> Sentence:
