@@ -63,7 +63,9 @@ async def serve_pool(place: Place, pool: PoolShell, leadership: Leadership | Non
     options = place.options
     admit = None if leadership is None else leadership.admit
     servers = tuple if leadership is None else lambda: leadership.servers
-    auth = AuthInterceptor(pool.ledger, hub_of(options.hub), show_users=options.show_users, first=admit)
+    auth = AuthInterceptor(
+        pool.ledger, hub_of(options.hub, pool.timers.holder), show_users=options.show_users, first=admit
+    )
     server = grpc.aio.server(interceptors=[auth], options=GRPC_OPTIONS)
     pool_pb2_grpc.add_ServersServicer_to_server(ServersService(leadership), server)
     pool_pb2_grpc.add_ReportsServicer_to_server(ReportsService(pool), server)
@@ -205,9 +207,12 @@ def _metrics_port(place: Place, pool: PoolShell, stack: contextlib.AsyncExitStac
         return 0
 
 
-def hub_of(options: HubOptions | None) -> Hub | None:
-    """The Hub that knows callers; None: there is none. Raises ServeError: its URL is none."""
+def hub_of(options: HubOptions | None, settle: float = 0.0) -> Hub | None:
+    """The Hub that knows callers; None: there is none. Raises ServeError: its URL is none.
+
+    `settle`: see :class:`Hub`.
+    """
     try:
-        return None if options is None else Hub(options)
+        return None if options is None else Hub(options, settle=settle)
     except HubUrlUnusableError as error:
         raise ServeError(str(error)) from None

@@ -21,6 +21,7 @@ from gpupool.client.os_user import os_user
 from gpupool.pool.access import hidden_users, tokens
 from gpupool.pool.access.hub import Hub, HubBusyError, HubDeniedError, HubDownError
 from gpupool.pool.access.hub_cache import Short
+from gpupool.pool.access.newcomers import place_of
 from gpupool.pool.access.token_check import LedgerSilentError, TokenCheck
 from gpupool.sentences import Sentence, plain, render, without_users
 from gpupool.text import printable
@@ -251,7 +252,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             text = "tokens of JupyterHub are accepted over TLS and on the Unix socket only"
             await refuse(context, grpc.StatusCode.PERMISSION_DENIED, "forbidden", text)
         try:
-            short = await self._hub.exchange(token)
+            short = await self._hub.exchange(token, place_of(context.peer()))
         except HubDeniedError as error:
             await refuse(context, grpc.StatusCode.UNAUTHENTICATED, "forbidden", str(error))
         except HubDownError as error:

@@ -1,7 +1,7 @@
 """JupyterHub as the judge of who callers are: asked over its HTTP API, believed for a while (`hub_cache`).
 
 Any user of a Hub may send us tokens, true ones and others, so what becomes a question to the Hub is bounded: one at a
-time for each token, a number at once, and those that were never seen before so many a second.
+time for each token, a number at once, and those that were never seen before so many a second (`newcomers`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import ipaddress
 import math
 import ssl
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ import structlog
 from gpupool.pool.access import hub_answer
 from gpupool.pool.access.hub_answer import HubAnswerUnusableError, HubUser
 from gpupool.pool.access.hub_cache import HubCache, HubTimes, Short, digest_of
-from gpupool.pool.access.rate_limit import RateLimit
+from gpupool.pool.access.newcomers import Newcomers
 
 logger = structlog.get_logger(__name__)
 
@@ -33,9 +34,9 @@ ASK_SECONDS: Final = 5.0
 _AT_ONCE: Final = 16
 #: Callers that wait for one at most.
 _MOST_WAITING: Final = 2000
-#: Tokens that were never seen before: at once, and each second.
-_NEW_BURST: Final = 500
-_NEW_PER_SECOND: Final = 50.0
+#: A token that the Hub does not know is not asked about again for so long, seconds; so many of them are remembered.
+_DENIED_SECONDS: Final = 30.0
+_MOST_DENIED: Final = 5000
 _LONGEST_TOKEN: Final = 1024
 _DENIED: Final = (401, 403)
 #: A Hub that did not answer is left alone for so long, seconds: callers must not all wait for its silence.
@@ -73,15 +74,20 @@ Ask = Callable[[str], tuple[int, bytes]]
 class Hub:
     """One JupyterHub. For the event loop of the server.
 
+    `settle`: seconds in which those who were there before the start of the server show their tokens again.
+
     Raises:
         HubUrlUnusableError: the URL is none of http or https.
     """
 
-    def __init__(self, options: HubOptions, ask: Ask | None = None) -> None:
+    def __init__(self, options: HubOptions, ask: Ask | None = None, *, settle: float = 0.0) -> None:
         self._url = _checked(options.api_url)
         self._ask = ask or self._ask_over_http
         self._cache = HubCache(options.times)
-        self._new = RateLimit(_NEW_PER_SECOND, _NEW_BURST, time.monotonic())
+        now = time.monotonic()
+        self._new = Newcomers(now, now + settle)
+        #: Until when tokens count as unknown, by their hash; the latest last.
+        self._denied: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
         self._at_once = asyncio.Semaphore(_AT_ONCE)
         # Of its own: a Hub that hangs must not take the threads in which the server asks whether it leads.
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="hub")
@@ -91,8 +97,8 @@ class Hub:
         if self._url.scheme == "http" and not _is_loopback(self._url.hostname or ""):
             logger.warning("tokens of JupyterHub's users are sent to it unencrypted", url=options.api_url)
 
-    async def exchange(self, token: str) -> Short:
-        """A short-lived token for the user whose JupyterHub token this is.
+    async def exchange(self, token: str, place: str = "") -> Short:
+        """A short-lived token for the user whose JupyterHub token this is. `place`: where the caller is (`newcomers`).
 
         Raises:
             HubDeniedError, HubDownError, HubBusyError: there is none.
@@ -107,8 +113,9 @@ class Hub:
             return self._without_the_hub(digest)
         task = self._asking.get(digest)
         if task is None:
+            self._refuse_denied(digest, now)
             if len(self._asking) >= _MOST_WAITING or not (
-                self._cache.is_known(digest) or self._new.admits(now)
+                self._cache.is_known(digest) or self._new.admits(place, now)
             ):
                 raise HubBusyError("too many users ask the pool who they are; try again in a few seconds")
             task = self._asking[digest] = asyncio.create_task(self._judge(token, digest))
@@ -138,9 +145,8 @@ class Hub:
                 loop = asyncio.get_running_loop()
                 status, body = await loop.run_in_executor(self._threads, self._ask, token)
             if status in _DENIED:
-                self._cache.denied(digest)
-                raise HubDeniedError(
-                    "JupyterHub does not know this token (any more); restart the server from the Hub"
+                raise self._deny(
+                    digest, "JupyterHub does not know this token (any more); restart the server from the Hub"
                 )
             if status != http.client.OK:
                 raise OSError(f"it answers HTTP {status}")
@@ -155,6 +161,19 @@ class Hub:
             self._problem, self._failed_at = "", -math.inf
             logger.info("JupyterHub answers again")
         return self._cache.confirmed(digest, user, time.monotonic())
+
+    def _deny(self, digest: bytes, why: str) -> HubDeniedError:
+        self._cache.denied(digest)
+        self._denied[digest] = time.monotonic() + _DENIED_SECONDS, why
+        if len(self._denied) > _MOST_DENIED:
+            self._denied.popitem(last=False)
+        return HubDeniedError(why)
+
+    def _refuse_denied(self, digest: bytes, now: float) -> None:
+        until, why = self._denied.get(digest, (now, ""))
+        if now < until:
+            raise HubDeniedError(why)
+        self._denied.pop(digest, None)
 
     def _note_silence(self, error: Exception) -> None:
         detail = (
