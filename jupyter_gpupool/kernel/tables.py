@@ -168,6 +168,14 @@ def pool_lines(pool: dict[str, Any]) -> Iterator[str]:
         yield _no_devices(pool)
     for entry in pool["queue"]:
         yield f"queue {entry['place']}: {_who(entry)} wants {_wanted(entry)}. {entry['reason']}"
+    if rest := _rest_of_queue(pool):
+        yield rest
+
+
+def _rest_of_queue(pool: dict[str, Any]) -> str:
+    """What the list of those who wait lacks; empty: nothing."""
+    rest = pool.get("queue_left_out", 0)
+    return "the queue is not known now" if rest is None else f"queue: {rest} more" if rest else ""
 
 
 def pool_html(pool: dict[str, Any]) -> str:
@@ -185,6 +193,8 @@ def pool_html(pool: dict[str, Any]) -> str:
             f"<li>queue {entry['place']}: {escape(_who(entry))} wants {_wanted(entry)}. "
             f"{escape(str(entry['reason']))}</li>"
         )
+    if rest := _rest_of_queue(pool):
+        items.append(f"<li>{escape(rest)}</li>")
     return f'<ul class="jp-gpupool-Pool">{"".join(items) or f"<li>{escape(_no_devices(pool))}</li>"}</ul>'
 
 

@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from gpupool.client.errors import PoolRefusedError
 from gpupool.client.session_file import SessionFile
+from gpupool.client.types import Queue
 from gpupool.sentences import Sentence, obstacles
 from gpupool.shares import Share
 from tornado.iostream import StreamClosedError
@@ -247,6 +249,20 @@ async def test_the_pool_view_says_whose_share_is_whose(jupyter: JupyterInProcess
     assert (pool["ok"], pool["user"], device["free_milli"]) == (True, "ann", 800)
     assert (share["mine"], share["kernel_id"], share["milli"]) == (True, kernel.kernel_id, 200)
     assert pool["totals"] == {"milli": 1000, "free_milli": 800}
+
+
+async def test_a_queue_that_cannot_be_read_is_no_pool_that_is_down(
+    jupyter: JupyterInProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (await jupyter.json("GET", "gpupool/api/pool"))[1]["queue_left_out"] == 0
+
+    async def too_long() -> Queue:
+        raise PoolRefusedError("full", "Received message larger than max")
+
+    monkeypatch.setattr(jupyter.pool, "queue", too_long)
+    _, pool = await jupyter.json("GET", "gpupool/api/pool")
+    assert (pool["ok"], len(pool["devices"])) == (True, 1)
+    assert (pool["queue"], pool["queue_left_out"]) == ([], None)
 
 
 async def test_polls_are_no_activity_of_the_user(jupyter: JupyterInProcess, kernel: Cells) -> None:

@@ -22,6 +22,7 @@ from gpupool.client.types import (
     LeaseRequest,
     LeaseStatus,
     Notice,
+    Queue,
     QueueEntry,
     QueuePlace,
     SessionInfo,
@@ -348,9 +349,9 @@ class MemoryPool:
             for session_id, state in self.session_states.items()
         ]
 
-    async def queue(self) -> list[QueueEntry]:
+    async def queue(self) -> Queue:
         self._answer("queue")
-        return [
+        return Queue(
             QueueEntry(
                 place=place,
                 user=request.on_behalf_of,
@@ -364,7 +365,7 @@ class MemoryPool:
                 since_unix=0.0,
             )
             for place, request in enumerate(self.waiting, 1)
-        ]
+        )
 
     async def whoami(self) -> Caller:
         self._answer("whoami", "")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from gpupool.client import types
 from gpupool.client.errors import GpupoolError
+from gpupool.client.program.view import queue_of
 from gpupool.client.reasons import COMES_BACK
 from gpupool.client.session.record import Session
 from gpupool.client.session.state import HOLDING, State
@@ -333,13 +334,14 @@ async def pool_view(extension: GpuPoolExtension) -> Pool:
         "devices": [],
         "lenders": [],
         "queue": [],
+        "queue_left_out": None,
         "totals": {"milli": 0, "free_milli": 0},
     }
     try:
         pool = (await extension.sessions()).pool
         async with asyncio.timeout(POOL_SECONDS):
             user = await extension.pool_user()
-            devices, queue = await asyncio.gather(pool.devices(), pool.queue())
+            devices, queue = await asyncio.gather(pool.devices(), queue_of(pool))
             lenders = [] if devices else await pool.lenders()
     except GpupoolError as error:
         wrong = str(error) if isinstance(error, WrongSettingError) else extension.wrong_setting
@@ -363,7 +365,8 @@ async def pool_view(extension: GpuPoolExtension) -> Pool:
         "startable": "no",
         "lenders": lenders,
         "devices": [_device_view(device, user, kernels, sees_labels) for device in devices],
-        "queue": [_entry_view(entry, extension.reader, kernels, sees_labels) for entry in queue],
+        "queue": [_entry_view(entry, extension.reader, kernels, sees_labels) for entry in queue or ()],
+        "queue_left_out": None if queue is None else queue.left_out,
         "totals": Totals(milli=1000 * len(usable), free_milli=sum(device.free_milli for device in usable)),
     }
 

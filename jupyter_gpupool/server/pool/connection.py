@@ -22,7 +22,7 @@ from gpupool.client.types import (
     Lease,
     LeaseRequest,
     LeaseStatus,
-    QueueEntry,
+    Queue,
     QueuePlace,
     SessionInfo,
     Usage,
@@ -250,7 +250,7 @@ class PoolConnection:
     async def sessions(self) -> list[SessionInfo]:
         return await self._ask(lambda pool: pool.sessions())
 
-    async def queue(self) -> list[QueueEntry]:
+    async def queue(self) -> Queue:
         return await self._ask(lambda pool: pool.queue())
 
     async def usage(self, session_id: str) -> Usage:

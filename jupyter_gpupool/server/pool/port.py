@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from gpupool.client.session import port as session
-from gpupool.client.types import Caller, Device, QueueEntry, Usage
+from gpupool.client.types import Caller, Device, Queue, Usage
 
 
 class Pool(session.Pool, Protocol):
@@ -18,7 +18,7 @@ class Pool(session.Pool, Protocol):
 
     async def lenders(self) -> list[str]: ...
 
-    async def queue(self) -> list[QueueEntry]: ...
+    async def queue(self) -> Queue: ...
 
     async def usage(self, session_id: str) -> Usage: ...
 

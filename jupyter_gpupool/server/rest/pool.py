@@ -91,6 +91,9 @@ class Pool(TypedDict):
     lenders: list[str]
     """Engines that lend nodes when somebody needs them; told only where there is no device."""
     queue: list[QueueEntry]
+    """The first places, and those of the user."""
+    queue_left_out: int | None
+    """How many more wait; null: the queue is not known."""
     totals: Totals
 
 

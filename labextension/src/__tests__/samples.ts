@@ -176,6 +176,7 @@ export function aPool(part: Partial<GpuPool.IPool> = {}): GpuPool.IPool {
     devices,
     lenders: [],
     queue: [],
+    queue_left_out: 0,
     totals: {
       milli: 1000 * usable.length,
       free_milli: usable.reduce((sum, device) => sum + device.free_milli, 0)

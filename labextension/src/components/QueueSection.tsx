@@ -17,13 +17,16 @@ export function QueueSection(props: {
   const { context } = props;
   const { trans } = context;
   const queue = props.state.pool?.queue ?? [];
+  const more = props.state.pool?.queue_left_out ?? null;
   return (
     <Section
       id="queue"
       context={context}
       title={trans.__('Queue')}
       summary={
-        queue.length > 0 ? trans.__('%1 waiting', queue.length) : undefined
+        queue.length > 0
+          ? trans.__('%1 waiting', queue.length + (more ?? 0))
+          : undefined
       }
     >
       {queue.length > 0 ? (
@@ -34,11 +37,16 @@ export function QueueSection(props: {
         </ol>
       ) : (
         <p className="jp-GpuPool-empty">
-          {poolNow(props.state)
+          {poolNow(props.state) && more !== null
             ? trans.__('Nobody waits.')
             : trans.__('The queue is not known now.')}
         </p>
       )}
+      {more ? (
+        <p className="jp-GpuPool-empty">
+          {trans.__('%1 more wait, behind these.', more)}
+        </p>
+      ) : null}
     </Section>
   );
 }

@@ -72,6 +72,7 @@ function lastKnown(
         ...pool,
         devices: before.devices,
         queue: before.queue,
+        queue_left_out: before.queue_left_out,
         totals: before.totals
       };
 }

@@ -48,7 +48,7 @@ from gpupool.client.types import (
     Lease,
     LeaseRequest,
     LeaseStatus,
-    QueueEntry,
+    Queue,
     QueuePlace,
     SessionInfo,
     Usage,
@@ -250,9 +250,9 @@ class PoolClient:
         answer = await self._unary("ListSessions", pool_pb2.ListRequest())
         return [convert.session(item) for item in answer.sessions]
 
-    async def queue(self) -> list[QueueEntry]:
+    async def queue(self) -> Queue:
         answer = await self._unary("ListQueue", pool_pb2.ListRequest())
-        return [convert.queue_entry(item) for item in answer.entries]
+        return Queue(map(convert.queue_entry, answer.entries), answer.left_out)
 
     async def usage(self, session_id: str) -> Usage:
         return convert.usage(await self._unary("GetUsage", pool_pb2.UsageRequest(session_id=session_id)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
@@ -327,6 +327,14 @@ class QueueEntry:
     filters: tuple[str, ...] = ()
     explanation: Explanation | None = None
     wants: tuple[str, ...] = ()
+
+
+class Queue(list[QueueEntry]):
+    """Those who wait, in their order. ``left_out``: so many more wait, of whom the pool's answer tells nothing."""
+
+    def __init__(self, entries: Iterable[QueueEntry] = (), left_out: int = 0) -> None:
+        super().__init__(entries)
+        self.left_out = left_out
 
 
 @dataclass(frozen=True, slots=True)

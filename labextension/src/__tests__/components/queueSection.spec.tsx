@@ -75,6 +75,19 @@ describe('the queue', () => {
     expect(screen.queryByText('0.5 would fit now')).toBeNull();
   });
 
+  it('says how many more wait than it is told of', () => {
+    const pool = aPool({ queue: [entry], queue_left_out: 41 });
+    render(<QueueSection state={{ ...EMPTY_STATE, pool }} context={context} />);
+    screen.getByText('42 waiting');
+    screen.getByText('41 more wait, behind these.');
+  });
+
+  it('says that it is not known where the pool does not say', () => {
+    const pool = aPool({ queue: [], queue_left_out: null });
+    render(<QueueSection state={{ ...EMPTY_STATE, pool }} context={context} />);
+    screen.getByText('The queue is not known now.');
+  });
+
   it('says that nobody waits only when the pool says so', () => {
     const show = (ok: boolean) => (
       <QueueSection

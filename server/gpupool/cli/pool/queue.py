@@ -6,7 +6,7 @@ from rich.console import RenderableType
 
 from gpupool.cli.common import show, watch
 from gpupool.cli.common.options import Endpoint, Json, TokenFile, client
-from gpupool.client.types import QueueEntry
+from gpupool.client.types import Queue, QueueEntry
 from gpupool.shares import format_milli
 
 
@@ -24,9 +24,18 @@ def queue(
     async def work() -> watch.Shown:
         async with client(pool, token_file) as connection:
             found = await connection.queue()
-        return watch.Shown(queue_table(found), {"queue": found})
+        return watch.Shown(queue_table(found), {"queue": found, "left_out": found.left_out}, left_out(found))
 
     watch.look(work, as_json=json, every=every)
+
+
+def left_out(queue: Queue) -> tuple[str, ...]:
+    """The note under a list that is not whole."""
+    return (
+        (f"{queue.left_out} more wait; the pool lists the first of them and yours.",)
+        if queue.left_out
+        else ()
+    )
 
 
 def queue_table(queue: list[QueueEntry]) -> RenderableType:

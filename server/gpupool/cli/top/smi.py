@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from gpupool.cli.common import show, watch
 from gpupool.cli.common.options import Endpoint, Json, TokenFile, client
 from gpupool.cli.common.words import NO_GPU
-from gpupool.cli.pool.queue import queue_table
+from gpupool.cli.pool.queue import left_out, queue_table
 from gpupool.client.types import Device, Lease, SessionInfo
 from gpupool.shares import format_share
 
@@ -36,9 +36,10 @@ def smi(
         if queue:
             parts += ["", queue_table(queue)]
         data = {"devices": devices, "sessions": sessions, "leases": leases, "queue": queue}
-        notes = tuple(
+        notices = (
             f"{session.id[:12]}: {session.notice.explanation}" for session in sessions if session.notice
         )
+        notes = (*notices, *left_out(queue))
         return watch.Shown(Group(*parts), data, notes if devices else (NO_GPU, *notes))
 
     watch.look(work, as_json=json, every=every)

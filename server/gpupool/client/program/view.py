@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, Protocol
 
 from gpupool.client.errors import GpupoolError
 from gpupool.client.granted_size import describe
@@ -13,7 +13,7 @@ from gpupool.client.program.session import ProgramSession
 from gpupool.client.reasons import COMES_BACK
 from gpupool.client.session.call_message import call_message
 from gpupool.client.session.state import HOLDING
-from gpupool.client.types import Device, Usage
+from gpupool.client.types import Device, Queue, Usage
 
 
 def session_view(session: ProgramSession) -> dict[str, Any]:
@@ -73,12 +73,32 @@ async def pool_view(pool: PoolClient, holder: str) -> dict[str, Any]:
     ``holder``: what it has is shown as ``mine``.
     """
     try:
-        devices, queue, lenders = await asyncio.gather(pool.devices(), pool.queue(), pool.lenders())
+        devices, queue, lenders = await asyncio.gather(pool.devices(), queue_of(pool), pool.lenders())
     except GpupoolError as error:
-        return {"ok": False, "error": str(error), "devices": [], "queue": [], "lenders": []}
-    entries = [{**asdict(entry), "mine": entry.holder == holder} for entry in queue]
+        return {
+            "ok": False,
+            "error": str(error),
+            "devices": [],
+            "queue": [],
+            "queue_left_out": None,
+            "lenders": [],
+        }
+    entries = [{**asdict(entry), "mine": entry.holder == holder} for entry in queue or ()]
     shown = [_device_view(device, holder) for device in devices]
-    return {"ok": True, "devices": shown, "queue": entries, "lenders": lenders}
+    rest = None if queue is None else queue.left_out
+    return {"ok": True, "devices": shown, "queue": entries, "queue_left_out": rest, "lenders": lenders}
+
+
+class _Queues(Protocol):
+    async def queue(self) -> Queue: ...
+
+
+async def queue_of(pool: _Queues) -> Queue | None:
+    """Who waits; None: the pool does not say, which takes nothing from what it says of its devices."""
+    try:
+        return await pool.queue()
+    except GpupoolError:
+        return None
 
 
 def _device_view(device: Device, holder: str) -> dict[str, Any]:

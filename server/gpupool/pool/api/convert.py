@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 from gpupool.model.clock import Clock
 from gpupool.model.instructions import (
@@ -30,6 +31,10 @@ from gpupool.scheduler.model import PlacedShare
 
 #: Work submitted this recently counts as use, seconds.
 _IN_USE_SECONDS = 5.0
+#: Places of the queue that are listed for everybody; a page asks for them every second.
+MOST_PLACES: Final = 500
+#: Of a list of the queue, far below what clients take in one answer (16 MiB).
+MOST_QUEUE_BYTES: Final = 8 * 1024 * 1024
 
 
 def shares(placed: Iterable[PlacedShare]) -> list[pb.DeviceShare]:
@@ -312,34 +317,44 @@ def session_list(state: State, now: float, viewer: str | None) -> pb.SessionList
 
 
 def queue_list(state: State, clock: Clock, viewer: str | None) -> pb.QueueList:
+    """The first places, and all of the viewer; what does not fit into an answer is counted."""
     answer = pb.QueueList()
-    for request in sorted(state.requests.values(), key=lambda a: (a.place, a.number)):
-        label, holder = _visible(request, viewer)
-        answer.entries.append(
-            pb.QueueEntry(
-                place=request.place,
-                user=request.user,
-                label=label,
-                holder=holder,
-                milli=request.milli or 0,
-                mib=request.mib or 0,
-                count=request.count,
-                said=to_message(request.said),
-                eta_seconds=-1.0 if request.eta is None else request.eta,
-                since_unix=clock.to_unix(request.since),
-                nodes=request.nodes,
-                id=request.id,
-                project=request.project,
-                kind=request.kind,
-                priority=request.priority,
-                filters=[str(condition) for condition in request.filters],
-                explanation=explanations.of_request(request, state)
-                if viewer in (None, request.user)
-                else None,
-                wants=request.wants,
-            )
-        )
+    room = MOST_QUEUE_BYTES
+    for number, request in enumerate(sorted(state.requests.values(), key=lambda a: (a.place, a.number))):
+        entry = None
+        if number < MOST_PLACES or request.user == viewer:
+            entry = _queue_entry(request, state, clock, viewer)
+            room -= entry.ByteSize()
+        if entry is None or room < 0:
+            answer.left_out += 1
+        else:
+            answer.entries.append(entry)
     return answer
+
+
+def _queue_entry(request: RequestRecord, state: State, clock: Clock, viewer: str | None) -> pb.QueueEntry:
+    label, holder = _visible(request, viewer)
+    in_full = viewer in (None, request.user)
+    return pb.QueueEntry(
+        place=request.place,
+        user=request.user,
+        label=label,
+        holder=holder,
+        milli=request.milli or 0,
+        mib=request.mib or 0,
+        count=request.count,
+        said=to_message(request.said),
+        eta_seconds=-1.0 if request.eta is None else request.eta,
+        since_unix=clock.to_unix(request.since),
+        nodes=request.nodes,
+        id=request.id,
+        project=request.project,
+        kind=request.kind,
+        priority=request.priority,
+        filters=[str(condition) for condition in request.filters] if in_full else [],
+        explanation=explanations.of_request(request, state) if in_full else None,
+        wants=request.wants,
+    )
 
 
 def _activity(session: SessionRecord, lease: LeaseRecord | None) -> str:
