@@ -49,6 +49,21 @@ def words(refused: pb.Refusal) -> str:
 
 
 class TestRequest:
+    async def test_leases_that_ended_are_listed_by_their_names_and_so_many_at_once(self, stand):
+        grant = await stand.caller.grant("k1", 200)
+        await stand.caller.call("Release", pb.ReleaseLease(lease_id=grant.lease_id))
+        assert not (await stand.caller.call("ListLeases", pb.LeaseListRequest())).leases
+        named = pb.LeaseListRequest(ids=[grant.lease_id])
+        (ended,) = (await stand.caller.call("ListLeases", named)).leases
+        assert (ended.id, ended.state) == (grant.lease_id, "ended")
+        # Field 2 of before listed all that ended within the hour.
+        all_of_them = pb.LeaseListRequest.FromString(b"\x10\x01")
+        assert not (await stand.caller.call("ListLeases", all_of_them)).leases
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stand.caller.call("ListLeases", pb.LeaseListRequest(ids=["l0"] * 1001))
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert "1001 leases in one call, more than 1000" in caught.value.details()
+
     async def test_a_grant_has_all_that_a_client_runtime_needs(self, stand):
         grant = await stand.caller.grant("k1", 200, label="quickstart.ipynb", holder="kernel-1")
         assert [(s.device_id, s.share.milli, s.share.mib) for s in grant.shares] == [("node1/0", 200, 1587)]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -158,11 +160,12 @@ class PoolAndNode:
 
     def last_lease(self) -> dict[str, Any]:
         """The lease that was granted last, also when it has ended."""
-        with grpc.insecure_channel(self.endpoint) as channel:
-            stub: Any = pool_pb2_grpc.PoolStub
-            leases = stub(channel).ListLeases(pool_pb2.LeaseListRequest(ended=True), timeout=5).leases
-        last = max(leases, key=lambda lease: (lease.granted_unix, lease.epoch))
-        return {"id": last.id, "state": last.state, "reason": last.reason}
+        fields = ("id", "state", "reason")
+        with contextlib.closing(sqlite3.connect(self.home / "pool.sqlite")) as ledger:
+            found = ledger.execute(
+                f"SELECT {', '.join(fields)} FROM leases ORDER BY granted_unix DESC, epoch DESC"
+            )
+            return dict(zip(fields, found.fetchone(), strict=True))
 
     def close_sessions(self) -> None:
         """Ends sessions that a killed program left parked; the pool itself would do so after an hour."""

@@ -207,15 +207,10 @@ def node_list(state: State, now: float, only: str = "") -> pb.NodeList:
     return answer
 
 
-def lease_list(
-    state: State, clock: Clock, viewer: str | None, ids: Collection[str] = (), *, ended: bool = False
-) -> pb.LeaseList:
-    """Leases that hold something. Servers ask each second: those that ended are listed by ``ids``, or if ``ended``."""
+def lease_list(state: State, clock: Clock, viewer: str | None, ids: Collection[str] = ()) -> pb.LeaseList:
+    """Leases that hold something. Those that ended are remembered for an hour, and listed by ``ids`` only."""
     answer = pb.LeaseList()
-    if ids or ended:
-        names: Collection[str] = set(ids) or state.leases
-    else:
-        names = {lease.gang or lease.id for lease in state.index.holding.records()}
+    names = set(ids) or {lease.gang or lease.id for lease in state.index.holding.records()}
     listed = [lease for name in names if (lease := state.leases.get(name)) is not None]
     held = standing_view.standings(state, project_tree(state), {})
     budgets = budget_rules.ends(state, clock.now())

@@ -44,6 +44,8 @@ _RESIZE_STATUS = {
     "over-quota": grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
 _MAX_RENEWALS = 10_000
+#: Leases that are looked up by their names at once.
+_MOST_LISTED = 1000
 
 
 class PoolService(pool_pb2_grpc.PoolServicer):
@@ -210,9 +212,11 @@ class PoolService(pool_pb2_grpc.PoolServicer):
         return found
 
     async def ListLeases(self, request: pb.LeaseListRequest, context: Any) -> pb.LeaseList:
+        if len(request.ids) > _MOST_LISTED:
+            text = f"{len(request.ids)} leases in one call, more than {_MOST_LISTED}"
+            await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", text)
         viewer = current_identity().viewer
-        state, clock = self._pool.state, self._pool.clock
-        return convert.lease_list(state, clock, viewer, request.ids, ended=request.ended)
+        return convert.lease_list(self._pool.state, self._pool.clock, viewer, request.ids)
 
     async def ListSessions(self, request: pb.ListRequest, context: Any) -> pb.SessionList:
         return convert.session_list(self._pool.state, self._pool.clock.now(), current_identity().viewer)
