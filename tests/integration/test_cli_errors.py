@@ -144,6 +144,25 @@ def test_an_address_that_kernels_are_told_is_one_that_workers_listen_on(tmp_path
     assert gpupool(tmp_path / "file", "node", "start", *tunnel).returncode == 1, "it went on"
 
 
+@pytest.mark.parametrize(
+    ("option", "host"),
+    [
+        ("--advertise-host", "http://gpu1"),
+        ("--advertise-host", "gpu-m\u00fcller"),
+        ("--advertise-host", "gpu1:40001"),
+        ("--listen-host", "gpu 1"),
+    ],
+)
+def test_a_host_that_no_kernel_can_dial_is_named(tmp_path: Path, option: str, host: str) -> None:
+    # Without the check it would end there.
+    (tmp_path / "file").touch()
+    others = ("--listen-host", "127.0.0.1") if option == "--advertise-host" else ()
+    done = gpupool(tmp_path / "file", "node", "start", option, host, *others)
+    assert done.returncode == 2
+    words = " ".join(done.stderr.replace("\u2502", " ").split())
+    assert f"{option}: {host!r} is no host that kernels can dial" in words
+
+
 def test_a_loopback_address_that_was_asked_for_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     loopback = ("--listen-host", "127.0.0.1")

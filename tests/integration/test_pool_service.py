@@ -484,6 +484,8 @@ class TestNodes:
         [
             ({"node": "a/b"}, "is no node name"),
             ({"node": "x" * 64}, "is no node name"),
+            ({"advertise_host": "http://gpu1"}, "'http://gpu1' is no host that kernels can dial"),
+            ({"advertise_host": "gpu-m\u00fcller"}, "no host that kernels can dial"),
             ({"devices": [pb.NodeDevice(ordinal=0, profile="nonsense")]}, "describes 0 devices"),
             ({"devices": [pb.NodeDevice(ordinal=0, profile=profile(0))] * 2}, "not distinct"),
             ({"devices": [pb.NodeDevice(ordinal=-1, profile=profile(0))]}, "not distinct"),

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from gpupool.client.worker_address import WorkerAddressError
 from gpupool.engines.records import WORKER_PROTOCOL, Placement, StartedWorker, WorkerExited
 from gpupool.node.connection import Connection
 from gpupool.node.instructions import Instructions
@@ -39,6 +40,25 @@ class SlowEngine:
 
     async def stop(self, session: str, grace: float, ask: object = None, *, at_once: bool = False) -> None:
         self.stopped.append(session)
+
+
+async def test_whatever_keeps_a_worker_from_starting_the_pool_hears_of_it(tmp_path: Path) -> None:
+    class Failing(SlowEngine):
+        async def start(self, placement: Placement, spec: Any) -> StartedWorker:
+            raise WorkerAddressError("the address is not host:port")
+
+    engine: Any = Failing(tmp_path)
+    told: list[Any] = []
+    instructions = Instructions(
+        node="n1", engine=engine, send=told.append, answer_seconds=1.0, stop_grace_seconds=1.0
+    )
+    start = pool_pb2.StartWorker(
+        session_id="5e", epoch=3, token="t", fence_seconds=25.0,
+        shares=[pool_pb2.DeviceShare(device_id="n1/0", share=pool_pb2.Share(milli=500, mib=100))],
+    )  # fmt: skip
+    await instructions.obey(Connection(), "start", pool_pb2.ToNode(request=1, start=start))
+    (failed,) = told
+    assert (failed.failed.session_id, failed.failed.message) == ("5e", "the address is not host:port")
 
 
 async def test_a_worker_that_is_ready_too_late_is_ended_and_not_told_as_started(tmp_path: Path) -> None:

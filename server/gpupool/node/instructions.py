@@ -136,7 +136,8 @@ class Instructions:
             if self.ending:
                 await self._take_back(spec.session)
                 raise EngineError(f"Node {self._node} is going down.")
-        except (EngineError, BadInstructionError, OSError) as error:
+        except (EngineError, BadInstructionError, OSError, ValueError) as error:
+            # The pool must hear of it, whatever it was: it would wait for this worker.
             logger.warning("a worker did not start", session=start.session_id, reason=str(error))
             failed = pool_pb2.WorkerFailed(session_id=start.session_id, epoch=start.epoch, message=str(error))
             self._send(pool_pb2.FromNode(failed=failed))

@@ -56,8 +56,14 @@ def _check_advertised(pool: str | None, listen_host: str | None, advertise_host:
 
     A loopback address that was asked for stands, with a warning: a tunnel may end there.
     """
+    from gpupool.client.worker_address import WorkerAddressError, checked_host
     from gpupool.node.address import DEFAULT_HOST, pool_host, reaches_only_here
 
+    try:
+        checked_host(advertise_host or listen_host or DEFAULT_HOST)
+    except WorkerAddressError as error:
+        option = "--listen-host" if advertise_host is None else "--advertise-host"
+        raise typer.BadParameter(f"{option}: {error}") from None
     if listen_host is None and advertise_host is not None and not reaches_only_here(advertise_host):
         raise typer.BadParameter(
             f"kernels are told {advertise_host}, and workers listen on {DEFAULT_HOST}, which other machines cannot reach; "

@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 import structlog
 
-from gpupool.client.worker_address import MAX_LENGTH
+from gpupool.client.worker_address import MAX_LENGTH, WorkerAddressError, checked_host
 from gpupool.ledger.ledger import LedgerError
 from gpupool.model import events
 from gpupool.node.profile import ProfileError
@@ -158,7 +158,7 @@ def _hello_event(hello: pb.NodeHello, connection: int, now: float) -> events.Nod
             for d in hello.devices
         ),
         workers=tuple(reported.reported_worker(node, worker) for worker in hello.workers),
-        advertise_host=validate.text(hello.advertise_host, "advertise_host"),
+        advertise_host=_dialled(hello.advertise_host),
         park_memory_mib=_amount(hello.park_memory_mib, "park_memory_mib"),
         park_disk_mib=_amount(hello.park_disk_mib, "park_disk_mib"),
         images=frozenset(image.session_id[:64] for image in hello.images[:_MAX_WORKERS]),
@@ -166,6 +166,14 @@ def _hello_event(hello: pb.NodeHello, connection: int, now: float) -> events.Nod
         labels=validate.labels(hello.labels),
         sharing=validate.sharing(hello.sharing),
     )
+
+
+def _dialled(host: str) -> str:
+    """What kernels are told; a node that could not be told of would be granted, and never be reached."""
+    try:
+        return checked_host(host) if host else ""
+    except WorkerAddressError as error:
+        raise validate.BadInputError(f"advertise_host {error}") from None
 
 
 def _amount(mib: int, what: str) -> int:
