@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from gpupool.pool.model.timers import MOST_HEARTBEAT, Timers
 
 from tests.support import forked_cli
 
@@ -161,6 +162,16 @@ def test_a_host_that_no_kernel_can_dial_is_named(tmp_path: Path, option: str, ho
     assert done.returncode == 2
     words = " ".join(done.stderr.replace("\u2502", " ").split())
     assert f"{option}: {host!r} is no host that kernels can dial" in words
+
+
+def test_heartbeats_that_would_come_too_late_are_refused(tmp_path: Path) -> None:
+    assert Timers().suspect >= 2 * MOST_HEARTBEAT
+    (tmp_path / "file").touch()
+    done = gpupool(tmp_path / "file", "node", "start", "--heartbeat-seconds", "8")
+    assert done.returncode == 2
+    assert "--heartbeat-seconds 8 is more than 7.5" in done.stderr
+    longest = ("--heartbeat-seconds", "7.5")
+    assert gpupool(tmp_path / "file", "node", "start", *longest).returncode == 1, "it went on"
 
 
 def test_a_loopback_address_that_was_asked_for_is_a_warning(tmp_path: Path) -> None:

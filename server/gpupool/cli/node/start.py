@@ -279,7 +279,13 @@ def start(
     from gpupool.node.ports import PortRange
     from gpupool.node.recent_log import RecentLog
     from gpupool.node.service import NodeOptions, run_node
+    from gpupool.pool.model.timers import MOST_HEARTBEAT
 
+    if heartbeat_seconds > MOST_HEARTBEAT:
+        raise typer.BadParameter(
+            f"--heartbeat-seconds {heartbeat_seconds:g} is more than {MOST_HEARTBEAT:g}: after a single heartbeat that is "
+            "lost the pool would take this node for silent"
+        )
     if driver == "nvidia" and software_gpus is not None:
         raise typer.BadParameter(
             "--driver nvidia lends no software GPUs; leave --software-gpus out, or say --driver software"
