@@ -15,7 +15,9 @@ from gpupool.node.health import DeviceHealth
 from gpupool.node.health_watch import HealthWatch
 from gpupool.pool.access import tokens
 from gpupool.pool.access.auth import ALLOWED_ROLES
+from gpupool.pool.api import administration_service
 from gpupool.proto import pool_pb2 as pb
+from gpupool.proto import pool_pb2_grpc
 
 from tests.support.access_table import DENIED, OK, TABLE, WHO, stage
 from tests.support.pool_server import Caller, ScriptedNode, make_token
@@ -65,6 +67,25 @@ async def test_a_users_lists_hide_what_is_other_users_business(stage):
         assert lease.label == label
         sessions = (await caller.call("ListSessions", pb.ListRequest())).sessions
         assert len(sessions) == (0 if who == "other" else 1)
+
+
+async def test_a_user_has_ports_of_a_node_opened_so_often_only(stage):
+    """They are taken from workers meanwhile."""
+    asked = pb.OpenPortsRequest(node="node1")
+
+    async def opened(who: str) -> None:
+        stub = pool_pb2_grpc.AdministrationStub(stage.callers[who].channel)
+        await stub.OpenPorts(asked, metadata=stage.callers[who].metadata, timeout=10)
+
+    for _ in range(administration_service.PARTS_AT_ONCE):
+        await opened("other")
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await opened("other")
+    assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "has tried the ports of node node1 too often; try again in" in refused.value.details()
+    await opened("owner")
+    for _ in range(administration_service.PARTS_AT_ONCE + 1):
+        await opened("admin")
 
 
 async def test_the_same_key_of_another_user_does_not_lead_to_anns_lease(stage):

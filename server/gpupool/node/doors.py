@@ -19,7 +19,7 @@ from gpupool.node.ports import PortRange
 #: A part has at most so many ports: each is a file of the agent's.
 LARGEST_PART: Final = 128
 #: Parts at least: the other ports are left to workers.
-_LEAST_PARTS: Final = 2
+_LEAST_PARTS: Final = 4
 #: The doors close after this time, whoever came.
 OPEN_SECONDS: Final = 4.0
 _A_MOMENT: Final = 1.0

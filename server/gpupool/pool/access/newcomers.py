@@ -9,12 +9,11 @@ address are known after 15 s.
 from __future__ import annotations
 
 import ipaddress
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
 
-from gpupool.pool.access.rate_limit import RateLimit
+from gpupool.pool.access.rate_limit import RateLimit, RateLimits
 
 #: Addresses that are remembered, those that asked last. Who is forgotten has the whole allowance again, within that of all.
 MOST_ADDRESSES: Final = 4096
@@ -31,6 +30,9 @@ class Allowance:
 
     def limit(self, now: float) -> RateLimit:
         return RateLimit(self.per_second, self.burst, now)
+
+    def limits(self) -> RateLimits:
+        return RateLimits(self.per_second, self.burst, MOST_ADDRESSES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Newcomers:
         self._settled = settled
         self._allowed = AT_START
         self._all = AT_START.all.limit(now)
-        self._of: OrderedDict[str, RateLimit] = OrderedDict()
+        self._of = AT_START.each.limits()
 
     def __len__(self) -> int:
         """Addresses that are remembered."""
@@ -63,12 +65,8 @@ class Newcomers:
         if self._allowed is AT_START and now >= self._settled:
             self._allowed = LATER
             self._all = LATER.all.limit(now)
-            self._of.clear()
-        own = self._of.pop(place, None) or self._allowed.each.limit(now)
-        self._of[place] = own
-        if len(self._of) > MOST_ADDRESSES:
-            self._of.popitem(last=False)
-        return own.admits(now) and self._all.admits(now)
+            self._of = LATER.each.limits()
+        return self._of.of(place, now).admits(now) and self._all.admits(now)
 
 
 def place_of(peer: str) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Hashable
+
 
 class RateLimit:
     """`burst` at once, then `per_second`."""
@@ -37,3 +40,24 @@ class RateLimit:
     def _refill(self, now: float) -> None:
         self._left = min(self._burst, self._left + max(0.0, now - self._at) * self._per_second)
         self._at = max(self._at, now)
+
+
+class RateLimits:
+    """The same limit for each of many; `most` of them are remembered, those seen last. Who is forgotten begins anew."""
+
+    def __init__(self, per_second: float, burst: int, most: int) -> None:
+        self._per_second = per_second
+        self._burst = burst
+        self._most = most
+        self._of: OrderedDict[Hashable, RateLimit] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def of(self, name: Hashable, now: float) -> RateLimit:
+        """The limit of this one."""
+        own = self._of.pop(name, None) or RateLimit(self._per_second, self._burst, now)
+        self._of[name] = own
+        if len(self._of) > self._most:
+            self._of.popitem(last=False)
+        return own

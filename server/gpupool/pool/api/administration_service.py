@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import secrets
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,6 +15,7 @@ from gpupool.ledger.ledger import LedgerError
 from gpupool.model import events
 from gpupool.pool.access import validate
 from gpupool.pool.access.auth import current_identity, refuse
+from gpupool.pool.access.rate_limit import RateLimits
 from gpupool.pool.api import convert
 from gpupool.pool.lifecycle.shell import PoolShell
 from gpupool.pool.nodes.questions import NodeSilentError
@@ -27,6 +30,11 @@ DEFAULT_LINES = 200
 MAX_LINES = 2000
 _MAX_LINE = 2000
 _MOST_PORTS = 1000
+#: How often one user has ports of one node opened: for three looks at all of them, then one part in so many seconds.
+#: They are not a worker's meanwhile.
+PARTS_AT_ONCE = 12
+SECONDS_FOR_PART = 15.0
+_MOST_TRIED = 4096
 
 
 class AdministrationService(pool_pb2_grpc.AdministrationServicer):
@@ -34,6 +42,7 @@ class AdministrationService(pool_pb2_grpc.AdministrationServicer):
 
     def __init__(self, pool: PoolShell) -> None:
         self._pool = pool
+        self._tried = RateLimits(1.0 / SECONDS_FOR_PART, PARTS_AT_ONCE, _MOST_TRIED)
 
     async def ListNodes(self, request: pb.ListRequest, context: Any) -> pb.NodeList:
         return convert.node_list(self._pool.state, self._pool.clock.now())
@@ -83,6 +92,7 @@ class AdministrationService(pool_pb2_grpc.AdministrationServicer):
 
     async def OpenPorts(self, request: pb.OpenPortsRequest, context: Any) -> pb.OpenedPorts:
         node = await self._known(request.node, context)
+        await self._admit_to_ports(node, context)
         answer = await self._ask(node, pb.ToNode(ports=pb.TryPorts(part=request.part)), context)
         opened = answer.ports
         if not opened.parts:
@@ -98,6 +108,17 @@ class AdministrationService(pool_pb2_grpc.AdministrationServicer):
             parts=opened.parts,
             seconds=opened.seconds,
         )
+
+    async def _admit_to_ports(self, node: str, context: Any) -> None:
+        """Whoever asks again and again would keep workers from these ports."""
+        identity, now = current_identity(), time.monotonic()
+        tried = self._tried.of((identity.name, node), now)
+        if not identity.is_admin and not tried.admits(now):
+            text = (
+                f"{identity.name} has tried the ports of node {node} too often; "
+                f"try again in {math.ceil(tried.seconds_left(now))} s"
+            )
+            await refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "ports-busy", text)
 
     async def _known(self, node: str, context: Any) -> str:
         if node not in self._pool.state.nodes:
