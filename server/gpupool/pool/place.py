@@ -33,6 +33,10 @@ GRPC_OPTIONS = [
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    # Each connection is a file of the server's: who says nothing, or calls nothing, gives it back. Clients connect again by
+    # themselves when they have something to say. A crowd that comes at once needs some time for its handshakes.
+    ("grpc.server_handshake_timeout_ms", 60_000),
+    ("grpc.max_connection_idle_ms", 120_000),
 ]
 
 

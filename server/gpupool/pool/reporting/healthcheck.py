@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 import time
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from gpupool.client.agreement import own_version
 from gpupool.ledger.servers import ServerRow
@@ -21,6 +23,9 @@ LITTLE_DISK_MIB = 1024
 #: A standby that was not seen for so long may be gone, seconds.
 STANDBY_SILENT = 10.0
 NO_DISK_MIB = 64
+#: The part of its descriptors from which on the server warns.
+MANY_FILES = 0.8
+_OWN_FILES = Path("/proc/self/fd")
 
 
 async def report(
@@ -34,6 +39,7 @@ async def report(
     checks = [
         _ledger(pool),
         _ledger_disk(pool),
+        _connections(),
         _servers(servers),
         _settings(pool),
         *([providers(lenders)] if lenders else []),
@@ -79,6 +85,21 @@ def _ledger_disk(pool: PoolShell) -> pb.HealthCheck:
     if free < LITTLE_DISK_MIB:
         return _check(name, "warn", detail, "free some, before the pool cannot write any more")
     return _check(name, "ok", detail)
+
+
+def _connections() -> pb.HealthCheck:
+    """Each connection is an open file; without a free one nobody new gets through, and the ledger may not be opened again."""
+    name = "open files"
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        used = sum(1 for _ in _OWN_FILES.iterdir())
+    except OSError as error:
+        return _check(name, "ok", f"of the pool server, {most} at most; they cannot be counted: {error}")
+    detail = f"{used} of {most} descriptors of the pool server are in use"
+    if used < most * MANY_FILES:
+        return _check(name, "ok", detail)
+    hint = "see who connects (`ss -tn`), keep others out with a firewall, or raise LimitNOFILE of its service"
+    return _check(name, "warn", detail, hint)
 
 
 def _servers(servers: Sequence[ServerRow]) -> pb.HealthCheck:
