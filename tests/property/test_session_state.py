@@ -28,11 +28,16 @@ class SessionWithPool(RuleBasedStateMachine):
         self.resizing: events.ResizeLease | None = None
         #: The lease that is larger than its hold because its memory is in use.
         self.full = ""
+        #: Somebody has asked for a hold since it was given up last.
+        self.hold_wanted = False
         self.number = 0
         self.ended = False
 
     def feed(self, event: events.Event) -> None:
         self.session, instructions = step(self.session, event)
+        if isinstance(event, events.AttachWanted) and event.hold:
+            rejected = any(isinstance(instruction, events.Reject) for instruction in instructions)
+            self.hold_wanted = self.hold_wanted or not rejected
         for instruction in instructions:
             match instruction:
                 case events.RequestLease(request) | events.AskAgain(request):
@@ -64,6 +69,21 @@ class SessionWithPool(RuleBasedStateMachine):
     def button(self, milli: int) -> None:
         self.feed(events.AttachWanted(LeaseRequest(Share(milli)), by="sidebar", hold=True))
 
+    @precondition(lambda self: self.session.lease is not None)
+    @rule(more=MILLI)
+    def button_for_more(self, more: int) -> None:
+        assert self.session.lease is not None
+        [share] = self.session.lease.shares
+        self.button(share.milli + more)
+
+    @precondition(lambda self: self.resizing is not None)
+    @rule(interrupt=st.booleans())
+    def gives_up_while_the_size_changes(self, interrupt: bool) -> None:
+        if interrupt:
+            self.gives_up_waiting()
+        else:
+            self.detach(force=False)
+
     @rule(scope=SCOPES)
     def cell_ends(self, scope: str) -> None:
         self.feed(events.ScopeLeft(scope))
@@ -72,6 +92,8 @@ class SessionWithPool(RuleBasedStateMachine):
     @rule(force=st.booleans())
     def detach(self, force: bool) -> None:
         self.feed(events.DetachWanted("release", force))
+        # Where it waits for a lease that was taken back, it leaves the queue with all its holders.
+        self.hold_wanted = False
 
     @rule(milli=MILLI)
     def resize(self, milli: int) -> None:
@@ -80,6 +102,7 @@ class SessionWithPool(RuleBasedStateMachine):
     @rule()
     def gives_up_waiting(self) -> None:
         self.feed(events.RequestCancelled())
+        self.hold_wanted = self.session.hold is not None
 
     @rule(seconds=st.integers(1, 60))
     def warned(self, seconds: int) -> None:
@@ -234,6 +257,10 @@ class SessionWithPool(RuleBasedStateMachine):
         assert session.state is not State.PARKED or session.session_id is not None
 
     @invariant()
+    def a_hold_that_was_given_up_does_not_come_back(self) -> None:
+        assert self.session.hold is None or self.hold_wanted
+
+    @invariant()
     def what_a_cell_had_beyond_the_hold_goes_back(self) -> None:
         session = self.session
         if session.lease is None or session.hold is None or session.scopes or session.asking is not None:
@@ -251,4 +278,4 @@ class SessionWithPool(RuleBasedStateMachine):
 
 
 TestSessionWithPool = SessionWithPool.TestCase
-TestSessionWithPool.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestSessionWithPool.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)

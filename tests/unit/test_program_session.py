@@ -20,7 +20,7 @@ from gpupool.client.session.events import Granted, Refused
 from gpupool.client.session.shell import AttachRefusedError
 from gpupool.client.session.state import State
 from gpupool.client.session.words import PROGRAM_WORDS
-from gpupool.client.types import LeaseRequest, Notice, QueuePlace
+from gpupool.client.types import Grant, LeaseRequest, Notice, QueuePlace
 from gpupool.sentences.reasons import REASONS
 from gpupool.shares import Share
 
@@ -550,6 +550,56 @@ async def test_cancelling_leaves_the_queue(program: Program) -> None:
         with pytest.raises(asyncio.CancelledError):
             await waiting
         assert (program.pool.waiting, session.record.state) == ([], State.NONE)
+
+
+async def test_an_interrupted_growth_of_the_hold_leaves_it_as_it_was(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with program.session as session:
+        await program.attach(200, "a")
+        answers, asked = answered_when_told(program.pool, monkeypatch)
+        growing = asyncio.create_task(program.attach(500))
+        await asked.wait()
+        growing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await growing
+        answers.set()
+        await program.until(lambda: session.record.asking is None)
+        assert (program.milli, session.record.hold) == ([500], None)
+        await session.leave_scope("a")
+        assert program.milli == []
+
+
+async def test_a_detach_while_the_hold_grows_is_told_to_who_asked_for_it(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with program.session as session:
+        await program.attach(200, "a")
+        answers, asked = answered_when_told(program.pool, monkeypatch)
+        growing = asyncio.create_task(program.attach(500))
+        await asked.wait()
+        await session.drop_hold()
+        answers.set()
+        with pytest.raises(AttachRefusedError) as told:
+            await growing
+        assert told.value.reason == "cancelled"
+        await session.leave_scope("a")
+        assert program.milli == []
+
+
+def answered_when_told(
+    pool: MemoryPool, monkeypatch: pytest.MonkeyPatch
+) -> tuple[asyncio.Event, asyncio.Event]:
+    """A change of size waits for the first event, and sets the second one when it is asked for."""
+    answers, asked, resize = asyncio.Event(), asyncio.Event(), pool.resize
+
+    async def later(lease_id: str, share: Share) -> Grant:
+        asked.set()
+        await answers.wait()
+        return await resize(lease_id, share)
+
+    monkeypatch.setattr(pool, "resize", later)
+    return answers, asked
 
 
 async def test_a_full_disk_hides_no_notice(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -279,6 +279,23 @@ def test_detach_does_not_pull_the_gpu_from_under_a_running_cell() -> None:
     assert ReleaseLease("l1", "exit") in done
 
 
+@pytest.mark.parametrize("given_up", [DetachWanted(), RequestCancelled()], ids=["detach", "interrupt"])
+def test_a_hold_that_is_given_up_while_the_lease_grows_for_it_stays_given_up(given_up: Event) -> None:
+    session, grow = play(cell(), Granted(grant()), button(500))
+    assert grow == [ResizeLease("l1", Share(500))]
+    session, _ = play(given_up, Resized(grant(milli=500)), start=session)
+    assert (session.hold, session.scopes) == (None, {"c1"})
+    session, done = play(ScopeLeft("c1"), start=session)
+    assert ReleaseLease("l1", "exit") in done
+    assert session.state is State.PARKED
+
+
+def test_an_interrupt_of_a_growing_hold_leaves_it_as_it_was() -> None:
+    session, _ = play(button(200), Granted(grant()), button(500), RequestCancelled())
+    _, asked = play(Resized(grant(milli=500)), start=session)
+    assert asked == [Publish(), GIVES_BACK]
+
+
 def test_what_was_said_of_a_hold_that_was_dropped_is_over_with_the_next_one() -> None:
     session, _ = play(cell(), Granted(grant()), DetachWanted())
     assert session.message

@@ -67,6 +67,9 @@ class HolderSession(SessionShell):
         if record.lease is None or (scope is not None and scope not in record.scopes):
             # The lease ended between the pool's answer and ours.
             raise AttachRefusedError(record.reason or "lost", record.message or record.words.nothing)
+        if scope is None and record.hold is None:
+            # It was detached while the pool changed its size; code that runs still has the lease.
+            raise AttachRefusedError("cancelled", "The request for a GPU was withdrawn.")
         return record
 
     async def _after_return(

@@ -267,7 +267,11 @@ class SessionShell:
         # The pool may have changed the size although nobody waits any more: see it through.
         task = self._background.spawn(self._resize(change, wait_seconds, on_queued))
         self._resizing = task
-        refusal = await asyncio.shield(task)
+        try:
+            refusal = await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await self._apply(events.RequestCancelled())
+            raise
         if refusal is None:
             return
         if change.gives_back:

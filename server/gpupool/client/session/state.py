@@ -252,8 +252,8 @@ def _request_cancelled(session: Session, _event: RequestCancelled) -> Step:
     if session.asking is None:
         return session, ()
     if session.lease is not None:
-        # A change of size cannot be called back; its answer settles it.
-        return session, ()
+        # A change of size cannot be called back; its answer settles it, and makes nobody a holder.
+        return replace(session, asking=replace(session.asking, scope=None, hold=False)), ()
     rest = replace(session, state=_resting(session), asking=None, queue=None, reason=None, message=None)
     if session.returning:
         rest = _without_holders(rest)
@@ -305,7 +305,9 @@ def _detach_wanted(session: Session, event: DetachWanted) -> Step:
     dropped = replace(session, hold=None, scopes=frozenset() if event.force else session.scopes)
     if dropped.scopes:
         message = "Running code still uses the GPU; it goes back when that code ends."
-        return replace(dropped, message=message), (Publish(),)
+        # Nor does the answer to a change of size bring the hold back.
+        asking = replace(dropped.asking, hold=False) if dropped.asking is not None else None
+        return replace(dropped, asking=asking, message=message), (Publish(),)
     return _release(replace(dropped, asking=None), event.reason)
 
 
