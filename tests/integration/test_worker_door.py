@@ -60,6 +60,19 @@ def test_strangers_who_say_something_else_are_closed(start: Start) -> None:
     assert alive(worker)
 
 
+def test_strangers_fill_no_log(start: Start) -> None:
+    worker = start()
+    began = time.monotonic()
+    for _ in range(200):
+        with WireClient(worker.port) as client:
+            client.socket.sendall(b"GET / HTTP/1.1\r\nHost: worker\r\n\r\n")
+            assert client.closed()
+    seconds = time.monotonic() - began
+    assert alive(worker)
+    # However long it took: the first one, and one for each second since.
+    assert 1 <= worker.log_path.read_text().count("a connection was closed") <= 1 + int(seconds)
+
+
 @pytest.mark.slow
 def test_a_stranger_who_says_nothing_is_cut_after_five_seconds_and_holds_nobody_up(start: Start) -> None:
     worker = start()

@@ -41,11 +41,6 @@ std::array<std::byte, 16> address_of(const sockaddr_storage& from) {
   return address;
 }
 
-/// Memory or threads have run out: that ends one connection, not the session.
-void turned_away(const std::exception& error) {
-  std::fprintf(stderr, "gpupool-worker: a connection was closed: %s\n", error.what());
-}
-
 }  // namespace
 
 ClientDoor::ClientDoor(const std::string& address, const std::string& local, TlsUse tls,
@@ -61,6 +56,14 @@ ClientDoor::ClientDoor(const std::string& address, const std::string& local, Tls
   if (local.empty()) return;
   local_listener_ = wire::listen_local(local, error);
   if (!local_listener_) throw std::runtime_error(error);
+}
+
+void ClientDoor::tell_closed(const std::string& why) {
+  const std::optional<std::uint64_t> left_out = lines_.admit(boottime_ns());
+  if (!left_out) return;
+  const std::string more =
+      *left_out == 0 ? "" : " (" + std::to_string(*left_out) + " more since the last line)";
+  std::fprintf(stderr, "gpupool-worker: a connection was closed: %s%s\n", why.c_str(), more.c_str());
 }
 
 void ClientDoor::accept_one(const wire::Socket& listener, bool local) {
@@ -110,8 +113,7 @@ long ClientDoor::receive(Visitor& visitor, void* into, std::size_t room) {
   if (visitor.shaken) step = visitor.tls->try_read(into, room);
   if (step >= 0) return step;
   if (step == tls::failed) {
-    std::fprintf(stderr, "gpupool-worker: a connection was closed: it did not speak TLS as expected: %s\n",
-                 visitor.tls->failure().c_str());
+    tell_closed("it did not speak TLS as expected: " + visitor.tls->failure());
     return 0;
   }
   visitor.events = step == tls::want_write ? POLLOUT : POLLIN;
@@ -129,7 +131,7 @@ bool ClientDoor::read_from(Visitor& visitor) {
     visitor.handshake.feed(std::span(buffer).first(static_cast<std::size_t>(got)));
   }
   if (visitor.handshake.state() == Handshake::State::refused) {
-    std::fputs("gpupool-worker: a connection was closed: no valid HELLO\n", stderr);
+    tell_closed("no valid HELLO");
     return true;
   }
   const wire::Control purpose = visitor.handshake.purpose();
@@ -176,7 +178,8 @@ void ClientDoor::welcome(const wire::Socket& listener, bool local) {
   try {
     accept_one(listener, local);
   } catch (const std::exception& error) {
-    turned_away(error);
+    // Memory or threads have run out: that ends one connection, not the session.
+    tell_closed(error.what());
   }
 }
 
@@ -184,7 +187,7 @@ bool ClientDoor::attend(Visitor& visitor) {
   try {
     return read_from(visitor);
   } catch (const std::exception& error) {
-    turned_away(error);
+    tell_closed(error.what());
     return true;
   }
 }

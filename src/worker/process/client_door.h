@@ -19,6 +19,7 @@
 #include "worker/lease/handshake.h"
 #include "worker/lease/worker_state.h"
 #include "worker/process/client_seat.h"
+#include "worker/process/line_limit.h"
 
 namespace gpupool::worker {
 
@@ -27,7 +28,8 @@ enum class TlsUse { automatic, on, off };
 
 /// Strangers cost at most max_pending sockets, each with 4 KiB and what OpenSSL needs for a handshake (below
 /// 200 KiB), for at most handshake_ms. If more come, the oldest of the address with most of them goes: so a
-/// host that opens many connections keeps nobody else out.
+/// host that opens many connections keeps nobody else out. And they fill no disk: one line a second tells of
+/// them.
 class ClientDoor {
  public:
   static constexpr std::size_t max_pending = 32;
@@ -70,12 +72,13 @@ class ClientDoor {
   /// `stays`: it is for more than one answer, so worth shared memory.
   std::unique_ptr<wire::Stream> stream_of(Visitor& visitor, bool stays);
   /// As recv: the visitor's next bytes; -1 with EAGAIN when there are none yet.
-  static long receive(Visitor& visitor, void* into, std::size_t room);
+  long receive(Visitor& visitor, void* into, std::size_t room);
   /// True when the visitor is decided and its entry can go.
   bool read_from(Visitor& visitor);
   /// The same two, but for what goes wrong in them.
   void welcome(const wire::Socket& listener, bool local);
   bool attend(Visitor& visitor);
+  void tell_closed(const std::string& why);
 
   const WorkerState& state_;
   ClientSeat& seat_;
@@ -84,6 +87,7 @@ class ClientDoor {
   std::optional<wire::TlsIdentity> identity_;  // for those who come over TCP
   wire::Socket local_listener_;                // empty: none
   std::list<Visitor> visitors_;                // oldest first
+  LineLimit lines_;                            // of run()'s thread
   std::function<void(std::unique_ptr<wire::Stream>)> takeover_;
   std::function<void()> ending_;
 };
