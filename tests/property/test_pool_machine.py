@@ -38,10 +38,11 @@ class PoolStory(RuleBasedStateMachine):
         fraction=st.sampled_from((0.0, 0.25, 0.8, 1.0)),
         budget=st.sampled_from((0, 800, 4096, 65536)),
         disk=st.sampled_from((0, 2000, 65536)),
+        ports=st.sampled_from((0, 0, 1, 3)),
         devices=st.sampled_from(((2, 1, 0), (1, 1, 1))),
         gang=st.booleans(),
     )
-    def start(self, busy, parked, fraction, budget, disk, devices, gang):
+    def start(self, busy, parked, fraction, budget, disk, ports, devices, gang):
         """A pool in the middle of its life: some leases, one of them perhaps on several nodes, some parked sessions."""
         # In memory where possible: what is at stake here is order, not the disk (see test_pool_crash).
         shm = Path("/dev/shm")
@@ -55,6 +56,7 @@ class PoolStory(RuleBasedStateMachine):
             self.world.nodes[name].fraction = fraction
             self.world.nodes[name].park_memory_mib = budget
             self.world.nodes[name].park_disk_mib = disk
+            self.world.nodes[name].worker_ports = ports
             self.world.connect(name)
         if gang:
             self._asked += 1

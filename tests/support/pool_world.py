@@ -144,6 +144,7 @@ class SimNode:
     to_pool: deque[events.Event] = field(default_factory=deque)
     park_memory_mib: int = 4096
     park_disk_mib: int = 0
+    worker_ports: int = 0
     images: dict[str, tuple[int, ...]] = field(default_factory=dict)
     copying: deque[instructions.ParkMemory] = field(default_factory=deque)
     #: What a worker allocates as soon as it is attached.
@@ -199,6 +200,7 @@ class SimNode:
         return events.NodeHello(
             now, self.name, connection, f"run-{self.run}", self.devices, self.reports(now),
             park_memory_mib=self.park_memory_mib, park_disk_mib=self.park_disk_mib,
+            worker_ports=self.worker_ports,
             images=frozenset(self.images),
         )  # fmt: skip
 
@@ -506,6 +508,10 @@ class PoolWorld:
             assert host <= node.park_memory_mib, f"{host} MiB in host memory of {node.name}"
             disk = sum(sum(mib) for mib in node.images.values())
             assert disk <= node.park_disk_mib, f"{disk} MiB on disk of {node.name}"
+            ports = node.worker_ports or len(node.workers)
+            assert len(node.workers) <= ports, (
+                f"{len(node.workers)} workers on the {ports} ports of {node.name}"
+            )
         assert all(count == 1 for count in serving.values()), f"workers that serve: {serving}"
         for node in self.nodes.values():
             for device in node.devices:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from gpupool.model import events
 from gpupool.model.state import State
@@ -47,7 +49,8 @@ class World:
         node = f"n{first}"
         if command == "hello":
             devices = tuple(offered(number) for number in range(second))
-            self.handle(events.NodeHello(self.now, node, int(self.now), f"r{self.now}", devices, ()))
+            hello = events.NodeHello(self.now, node, int(self.now), f"r{self.now}", devices, ())
+            self.handle(replace(hello, worker_ports=second % 3))
         elif command == "gone" and node in state.nodes and state.nodes[node].connection is not None:
             connection = state.nodes[node].connection
             assert connection is not None
@@ -73,6 +76,7 @@ class World:
         grown = self.machine.view.at(self.now)
         fresh = LiveView(state, self.machine.timers).at(self.now)
         assert list(grown.devices) == list(fresh.devices)
+        assert grown.without_port == fresh.without_port
         reserved = frozenset(device.id for device in list(fresh.devices)[:kept])
         one, other = grown.reserving(reserved).fleet, fresh.reserving(reserved).fleet
         assert (one.nodes, one.columns, one.positions) == (other.nodes, other.columns, other.positions)

@@ -36,7 +36,15 @@ _WANTED: Final = (
 #: Fields that no row has: what changes in these alone is not stored.
 FLEETING: Final[Mapping[type, frozenset[str]]] = {
     NodeRecord: frozenset(
-        {"connection", "last_answered", "park_memory_mib", "park_disk_mib", "leaves_at", "given_back"}
+        {
+            "connection",
+            "last_answered",
+            "park_memory_mib",
+            "park_disk_mib",
+            "worker_ports",
+            "leaves_at",
+            "given_back",
+        }
     ),
     DeviceRecord: frozenset({"shrunk"}),
     SessionRecord: frozenset(

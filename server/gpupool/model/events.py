@@ -207,6 +207,7 @@ class NodeHello(Event):
     advertise_host: str = ""
     park_memory_mib: int = 0
     park_disk_mib: int = 0
+    worker_ports: int = 0
     images: frozenset[str] = frozenset()
     pool: str = DEFAULT_NODE_POOL
     labels: tuple[tuple[str, str], ...] = ()

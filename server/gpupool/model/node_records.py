@@ -19,8 +19,9 @@ class NodeRecord:
         last_answered: when its last heartbeat was answered. Not stored; the time of a restart
             stands for it, which can only keep shares longer.
         lost: nothing was heard for `Timers.reuse`; all its leases have ended.
-        park_memory_mib: host memory that parked sessions may take. Not stored, like the next.
+        park_memory_mib: host memory that parked sessions may take. Not stored, like the next two.
         park_disk_mib: disk that session images may take.
+        worker_ports: how many ports its workers may listen on, one each; 0: not limited.
         pool: the node pool it belongs to.
         labels: what its administrator says of it.
         sharing: what may be placed on its devices, see `scheduler.model.SHARING`.
@@ -37,6 +38,7 @@ class NodeRecord:
     lost: bool = False
     park_memory_mib: int = 0
     park_disk_mib: int = 0
+    worker_ports: int = 0
     pool: str = DEFAULT_NODE_POOL
     labels: tuple[tuple[str, str], ...] = ()
     sharing: str = "isolated"

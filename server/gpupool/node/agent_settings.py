@@ -23,6 +23,7 @@ class AgentSettings:
         leave_after: the agent ends if the pool has not answered for so many seconds; None: it tries for ever.
         park_memory_mib: host memory that parked sessions may take.
         park_disk_mib: disk that their images may take; 0: none are written.
+        worker_ports: how many ports its workers may listen on, one each; 0: not limited.
         images: where they are kept.
         node_pool: that this node belongs to.
         sharing: what may be placed on its devices: ``isolated``, ``whole`` or ``open``.
@@ -41,6 +42,7 @@ class AgentSettings:
     leave_after: float | None = None
     park_memory_mib: int = 0
     park_disk_mib: int = 0
+    worker_ports: int = 0
     images: SessionImages | None = None
     node_pool: str = "default"
     sharing: str = "isolated"

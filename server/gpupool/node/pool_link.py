@@ -216,6 +216,7 @@ class PoolLink:
                 advertise_host=self._settings.advertise_host,
                 park_memory_mib=self._settings.park_memory_mib,
                 park_disk_mib=self._settings.park_disk_mib,
+                worker_ports=self._settings.worker_ports,
                 images=[
                     pool_pb2.StoredImage(session_id=session)
                     for session in sorted(self._instructions.images())

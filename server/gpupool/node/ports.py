@@ -38,6 +38,11 @@ class PortRange:
             )
         return cls(first, last)
 
+    @property
+    def count(self) -> int:
+        """How many ports these are; 0: not limited."""
+        return self.last - self.first + 1 if self.first else 0
+
     def __str__(self) -> str:
         return f"{self.first}-{self.last}" if self.first != self.last else str(self.first)
 

@@ -159,6 +159,7 @@ async def run_node(options: NodeOptions) -> None:
             options.agent,
             park_memory_mib=park_memory_mib,
             park_disk_mib=options.park_disk_mib,
+            worker_ports=options.listen_ports.count,
             # Also without room for new ones: those of before are resumed.
             images=SessionImages(directory / "sessions"),
         )

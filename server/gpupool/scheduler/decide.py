@@ -28,6 +28,7 @@ from gpupool.scheduler.gang import decide_gang, may_span, of_one_kind, spread, s
 from gpupool.scheduler.helps import advised
 from gpupool.scheduler.model import Decision, DeviceView, Outcome, PoolView, Request
 from gpupool.scheduler.placement.cluster import Integers
+from gpupool.scheduler.ports import with_ports
 from gpupool.scheduler.promised import providers_for
 from gpupool.scheduler.resume import decide_resume
 from gpupool.sentences import NOTHING, clauses
@@ -110,6 +111,12 @@ def _decide_new(pool: PoolView, request: Request, share: Share, *, words: bool, 
         return found
     if not words:
         return _NO_ROOM
+    if pool.without_port:
+        anywhere = next(
+            _ways(pool.with_ports_everywhere(), request, share, wanted, span=span, told=False), None
+        )
+        if anywhere is not None:
+            return _wait_for_port(pool, request, share, anywhere)
     return _wait_for_room(pool, request, share, candidates, kinds, span=span, told=told)
 
 
@@ -117,6 +124,7 @@ def _ways(
     pool: PoolView, request: Request, share: Share, wanted: Sequence[Candidates], *, span: bool, told: bool
 ) -> Iterator[Decision]:
     """What can be done, the best first. ``wanted``: by node pool, the most wanted first."""
+    wanted = [with_ports(pool, candidates) for candidates in wanted]
     for candidates in wanted:
         shares = pool.fleet.place(candidates, share, request.count)
         if shares is not None:
@@ -131,7 +139,10 @@ def _ways(
             yield wait_for_eviction(pool, request, room)
     if not span:
         return
-    of_pools = [of_one_kind(pool.fleet, request, share, name) for name in request.pools or (None,)]
+    of_pools = [
+        [with_ports(pool, kind) for kind in of_one_kind(pool.fleet, request, share, name)]
+        for name in request.pools or (None,)
+    ]
     for kinds in of_pools:
         shares = spread(pool, kinds, share, request.count)
         if shares is not None:
@@ -140,6 +151,19 @@ def _ways(
         room = spread_room(pool, kinds, share, request.count)
         if room is not None:
             yield wait_for_eviction(pool, request, room)
+
+
+def _wait_for_port(pool: PoolView, request: Request, share: Share, anywhere: Decision) -> Decision:
+    """Queues a request for which there is room, but on nodes whose ports are taken.
+
+    No device is kept for it: who has a worker there already may use it. ``anywhere``: what would be decided with ports.
+    """
+    if anywhere.reason == "quota":
+        return anywhere
+    devices = anywhere.wants or tuple(placed.device_id for placed in anywhere.shares)
+    nodes = {name.rpartition("/")[0] for name in devices}
+    ports = {name: number for name, number in pool.without_port.items() if name in nodes}
+    return Decision(Outcome.QUEUE, "full", explain.no_port(share, request.count, ports))
 
 
 def _never(pool: PoolView, request: Request, share: Share, *, span: bool) -> Decision:

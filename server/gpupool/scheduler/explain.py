@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from gpupool.scheduler.eligible import NODE_POOL, SHARING
@@ -90,6 +90,15 @@ def unhealthy(devices: Sequence[DeviceView]) -> Sentence:
         for d in devices[:_MAX_HOLDERS]
     ]
     return say("unhealthy", count=param.count(len(devices)), devices=listed)
+
+
+def no_port(share: Share, number: int, ports: Mapping[str, int]) -> Sentence:
+    """``ports``: how many each node has on which the request would fit."""
+    nodes = [
+        say("no-port.node", count=param.count(count), node=param.node(name))
+        for name, count in sorted(ports.items())
+    ]
+    return say("no-port", asked=asked(share, number), nodes=nodes)
 
 
 def none_like_that(request: Request, devices: Sequence[DeviceView], excluded_by: Counter[str]) -> Sentence:

@@ -275,6 +275,7 @@ class PoolView:
         quotas: per user; ``"*"`` is for users without a row of their own.
         reserved: devices kept free for requests that wait ahead of this one.
         host_room: MiB that a node still has for memory of parked sessions.
+        without_port: nodes on which no other worker finds a port, with the number of their ports.
         promised: what providers can bring besides.
     """
 
@@ -282,6 +283,7 @@ class PoolView:
     quotas: Mapping[str, Quota] = field(default_factory=dict)
     reserved: frozenset[str] = frozenset()
     host_room: Mapping[str, int] = field(default_factory=dict)
+    without_port: Mapping[str, int] = field(default_factory=dict)
     promised: tuple[Promise, ...] = ()
 
     def quota_of(self, user: str) -> Quota:
@@ -308,6 +310,7 @@ class PoolView:
             self.devices is other.devices
             and self.reserved == other.reserved
             and self.host_room is other.host_room
+            and self.without_port is other.without_port
             and self.quotas is other.quotas
             and self.promised is other.promised
         )
@@ -340,6 +343,10 @@ class PoolView:
     def parking(self, shares: Sequence[PlacedShare], kept: Held) -> PoolView:
         """The pool when a parked session keeps memory there: ``kept``, of which each share's MiB lie on its device."""
         return self._adding({s.device_id: replace(kept, milli=0, mib=s.mib) for s in shares})
+
+    def with_ports_everywhere(self) -> PoolView:
+        """The pool when every node has a port for another worker."""
+        return replace(self, without_port={})
 
     def with_host_room(self, host_room: Mapping[str, int]) -> PoolView:
         """The pool when nodes have so many MiB for memory of parked sessions."""

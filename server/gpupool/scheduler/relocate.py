@@ -17,6 +17,7 @@ from gpupool.scheduler.model import PlacedShare, PoolView, Request
 from gpupool.scheduler.placement import Consolidation, Demand, Placement, Residents
 from gpupool.scheduler.placement.consolidate import MOST_MOVES
 from gpupool.scheduler.placement.policy import Mask
+from gpupool.scheduler.ports import rows_with_ports, with_ports
 from gpupool.shares import Share
 
 
@@ -86,7 +87,7 @@ def relocation(
         candidates = fleet.candidates(request, share, node_pool)
         demand = fleet.demand(candidates, share, 1)
         for most in range(1, most_moves + 1):
-            found = search.room_for(demand, most, candidates.rows)
+            found = search.room_for(demand, most, with_ports(pool, candidates).rows)
             if found is None:
                 continue
             moved = tuple(
@@ -134,6 +135,10 @@ def _add(
     among = only(fleet, device.node) if lease.bound else alike[device.node]
     if (named := admitted.get(lease.filters)) is not None:
         among = named if among is None else among & named
+    if (reachable := rows_with_ports(pool)) is not None:
+        # On another device of its node it keeps its worker.
+        reachable |= only(fleet, device.node)
+        among = reachable if among is None else among & reachable
     return residents.add(Placement(demand, row, (column,), (share,)), among)
 
 

@@ -60,7 +60,7 @@ def decide_resume(pool: PoolView, request: Request, parked: Parked, share: Share
         return refusal
     like = _like(pool, request, parked, share, own)
     ways = [
-        *_where_it_is(pool, request, own, tuple(shares)),
+        *_where_it_is(pool, request, parked, own, tuple(shares)),
         *_in_its_node(pool, request, parked, share, like),
         *_in_another_node(pool, request, parked, share, like),
     ]
@@ -77,11 +77,19 @@ def decide_resume(pool: PoolView, request: Request, parked: Parked, share: Share
                 Outcome.REFUSE, "bad-share", explain.none_like_that(request, pool.devices, excluded)
             )
         return Decision(Outcome.QUEUE, "full", explain.pinned_barred(barred, excluded_by(barred, request)))
+    if _needs_port(pool, parked):
+        ports = {parked.node: pool.without_port[parked.node]}
+        return Decision(Outcome.QUEUE, "full", explain.no_port(share, request.count, ports))
     full = next(
         d for d, placed in zip(own, shares, strict=True) if d.id in pool.reserved or not fits(d, placed)
     )
     text = explain.pinned_full(share, full, pool, parked)
     return Decision(Outcome.QUEUE, "full", text, wants=parked.devices)
+
+
+def _needs_port(pool: PoolView, parked: Parked) -> bool:
+    """Whether it lies on the disk of a node on which no worker finds a port."""
+    return parked.place == "image" and parked.node in pool.without_port
 
 
 def _above_own_quota(pool: PoolView, request: Request, shares: Sequence[PlacedShare]) -> Decision | None:
@@ -96,9 +104,15 @@ def _above_own_quota(pool: PoolView, request: Request, shares: Sequence[PlacedSh
 
 
 def _where_it_is(
-    pool: PoolView, request: Request, own: Sequence[DeviceView], shares: tuple[PlacedShare, ...]
+    pool: PoolView,
+    request: Request,
+    parked: Parked,
+    own: Sequence[DeviceView],
+    shares: tuple[PlacedShare, ...],
 ) -> Iterator[Way]:
     if any(device.id in pool.reserved or not admits(device, request) for device in own):
+        return
+    if _needs_port(pool, parked):
         return
     wanted = list(zip(own, shares, strict=True))
     if all(fits(device, placed) for device, placed in wanted):
@@ -112,6 +126,8 @@ def _where_it_is(
 def _in_its_node(
     pool: PoolView, request: Request, parked: Parked, share: Share, like: Candidates
 ) -> Iterator[Way]:
+    if _needs_port(pool, parked):
+        return
     row = only(pool.fleet, parked.node)
     found = _at_kept_place(pool, parked, share, like, row) or pool.fleet.place(
         like, share, request.count, row
@@ -179,7 +195,7 @@ def _in_another_node(
         return
     cost = SENDING_COST * parked.mib
     others = like.rows
-    for node in {parked.node, *parked.avoid}:
+    for node in {parked.node, *parked.avoid, *pool.without_port}:
         if node in fleet.rows:
             others[fleet.rows[node]] = False
     found = _at_kept_place(pool, parked, share, like, others) or fleet.place(

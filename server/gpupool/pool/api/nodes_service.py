@@ -31,6 +31,7 @@ logger = structlog.get_logger(__name__)
 #: The first message must come within this time, seconds.
 HELLO_SECONDS = 10.0
 _MAX_DEVICES = 64
+_MAX_PORTS = 65535
 _MAX_WORKERS = 10_000
 #: No agent waits longer for its sessions to leave: a week.
 _MAX_LEAVING_SECONDS = 7 * 86400.0
@@ -161,6 +162,7 @@ def _hello_event(hello: pb.NodeHello, connection: int, now: float) -> events.Nod
         advertise_host=_dialled(hello.advertise_host),
         park_memory_mib=_amount(hello.park_memory_mib, "park_memory_mib"),
         park_disk_mib=_amount(hello.park_disk_mib, "park_disk_mib"),
+        worker_ports=_ports(hello.worker_ports),
         images=frozenset(image.session_id[:64] for image in hello.images[:_MAX_WORKERS]),
         pool=validate.node_pool(hello.node_pool or DEFAULT_NODE_POOL),
         labels=validate.labels(hello.labels),
@@ -180,6 +182,12 @@ def _amount(mib: int, what: str) -> int:
     if not 0 <= mib <= MAXIMUM_MIB:
         raise validate.BadInputError(f"{what} {mib} is not within 0..{MAXIMUM_MIB}")
     return mib
+
+
+def _ports(number: int) -> int:
+    if not 0 <= number <= _MAX_PORTS:
+        raise validate.BadInputError(f"worker_ports {number} is not within 0..{_MAX_PORTS}")
+    return number
 
 
 def _event(message: pb.FromNode, node: str, connection: int, now: float) -> events.FromNode | None:

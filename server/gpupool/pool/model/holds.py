@@ -151,6 +151,19 @@ def host_share(session: SessionRecord) -> Iterator[tuple[str, int]]:
         yield session.left.node, sum(session.left.mib)
 
 
+def worker_nodes(state: State, session: SessionRecord) -> frozenset[str]:
+    """Where the session has a worker, one that starts or whose end is not confirmed included."""
+    nodes = set()
+    if not session.worker_gone and session.place != "image":
+        nodes.add(session.node)
+    lease = state.lease_of_session(session)
+    if lease is not None and lease.holds:
+        nodes.add(lease.node)
+    if session.left is not None:
+        nodes.add(session.left.node)
+    return frozenset(nodes)
+
+
 def _kept(session: SessionRecord, mib: int, why_it_stays: Sentence, *, leaving: bool) -> Held:
     return Held(
         "",

@@ -25,6 +25,7 @@ from gpupool.pool.model.holds import (
     holds_of_session,
     host_share,
     turns_at,
+    worker_nodes,
 )
 from gpupool.pool.model.timers import Timers
 from gpupool.records import replace
@@ -93,6 +94,9 @@ class LiveView:
         self._host_share: dict[str, tuple[tuple[str, int], ...]] = {}
         self._host_taken: Counter[str] = Counter()
         self._host_room: dict[str, int] = {}
+        self._worker_nodes: dict[str, frozenset[str]] = {}
+        self._workers: Counter[str] = Counter()
+        self._without_port: dict[str, int] = {}
 
     @contextlib.contextmanager
     def not_learning(self) -> Iterator[None]:
@@ -123,7 +127,11 @@ class LiveView:
             serial = self._fleet.advance(stale)
             self._snapshot = Snapshot(self._present, self._fleet, serial)
         return PoolView(
-            self._snapshot, quotas or _NO_QUOTAS, host_room=self._host_room, promised=self.promised
+            self._snapshot,
+            quotas or _NO_QUOTAS,
+            host_room=self._host_room,
+            without_port=self._without_port,
+            promised=self.promised,
         )
 
     # ---- what changed
@@ -184,8 +192,12 @@ class LiveView:
             touched |= self._hold(("lease", lease_id), () if lease is None else holds_of_lease(lease))
         self._leases.clear()
         rooms = {name for name in self._nodes if self._room_of(name) != self._host_room.get(name)}
+        ports = set(self._nodes)
         for session_id in self._sessions:
             session = state.sessions.get(session_id)
+            ports |= self._has_workers_on(
+                session_id, frozenset() if session is None else worker_nodes(state, session)
+            )
             holds = () if session is None else tuple(holds_of_session(state, session, now))
             touched |= self._hold(("session", session_id), holds)
             shares = () if session is None else tuple(host_share(session))
@@ -208,6 +220,7 @@ class LiveView:
                 else:
                     room[name] = left
             self._host_room = room
+        self._note_ports(ports)
         names = {name for name in self._devices if name in state.devices}
         for node in self._nodes:
             names.update(self._of_node.get(node, ()))
@@ -260,6 +273,28 @@ class LiveView:
         for device_id, all_of in by_device.items():
             self._held.setdefault(device_id, {})[key] = all_of
         return gone.union(by_device)
+
+    def _has_workers_on(self, session_id: str, nodes: frozenset[str]) -> frozenset[str]:
+        """Notes where a session has workers; the nodes where that differs from before."""
+        before = self._worker_nodes.pop(session_id, frozenset())
+        if nodes:
+            self._worker_nodes[session_id] = nodes
+        for node in before - nodes:
+            self._workers[node] -= 1
+        for node in nodes - before:
+            self._workers[node] += 1
+        return before ^ nodes
+
+    def _note_ports(self, nodes: set[str]) -> None:
+        """Looks at these nodes again; what is unchanged stays the same object."""
+        without = dict(self._without_port)
+        for name in nodes:
+            node = self._state.nodes.get(name)
+            without.pop(name, None)
+            if node is not None and 0 < node.worker_ports <= self._workers[name]:
+                without[name] = node.worker_ports
+        if without != self._without_port:
+            self._without_port = without
 
     def _room_of(self, name: str) -> int | None:
         node = self._state.nodes.get(name)

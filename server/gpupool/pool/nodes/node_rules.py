@@ -36,6 +36,7 @@ def hello(step: Step, event: events.NodeHello) -> None:
         last_answered=step.now,
         park_memory_mib=event.park_memory_mib,
         park_disk_mib=event.park_disk_mib,
+        worker_ports=event.worker_ports,
         pool=event.pool,
         labels=event.labels,
         sharing=event.sharing,
