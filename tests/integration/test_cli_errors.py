@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from gpupool.pool.model.timers import MOST_HEARTBEAT, Timers
+from gpupool.node.agent_settings import MOST_HEARTBEAT
+from gpupool.pool.model.timers import Timers
 
 from tests.support import forked_cli
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from gpupool.client.errors import PoolRefusedError
-from gpupool.client.program.view import queue_of
+from gpupool.client.pool import queue_of
 from gpupool.client.types import Queue
 from gpupool.model import events
 from gpupool.model.clock import Clock

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from gpupool.client import types
 from gpupool.client.errors import GpupoolError
-from gpupool.client.program.view import queue_of
+from gpupool.client.pool import queue_of
 from gpupool.client.reasons import COMES_BACK
 from gpupool.client.session.record import Session
 from gpupool.client.session.state import HOLDING, State

@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, NoReturn, Self
+from typing import Any, Final, NoReturn, Protocol, Self
 
 import grpc
 import grpc.aio
@@ -30,7 +30,7 @@ from gpupool.client.credentials import (
     wants_hub_identity,
 )
 from gpupool.client.endpoint import connection_advice, open_channel, read_token, resolve_endpoint
-from gpupool.client.errors import PoolRefusedError, PoolUnavailableError, QueueTimeoutError
+from gpupool.client.errors import GpupoolError, PoolRefusedError, PoolUnavailableError, QueueTimeoutError
 from gpupool.client.servers import (
     NOT_LEADER,
     Patience,
@@ -374,3 +374,15 @@ def _short(code: grpc.StatusCode, details: str) -> str:
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return "no answer in time"
     return details.splitlines()[0][:200] if details else code.name.lower().replace("_", " ")
+
+
+class _Queues(Protocol):
+    async def queue(self) -> Queue: ...
+
+
+async def queue_of(pool: _Queues) -> Queue | None:
+    """Who waits; None: the pool does not say, which takes nothing from what it says of its devices."""
+    try:
+        return await pool.queue()
+    except GpupoolError:
+        return None

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from gpupool.node.session_images import SessionImages
+
+#: Between two heartbeats: one may be lost before the pool takes the node for silent.
+MOST_HEARTBEAT: Final = 7.5
 
 
 class AgentError(Exception):

@@ -274,12 +274,11 @@ def start(
       gpupool node start --pool 10.0.0.5:7460 --token-file node.token --listen-host 10.0.0.6
     """
     from gpupool.node.address import DEFAULT_HOST
-    from gpupool.node.agent_settings import AgentError, AgentSettings
+    from gpupool.node.agent_settings import MOST_HEARTBEAT, AgentError, AgentSettings
     from gpupool.node.driver import SoftwareGpuSettings
     from gpupool.node.ports import PortRange
     from gpupool.node.recent_log import RecentLog
     from gpupool.node.service import NodeOptions, run_node
-    from gpupool.pool.model.timers import MOST_HEARTBEAT
 
     if heartbeat_seconds > MOST_HEARTBEAT:
         raise typer.BadParameter(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict, replace
-from typing import Any, Protocol
+from typing import Any
 
 from gpupool.client.errors import GpupoolError
 from gpupool.client.granted_size import describe
-from gpupool.client.pool import PoolClient
+from gpupool.client.pool import PoolClient, queue_of
 from gpupool.client.program.session import ProgramSession
 from gpupool.client.reasons import COMES_BACK
 from gpupool.client.session.call_message import call_message
 from gpupool.client.session.state import HOLDING
-from gpupool.client.types import Device, Queue, Usage
+from gpupool.client.types import Device, Usage
 
 
 def session_view(session: ProgramSession) -> dict[str, Any]:
@@ -87,18 +87,6 @@ async def pool_view(pool: PoolClient, holder: str) -> dict[str, Any]:
     shown = [_device_view(device, holder) for device in devices]
     rest = None if queue is None else queue.left_out
     return {"ok": True, "devices": shown, "queue": entries, "queue_left_out": rest, "lenders": lenders}
-
-
-class _Queues(Protocol):
-    async def queue(self) -> Queue: ...
-
-
-async def queue_of(pool: _Queues) -> Queue | None:
-    """Who waits; None: the pool does not say, which takes nothing from what it says of its devices."""
-    try:
-        return await pool.queue()
-    except GpupoolError:
-        return None
 
 
 def _device_view(device: Device, holder: str) -> dict[str, Any]:

@@ -7,8 +7,6 @@ from typing import Final
 
 #: More than a node agent waits for the answer to a revocation would look like a worker that does not answer, seconds.
 MOST_DRAIN: Final = 8.0
-#: Between two heartbeats of an agent: one may be lost before its node counts as silent (`Timers.suspect`).
-MOST_HEARTBEAT: Final = 7.5
 
 
 @dataclass(frozen=True, slots=True)
