@@ -621,6 +621,15 @@ class TestOnDisk:
         assert first not in world.nodes["node1"].workers
         return first
 
+    def test_its_worker_is_known_though_its_lease_was_over_before_that_had_started(self, world):
+        """Else the next lease, which that worker serves, would be granted without an address."""
+        first = self.on_disk(world)
+        world.request("k2", 400, session_id=first)
+        world.release(session(world, first).lease_id)
+        world.settle()
+        assert (session(world, first).state, session(world, first).address) == ("parked", "node1:1")
+        world.attach("k3", 400, session_id=first)
+
     def test_it_takes_no_memory_and_comes_back_by_a_new_worker(self, world):
         first = self.on_disk(world)
         world.attach("k2", 1000, user="bob")

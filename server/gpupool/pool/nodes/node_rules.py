@@ -257,6 +257,8 @@ def take_report(step: Step, session: SessionRecord, worker: events.ReportedWorke
         session,
         usage=grown(session.usage, worker.usage),
         gone_since=gone_since,
+        # Its start may have been told when its lease was over already.
+        address=session.address or worker.address,
         place=place,
         device_ids=device_ids,
         park_obstacle=worker.park_obstacle,
