@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <map>
+#include <mutex>
 #include <random>
 #include <thread>
 #include <vector>
@@ -145,6 +146,7 @@ class Client {
                           std::vector<std::byte> bytes(static_cast<std::size_t>(size));
                           if (!wire::Copied::decode(in, told) || !receiver.take(bytes.data(), bytes.size()))
                             return false;
+                          const std::lock_guard lock(telling);
                           ++copied[told.ticket];
                           copied_bytes += size;
                           return told.result == CUDA_SUCCESS;
@@ -166,6 +168,7 @@ class Client {
       wire::Reader in(body);
       wire::Completed told;
       if (!wire::Completed::decode(in, told)) return false;
+      const std::lock_guard lock(telling);
       ++completed;
       return told.result == CUDA_SUCCESS;
     });
@@ -211,11 +214,19 @@ class Client {
     return reply.header.result;
   }
 
+  /// Whether a completion was told, and so many copies have come.
+  [[nodiscard]] bool told_of(std::size_t copies) {
+    const std::lock_guard lock(telling);
+    return completed > 0 && copied.size() == copies;
+  }
+
   std::map<std::uint64_t, int> copied;
   std::uint64_t copied_bytes = 0;
   std::atomic<std::uint64_t> limit{0};  // of the share, as told since
   int completed = 0, deferred = 0, connections = 0;
   int breaks = 0;           // told of: each once
+  // The thread that mends the connection takes pushes in, too, while another one waits for them.
+  std::mutex telling;
   std::uint64_t posts = 1;  // the choice of the context
   std::unique_ptr<client::Connection> connection;
 
@@ -267,7 +278,7 @@ void talk(Worker& worker, Client& client, std::size_t small, std::size_t large) 
   watch.watch = watch.stream = stream;
   client.post(watch);
   CHECK(client.ask(synchronize) == CUDA_SUCCESS);
-  REQUIRE(client.connection->read_until([&] { return client.completed > 0 && client.copied.size() == 2; }));
+  REQUIRE(client.connection->read_until([&] { return client.told_of(2); }));
   messages::cuStreamDestroy_v2 destroy;
   destroy.hStream = stream;
   client.post(destroy);
