@@ -6,11 +6,6 @@ C library does with a list (a copy, a search) is not seen by this; it takes micr
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from types import FrameType
-from typing import Any
-
 import pytest
 from gpupool.model import events, instructions
 from gpupool.model.instructions import Instruction
@@ -19,30 +14,12 @@ from gpupool.pool.api.convert import session_list
 from gpupool.pool.lifecycle.machine import Machine
 from gpupool.pool.model.timers import Timers
 
+from tests.support.instructions_counted import instructions_of
 from tests.support.pool_world import counting_ids, offered
 
 DEVICES = 4
 #: More than are told of every change at once, and ten times as many.
 FEW, MANY = 100, 1000
-
-
-def instructions_of(work: Callable[[], object]) -> int:
-    """Instructions of the interpreter that `work` takes."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal count
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        count += event == "opcode"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 class FullPool:

@@ -16,6 +16,7 @@ from gpupool.pool.model.consolidation import Consolidation
 from gpupool.pool.model.timers import Timers
 from gpupool.pool.projects import standing_view
 from gpupool.proto.sentences import from_message
+from gpupool.scheduler import reclaim
 from gpupool.scheduler.model import Quota
 
 from tests.support.pool_world import PoolWorld, lease, session
@@ -406,6 +407,34 @@ def test_above_a_limit_nobody_gives_way_who_will_not_be_waited_for():
     world = limited()
     ask(world, "hurried", project="A", wait=5.0)
     assert not noticed(world)
+
+
+def test_for_whom_gives_up_before_a_notice_ends_nobody_is_looked_for(monkeypatch: pytest.MonkeyPatch):
+    world = two_projects()
+    take_all(world, "A", 8)
+    searched: list[int] = []
+    search = reclaim.plan
+    monkeypatch.setattr(reclaim, "plan", lambda *args: searched.append(1) or search(*args))
+    ask(world, "hurried", wait=world.timers.notice - 1)
+    world.live(5)
+    assert not searched
+    world.handle(events.Cancelled(world.now, "bob", "hurried"))
+    ask(world, "patient", wait=world.timers.notice + 1)
+    assert searched
+    assert len(noticed(world)) == 1
+
+
+def test_whoever_was_told_to_go_for_a_request_that_is_gone_goes_for_one_that_waits_less_long():
+    world = two_projects()
+    take_all(world, "A", 8)
+    ask(world, "first")
+    told = noticed(world)
+    world.live(world.timers.notice - 10)
+    ask(world, "hurried", wait=20.0)
+    world.handle(events.Cancelled(world.now, "bob", "first"))
+    assert noticed(world) == told
+    world.live(15)
+    assert isinstance(world.answer("hurried"), TellGranted)
 
 
 def test_room_below_the_limit_of_a_parent_comes_from_the_asking_projects_own():

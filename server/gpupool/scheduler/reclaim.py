@@ -8,16 +8,16 @@ compute of the lease becomes free.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from heapq import heappop, heappush
 
 from gpupool.scheduler.eligible import admits
 from gpupool.scheduler.model import Decision, DeviceView, Held, Outcome, PlacedShare, PoolView, Request
 from gpupool.scheduler.sizes import place_on
 from gpupool.shares import Share
 
-#: Up to this many leases on a device every choice is tried; beyond, a good one is found.
+#: Up to this many leases on a device the best choice is found; beyond, a good one.
 _EXACT = 8
 #: So many places are tried in full before a request is told that nobody can make room for it.
 _TRIES = 24
@@ -59,6 +59,15 @@ class Candidate:
         milli = sum(share.milli for share in self.shares if share.device_id == device_id)
         mib = sum(share.mib for share in self.shares if share.device_id == device_id)
         return milli, mib - stuck
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A lease on one device, and what the device gets back by its end."""
+
+    candidate: Candidate
+    milli: int
+    mib: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +160,10 @@ def _choices(
     """Sets of leases that make room by the numbers, the cheapest first."""
     request = search.request
     share = Share(milli=request.milli, mib=request.mib)
-    holders: dict[str, list[Candidate]] = {}
+    holders: dict[str, list[Holder]] = {}
     for candidate in sorted(candidates, key=lambda c: (c.rank, c.id)):
-        for held in candidate.shares:
-            holders.setdefault(held.device_id, []).append(candidate)
+        for name in dict.fromkeys(held.device_id for held in candidate.shares):
+            holders.setdefault(name, []).append(Holder(candidate, *candidate.frees(name)))
     open_to = [
         (device, placed)
         for device in view.devices
@@ -193,7 +202,7 @@ def _groups(
 def _cheapest(
     group: Sequence[tuple[DeviceView, PlacedShare]],
     count: int,
-    holders: dict[str, list[Candidate]],
+    holders: Mapping[str, Sequence[Holder]],
     search: Search,
 ) -> tuple[Candidate, ...] | None:
     """Leases by whose end `count` devices of the group have room, chosen device by device."""
@@ -203,12 +212,12 @@ def _cheapest(
     for device, placed in group:
         alone = _least(device, placed, holders.get(device.id, ()), (), search)
         if alone is not None:
-            rows.append((_cost(alone), device.id, device, placed))
+            rows.append((_cost(alone), device.id, alone, device, placed))
     rows.sort(key=lambda row: row[:2])
     chosen: tuple[Candidate, ...] = ()
     done = 0
-    for _, _, device, placed in rows:
-        more = _least(device, placed, holders.get(device.id, ()), chosen, search)
+    for _, _, alone, device, placed in rows:
+        more = _least(device, placed, holders.get(device.id, ()), chosen, search) if chosen else alone
         if more is None:
             continue
         chosen += more
@@ -221,58 +230,107 @@ def _cheapest(
 def _least(
     device: DeviceView,
     placed: PlacedShare,
-    holders: Sequence[Candidate],
+    holders: Sequence[Holder],
     chosen: Sequence[Candidate],
     search: Search,
 ) -> tuple[Candidate, ...] | None:
     """What must end on one device, besides what is `chosen` already; None: that is not enough or not allowed."""
-    missing_milli = placed.milli - device.free_milli
     movable = sum(held.mib for held in device.held if held.movable or held.leaving)
-    missing_mib = placed.mib - device.free_mib - movable
-    for candidate in chosen:
-        milli, mib = candidate.frees(device.id)
-        missing_milli -= milli
-        missing_mib -= mib
-    if missing_milli <= 0 and missing_mib <= 0:
+    milli = placed.milli - device.free_milli
+    mib = placed.mib - device.free_mib - movable
+    gone = {candidate.id for candidate in chosen}
+    rest = []
+    for holder in holders:
+        if holder.candidate.id in gone:
+            milli -= holder.milli
+            mib -= holder.mib
+        else:
+            rest.append(holder)
+    if milli <= 0 and mib <= 0:
         return ()
-    rest = [candidate for candidate in holders if candidate not in chosen]
-
-    def enough(some: Sequence[Candidate]) -> bool:
-        freed = [candidate.frees(device.id) for candidate in some]
-        return sum(f[0] for f in freed) >= missing_milli and sum(f[1] for f in freed) >= missing_mib
-
+    # Memory that stays can be more than a lease has, so all of them may free less than some.
+    if sum(max(0, x.milli) for x in rest) < milli or sum(max(0, x.mib) for x in rest) < mib:
+        return None
     if len(rest) > _EXACT:
-        return _good(rest, enough, chosen, search)
-    sets = [some for size in range(1, len(rest) + 1) for some in combinations(rest, size) if enough(some)]
-    for some in sorted(sets, key=_cost):
+        return _good(rest, milli, mib, chosen, search)
+    for some in _cheapest_first(rest, milli, mib):
         if search.allowed((*chosen, *some)):
             return some
     return None
 
 
+def _enough(some: Iterable[Holder], milli: int, mib: int) -> bool:
+    """Whether a device gets back so much when these end."""
+    for holder in some:
+        milli -= holder.milli
+        mib -= holder.mib
+    return milli <= 0 and mib <= 0
+
+
+def _cheapest_first(rest: Sequence[Holder], milli: int, mib: int) -> Iterator[tuple[Candidate, ...]]:
+    """All choices of these leases that are enough, in the order of their cost.
+
+    A choice costs more than each part of it. So larger ones are made of those that were looked at, and seldom at all.
+    """
+    made: set[tuple[int, ...]] = set()
+    waiting: list[tuple[tuple[int, list[tuple[float, ...]], list[str]], tuple[int, ...]]] = []
+
+    def add(places: tuple[int, ...]) -> None:
+        if places not in made:
+            made.add(places)
+            heappush(waiting, (_cost([rest[place].candidate for place in places]), places))
+
+    for places in _just_enough(rest, milli, mib):
+        add(places)
+    while waiting:
+        _, places = heappop(waiting)
+        if _enough((rest[place] for place in places), milli, mib):
+            yield tuple(rest[place].candidate for place in places)
+        for place in range(len(rest)):
+            if place not in places:
+                add(tuple(sorted((*places, place))))
+
+
+def _just_enough(rest: Sequence[Holder], milli: int, mib: int) -> Iterator[tuple[int, ...]]:
+    """Choices that are enough, by their places: all of which no lease can be left out, and few others."""
+    # What those from a place on can free at most.
+    ahead = [(0, 0)]
+    for holder in reversed(rest):
+        ahead.append((ahead[-1][0] + max(0, holder.milli), ahead[-1][1] + max(0, holder.mib)))
+    ahead.reverse()
+    begun: list[tuple[tuple[int, ...], int, int, int]] = [((), 0, milli, mib)]
+    while begun:
+        places, place, milli, mib = begun.pop()
+        if milli <= 0 and mib <= 0:
+            yield places
+        elif ahead[place][0] >= milli and ahead[place][1] >= mib and place < len(rest):
+            holder = rest[place]
+            begun.append((places, place + 1, milli, mib))
+            begun.append(((*places, place), place + 1, milli - holder.milli, mib - holder.mib))
+
+
 def _good(
-    rest: Sequence[Candidate],
-    enough: Callable[[Sequence[Candidate]], bool],
-    chosen: Sequence[Candidate],
-    search: Search,
+    rest: Sequence[Holder], milli: int, mib: int, chosen: Sequence[Candidate], search: Search
 ) -> tuple[Candidate, ...] | None:
     """One lease if one is enough; else from the first in rank on, none of them in vain."""
-    single = [one for one in rest if enough([one]) and search.allowed((*chosen, one))]
+    single = [
+        x.candidate for x in rest if _enough([x], milli, mib) and search.allowed((*chosen, x.candidate))
+    ]
     if single:
         return (min(single, key=lambda one: (one.milli, one.rank, one.id)),)
-    taken: list[Candidate] = []
-    for candidate in rest:
-        if enough(taken):
+    taken: list[Holder] = []
+    for holder in rest:
+        if _enough(taken, milli, mib):
             break
-        if search.allowed((*chosen, *taken, candidate)):
-            taken.append(candidate)
-    if not enough(taken):
+        if search.allowed((*chosen, *(x.candidate for x in taken), holder.candidate)):
+            taken.append(holder)
+    if not _enough(taken, milli, mib):
         return None
-    for candidate in sorted(taken, key=lambda c: (-c.milli, c.id)):
-        fewer = [other for other in taken if other.id != candidate.id]
-        if enough(fewer):
+    for holder in sorted(taken, key=lambda x: (-x.candidate.milli, x.candidate.id)):
+        fewer = [other for other in taken if other is not holder]
+        if _enough(fewer, milli, mib):
             taken = fewer
-    return tuple(taken)
+    return tuple(x.candidate for x in taken)
 
 
 def _cost(victims: Sequence[Candidate]) -> tuple[int, list[tuple[float, ...]], list[str]]:

@@ -107,6 +107,8 @@ class TakingBack:
             self.forgo(step, mine, say("forgo.enough"))
             self._expect(step, wanted, base, Plan((), coming))
             return self._waits(step, wanted, coming, ())
+        if self._gives_up_first(step, wanted, mine):
+            return None
         search = Search(wanted.wish, wanted.decide, lambda victims: self._allowed(wanted, victims))
         found = self._as_planned(step, base, search, mine)
         if found is None:
@@ -130,6 +132,8 @@ class TakingBack:
         """
         base = self._future.resuming(wanted.resumed).reserving(wanted.reserved)
         mine = sorted(self._noticed.get(wanted.request.id, ()))
+        if self._gives_up_first(step, wanted, mine):
+            return None
         own = self._standings.tree.leaf(wanted.request.project)
         possible = self._possible(step, wanted, mine)
         below = [x for x in possible if step.state.leases[x.id].project == own]
@@ -137,6 +141,12 @@ class TakingBack:
         forced = reclaim.freeing([x for x in below if x.id in mine], excess) or reclaim.freeing(below, excess)
         found = self._plan_beside(step, wanted, base, mine, forced) if forced else None
         return self._take(step, wanted, base, mine, found)
+
+    def _gives_up_first(self, step: Step, wanted: Wanted, mine: Collection[str]) -> bool:
+        """Whether a request does not wait as long as a notice lasts: then only leases that have one could end for it."""
+        give_up_at = wanted.request.give_up_at
+        hurried = give_up_at is not None and give_up_at < step.now + step.timers.notice
+        return hurried and not mine and not self._noticed.get("")
 
     def _plan_beside(
         self, step: Step, wanted: Wanted, base: PoolView, mine: Sequence[str], forced: Sequence[Candidate]
