@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import grpc
 
@@ -24,11 +24,6 @@ from gpupool.proto.gpupool.v1 import pool_pb2_grpc
 from gpupool.scheduler.model import Outcome
 from gpupool.sentences import say
 
-#: After an answer has been worked out, its user's next one waits so many times as long: the loop is there for leases, too.
-_REST: Final = 4.0
-#: Questions of one user that may wait.
-_MOST_WAITING: Final = 20
-
 
 class ExplanationsService(pool_pb2_grpc.ExplanationsServicer):
     """Reads; nothing that is called here changes anything. Users see what is theirs."""
@@ -36,7 +31,7 @@ class ExplanationsService(pool_pb2_grpc.ExplanationsServicer):
     def __init__(self, pool: PoolShell) -> None:
         self._pool = pool
         self._what_ifs = WhatIfs(pool.machine)
-        self._turns = Turns(_REST, _MOST_WAITING)
+        self._turns = Turns()
 
     async def Explain(self, request: pb.ExplainRequest, context: Any) -> pb.ExplainAnswer:
         match request.WhichOneof("about"):

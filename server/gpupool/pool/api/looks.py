@@ -20,6 +20,10 @@ Value = TypeVar("Value")
 
 #: So many users are remembered before those are forgotten who may ask at once anyway.
 _MOST_USERS: Final = 1000
+#: After an answer has been worked out, its user's next one waits so many times as long: the loop is there for leases, too.
+_REST: Final = 4.0
+#: Questions of one user that may wait.
+_MOST_WAITING: Final = 20
 
 
 class Turns:
@@ -33,7 +37,7 @@ class Turns:
         most: calls of one user that may wait.
     """
 
-    def __init__(self, rest: float, most: int) -> None:
+    def __init__(self, rest: float = _REST, most: int = _MOST_WAITING) -> None:
         self._rest, self._most = rest, most
         self._of: dict[str, _Turn] = {}
 

@@ -15,7 +15,7 @@ from gpupool.ledger import audit, usage
 from gpupool.ledger.periods import milliseconds
 from gpupool.ledger.snapshot import snapshot
 from gpupool.pool.access.auth import current_identity, refuse, refuse_revoked, still_admitted
-from gpupool.pool.api.looks import Looks
+from gpupool.pool.api.looks import Looks, Turns
 from gpupool.pool.lifecycle.shell import PoolShell
 from gpupool.pool.projects.project_rules import project_tree
 from gpupool.pool.reporting.stats import present
@@ -53,6 +53,7 @@ class ReportsService(pool_pb2_grpc.ReportsServicer):
     def __init__(self, pool: PoolShell) -> None:
         self._pool = pool
         self._looks = Looks(_LOOKS_AT_ONCE, LOOKS_OF_ONE_USER, "ledger look")
+        self._turns = Turns()
         self._followers: Counter[str] = Counter()
 
     async def Report(self, request: pb.ReportRequest, context: Any) -> pb.ReportAnswer:
@@ -69,7 +70,10 @@ class ReportsService(pool_pb2_grpc.ReportsServicer):
         if not 0 < seconds <= _MAXIMUM_SECONDS:
             text = f"seconds {seconds:g} is not within 0..{_MAXIMUM_SECONDS:.0f} (366 days)"
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "bad-request", text)
-        answer = present(self._pool.state, self._pool.timers, self._pool.clock.now())
+        pool, user = self._pool, current_identity().name
+        answer = await self._turns.make(
+            user, context, lambda: present(pool.state, pool.timers, pool.clock.now())
+        )
         now_ms = self._now_ms()
         await self._looks.make(context, self._stats, answer, now_ms - math.ceil(seconds * 1000), now_ms)
         return answer
