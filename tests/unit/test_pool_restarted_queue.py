@@ -9,10 +9,12 @@ import pytest
 from gpupool.filters import parse
 from gpupool.ledger.ledger import Ledger
 from gpupool.model import events
+from gpupool.model.clock import Clock
 from gpupool.model.instructions import TellGranted, TellQueued, TellRefused
+from gpupool.model.state import ProjectRecord
 from gpupool.pool.lifecycle import restore
 
-from tests.support.pool_world import PoolWorld
+from tests.support.pool_world import PoolWorld, session
 
 
 @pytest.fixture
@@ -114,8 +116,6 @@ def test_its_patience_ends_when_it_was_to_end(world: PoolWorld) -> None:
 
 
 def test_what_was_called_off_is_gone(world: PoolWorld) -> None:
-    from gpupool.model import events
-
     world.attach("holder", 1000)
     world.request("wish", 1000, user="bob", wait=None)
     world.handle(events.Cancelled(world.now, "bob", "wish"))
@@ -161,3 +161,33 @@ def test_a_ledger_that_was_restored_has_nobody_in_its_queue(world: PoolWorld) ->
     restore.begin_anew(world.ledger)
     with Ledger(world._path, world._clock) as ledger:  # type: ignore[arg-type]
         assert not ledger.load().requests
+
+
+def test_a_clock_that_was_ahead_protects_no_lease_and_makes_nobody_wait_longer(tmp_path: Path):
+    world = PoolWorld(tmp_path / "ledger.db", nodes={"node1": 2})
+    world.nodes["node1"].park_memory_mib = 1_000_000
+    world.connect("node1")
+    for name, deserved in (("default", 0), ("A", 0), ("B", 2000)):
+        world.handle(events.ProjectSet(world.now, ProjectRecord(name, deserved), "admin"))
+    parked = session(world, world.attach("p0", 100, user="cat", project="A")).id
+    world.release(next(iter(world.machine.state.leases)))
+    world.settle()
+    mine = world.attach("a0", 1000, user="ann", project="A", duration=7200.0)
+    world.attach("a1", 1000, user="ann", project="A")
+    world.live(10)
+    world.request("c0", 1000, user="cat", project="A", wait=600.0)
+    world.settle()
+    world._clock = Clock(offset=world._clock.offset - 3600)  # another machine takes over
+    world.crash()
+    state, now = world.machine.state, world.now
+    assert {x.granted_at for x in state.leases.values()} == {now}
+    assert state.leases[mine].ends_at == pytest.approx(now + 7200.0)
+    (request,) = state.requests.values()
+    assert request.since == now
+    assert request.give_up_at == pytest.approx(now + 600.0)
+    assert state.sessions[parked].parked_at == now
+    world.connect("node1")
+    world.live(world.timers.min_run)
+    world.request("b0", 1000, user="bob", project="B", wait=None)
+    world.live(world.timers.notice + 2)
+    assert isinstance(world.answer("b0"), TellGranted)

@@ -23,6 +23,7 @@ def restarted(step: Step) -> None:
     """
     state = step.state
     step.queue.began_at = step.now
+    _no_times_ahead(step)
     for node in list(state.nodes.values()):
         state.nodes[node.name] = replace(node, connection=None, last_answered=step.now)
     for lease in state.index.holding.records():
@@ -35,10 +36,34 @@ def restarted(step: Step) -> None:
         )
     for session in [s for s in state.sessions.values() if s.state == "lost"]:
         state.sessions[session.id] = replace(session, gone_since=step.now)
-    for account in [a for a in state.accounts.values() if max(a.as_of, a.window_from or 0.0) > step.now]:
-        # The clock was ahead when this was written; a window of the future would last until then.
-        begins = None if account.window_from is None else min(account.window_from, step.now)
-        state.accounts[account.id] = replace(account, window_from=begins, as_of=min(account.as_of, step.now))
+
+
+def _no_times_ahead(step: Step) -> None:
+    """What happened before happened by now. The clock may have been ahead when it was written, on another machine, say.
+
+    A lease of the future would be protected until then, a request would wait behind all others, and a window would last.
+    """
+    state, now = step.state, step.now
+    for account in [a for a in state.accounts.values() if max(a.as_of, a.window_from or 0.0) > now]:
+        begins = _by(now, account.window_from)
+        state.accounts[account.id] = replace(account, window_from=begins, as_of=min(account.as_of, now))
+    for lease in [x for x in state.leases.values() if max(x.granted_at, x.ended_at or 0.0) > now]:
+        ahead = max(0.0, lease.granted_at - now)
+        ends_at = None if lease.ends_at is None else lease.ends_at - ahead
+        ended_at = _by(now, lease.ended_at)
+        state.leases[lease.id] = replace(
+            lease, granted_at=lease.granted_at - ahead, ends_at=ends_at, ended_at=ended_at
+        )
+    for request in [x for x in state.requests.values() if x.since > now]:
+        give_up_at = None if request.give_up_at is None else request.give_up_at - (request.since - now)
+        state.requests[request.id] = replace(request, since=now, give_up_at=give_up_at)
+    for session in [x for x in state.sessions.values() if max(x.parked_at or 0.0, x.closed_at or 0.0) > now]:
+        parked_at, closed_at = _by(now, session.parked_at), _by(now, session.closed_at)
+        state.sessions[session.id] = replace(session, parked_at=parked_at, closed_at=closed_at)
+
+
+def _by(now: float, moment: float | None) -> float | None:
+    return None if moment is None else min(moment, now)
 
 
 def _heard_again(step: Step, notice: Notice) -> Notice:
