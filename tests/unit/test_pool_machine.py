@@ -197,6 +197,21 @@ class TestRelease:
         world.request("k2", 200, session_id="s1")
         assert world.answer("k2").reason == "unknown-session"
 
+    @pytest.mark.parametrize("how", ["closed", "worker gone"])
+    def test_a_request_that_waits_for_a_session_ends_with_it_and_the_journal_says_so(self, world, how):
+        world.release(world.attach("k1", 200))
+        world.settle()
+        world.attach("k2", 1000, user="bob")
+        world.request("k3", 1000, session_id="s1", wait=None)
+        if how == "closed":
+            world.handle(events.SessionClosed(world.now, "s1", "exit"))
+        else:
+            world.nodes["node1"].crash_worker("s1", world.now)
+            world.settle()
+        assert world.answer("k3").reason == "unknown-session"
+        refused = [line for line in world.journal if line.kind == "refuse"]
+        assert [(line.user, line.session_id, line.data["key"]) for line in refused] == [("ann", "s1", "k3")]
+
     def test_a_worker_that_never_answers_is_waited_for_until_it_is_fenced(self, world):
         lease_id = world.attach("k1", 200)
         world.release(lease_id)

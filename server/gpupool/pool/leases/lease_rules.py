@@ -392,4 +392,6 @@ def refuse_requests_of_session(step: Step, session: SessionRecord) -> None:
     for request in step.state.index.requests_of_session.of(session.id):
         del step.state.requests[request.id]
         said = say("session-is-closed", session=param.text(session.id), reason=param.text(session.reason))
-        step.do(TellRefused(request.user, request.key, "unknown-session", said))
+        refused = TellRefused(request.user, request.key, "unknown-session", said)
+        step.do(refused)
+        messages.journal_refusal(step, refused, session.id)

@@ -1,8 +1,15 @@
-"""Sending to nodes. A message to a node that is not connected is left out: its next hello is reconciled."""
+"""What nodes and the journal are told. A message to a node that is not connected is left out: its next hello is reconciled."""
 
 from __future__ import annotations
 
-from gpupool.model.instructions import ApplyLease, ParkMemory, RevokeLease, StartWorker, StopWorker
+from gpupool.model.instructions import (
+    ApplyLease,
+    ParkMemory,
+    RevokeLease,
+    StartWorker,
+    StopWorker,
+    TellRefused,
+)
 from gpupool.model.state import LeaseRecord, SessionRecord
 from gpupool.pool.model.session_keys import client_token, move_key
 from gpupool.pool.model.step import Step
@@ -69,3 +76,11 @@ def stop_worker(step: Step, node: str, session_id: str, reason: str) -> None:
     connection = step.connection_of(node)
     if connection is not None:
         step.do(StopWorker(node, connection, step.request(), session_id, reason))
+
+
+def journal_refusal(step: Step, refused: TellRefused, session_id: str) -> None:
+    """Every request that ends without a lease is in the journal."""
+    step.journal(
+        "refuse", refused.said, user=refused.user, session_id=session_id,
+        data={"reason": refused.reason, "key": refused.key},
+    )  # fmt: skip

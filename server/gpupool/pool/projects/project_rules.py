@@ -13,6 +13,7 @@ from functools import lru_cache
 from gpupool.model import events
 from gpupool.model.instructions import TellRefused
 from gpupool.model.state import DEFAULT_PROJECT, ProjectRecord, State
+from gpupool.pool.model import messages
 from gpupool.pool.model.step import Step
 from gpupool.scheduler.fairshare.tree import GROUP, Project, ProjectError, ProjectTree, gpus
 from gpupool.sentences import NOTHING, Sentence, clauses, param, say
@@ -107,11 +108,9 @@ def _refuse_those_shut_out(step: Step, tree: ProjectTree, path: str) -> None:
         whose, where = param.user(request.user), param.project(request.project)
         said = say("project.not-member", user=whose, project=where)
         del step.state.requests[request.id]
-        step.do(TellRefused(request.user, request.key, "forbidden", said))
-        step.journal(
-            "refuse", said, user=request.user, session_id=request.session_id,
-            data={"reason": "forbidden", "key": request.key},
-        )  # fmt: skip
+        refused = TellRefused(request.user, request.key, "forbidden", said)
+        step.do(refused)
+        messages.journal_refusal(step, refused, request.session_id)
 
 
 def project_removed(step: Step, event: events.ProjectRemoved) -> None:

@@ -13,6 +13,7 @@ from gpupool.model.instructions import Fault, TellQueued, TellRefused
 from gpupool.model.state import RequestRecord
 from gpupool.model.state_index import is_owed
 from gpupool.pool.leases import gang_rules, notice_rules, parking_rules
+from gpupool.pool.model import messages
 from gpupool.pool.model.step import Step
 from gpupool.pool.projects import accounts, limit_rules
 from gpupool.pool.projects.standing_view import capacity
@@ -300,15 +301,7 @@ def _refuse(step: Step, request: RequestRecord, decision: Decision) -> None:
     del step.state.requests[request.id]
     refused = TellRefused(request.user, request.key, reason, said, request, decision)
     step.do(refused)
-    journal_refusal(step, request.user, refused, request.session_id)
-
-
-def journal_refusal(step: Step, user: str, refused: TellRefused, session_id: str) -> None:
-    """Every request that ends without a lease is in the journal."""
-    step.journal(
-        "refuse", refused.said, user=user, session_id=session_id,
-        data={"reason": refused.reason, "key": refused.key},
-    )  # fmt: skip
+    messages.journal_refusal(step, refused, request.session_id)
 
 
 def _usage(step: Step) -> Mapping[str, float]:

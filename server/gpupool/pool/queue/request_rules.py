@@ -6,6 +6,7 @@ from gpupool.model import events
 from gpupool.model.instructions import TellGranted, TellQueued, TellRefused
 from gpupool.model.state import PRIORITIES, LeaseRecord, RequestRecord, key_of
 from gpupool.model.state_index import is_owed
+from gpupool.pool.model import messages
 from gpupool.pool.model.step import Step
 from gpupool.pool.projects import project_rules
 from gpupool.pool.projects.project_rules import NoProject
@@ -39,7 +40,7 @@ def requested(step: Step, event: events.Requested) -> None:
     if problem is not None or isinstance(project, NoProject):
         refused = TellRefused(event.user, event.key, *(problem or ("", NOTHING)))
         step.do(refused)
-        queue_rules.journal_refusal(step, event.user, refused, event.session_id)
+        messages.journal_refusal(step, refused, event.session_id)
         return
     queue_rules.follow(step)
     number = step.queue.next_number()
