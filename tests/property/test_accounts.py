@@ -20,9 +20,15 @@ TIMERS = Timers(half_life=HALF_LIFE)
 IDS = Ids(lambda: "s", lambda: "l", lambda: "t", itertools.count(1))
 WINDOW = 25
 
-#: What happens one after the other: seconds before it, which lease, its new size; 0: it ends.
+#: What happens one after the other: seconds before it, whether the pool was there in them, which lease, its new size; 0: it
+#: ends.
 steps = st.lists(
-    st.tuples(st.integers(0, 30), st.sampled_from(["a", "b", "c"]), st.sampled_from([0, 0, 100, 350, 1000])),
+    st.tuples(
+        st.integers(0, 30),
+        st.sampled_from([True, True, False]),
+        st.sampled_from(["a", "b", "c"]),
+        st.sampled_from([0, 0, 100, 350, 1000]),
+    ),
     max_size=15,
 )
 
@@ -44,13 +50,13 @@ class Counted:
         self.window = 0
         self.lately = 0.0
 
-    def until(self, now: int) -> None:
+    def until(self, now: int, served: bool = True) -> None:
         while self.now < now:
             if self.begins is not None and self.now >= self.begins + WINDOW:
                 self.begins, self.window = None, 0
             if self.begins is None and self.sizes:
                 self.begins = self.now
-            held = sum(self.sizes.values())
+            held = sum(self.sizes.values()) if served else 0
             self.window += held
             second = HALF_LIFE / math.log(2) * (1 - math.exp2(-1 / HALF_LIFE))
             self.lately = self.lately * math.exp2(-1 / HALF_LIFE) + held * second
@@ -60,15 +66,20 @@ class Counted:
 @given(steps, st.integers(0, 60))
 @settings(max_examples=150, deadline=None)
 def test_accounts_are_what_counting_every_second_says(
-    happened: list[tuple[int, str, int]], at_last: int
+    happened: list[tuple[int, bool, str, int]], at_last: int
 ) -> None:
     state, counted = State(), Counted()
     state.limits["ann"] = LimitRecord("ann", gpu_seconds=1, window_seconds=WINDOW)
     state.commit()
     now = 0
-    for seconds, name, milli in happened:
+    for seconds, served, name, milli in happened:
         now += seconds
-        counted.until(now)
+        counted.until(now, served)
+        if not served:
+            step = Step(state, TIMERS, {}, IDS, float(now))
+            for held in state.index.holding.records():
+                accounts.not_served(step, held, float(now - seconds))
+            state.commit()
         old = state.leases.get(name)
         if milli and (old is None or not old.holds):
             state.leases[name] = lease(name, milli, float(now))

@@ -385,6 +385,10 @@ class PoolStory(RuleBasedStateMachine):
     def pool_dies(self):
         self.world.crash()
 
+    @rule(seconds=st.sampled_from([10.0, 100.0, 5000.0]))
+    def pool_is_down(self, seconds):
+        self.world.crash(seconds)
+
     @rule(name=st.sampled_from(NODES))
     def pool_and_agent_die(self, name):
         self.world.nodes[name].forget_workers()

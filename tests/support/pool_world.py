@@ -419,7 +419,7 @@ class PoolWorld:
             node.others = self.nodes
         self.machine = self._open()
 
-    def _open(self) -> Machine:
+    def _open(self, served_until: float | None = None) -> Machine:
         from gpupool.model.state import State
 
         run = next(self._runs)
@@ -429,7 +429,7 @@ class PoolWorld:
         ids = counting_ids("" if run == 1 else f"r{run}")
         machine = Machine(state, self.timers, ids, self.quotas, consolidate=self.consolidate)
         self.machine = machine
-        self.handle(events.Restarted(self.now))
+        self.handle(events.Restarted(self.now, served_until))
         return machine
 
     # ---- one step
@@ -590,15 +590,17 @@ class PoolWorld:
                 live = tuple(x.id for x in self.machine.state.leases.values() if x.live)
                 self.handle(events.Renewed(self.now, live))
 
-    def crash(self) -> None:
-        """kill -9 of the pool: streams break, what was not stored is gone."""
+    def crash(self, down: float = 0.0) -> None:
+        """kill -9 of the pool: streams break, what was not stored is gone. It is back after `down` seconds."""
         assert self.ledger is not None
         assert self._path is not None
         self.ledger.close()
         for node in self.nodes.values():
             node.cut()
+        served_until = self.now + self.timers.reuse
+        self.now += down
         self.ledger = Ledger(self._path, self._clock)
-        self._open()
+        self._open(served_until if served_until < self.now else None)
 
     def request(
         self,

@@ -8,10 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpupool.ledger import schema
+from gpupool.ledger import samples, schema
 from gpupool.ledger.ledger import Ledger
 from gpupool.model import events
 from gpupool.model.clock import Clock
+from gpupool.model.history_amounts import MINUTE_MS, Amounts, Subject
+from gpupool.model.state import LimitRecord
+from gpupool.pool.lifecycle.shell import PoolShell
+from gpupool.pool.model.timers import Timers
+from gpupool.pool.projects import accounts
 from sqlalchemy import delete, select
 
 from tests.support.charged_world import ChargedWorld
@@ -202,3 +207,70 @@ class TestWaits:
         world.crash()
         (row,) = world.rows(schema.waits)
         assert row["to_ms"] - row["from_ms"] == 2000
+
+
+def test_while_the_pool_is_down_nothing_is_charged_once_no_worker_serves(world: ChargedWorld) -> None:
+    world.handle(events.LimitSet(world.now, LimitRecord("ann", gpu_seconds=8 * 3600), "admin"))
+    lease = world.attach("k1", 1000, user="ann")
+    world.live(10)
+    world.crash(36_000)
+    served = 10_000 + round(world.timers.reuse * 1000)
+    assert charges(world) == [
+        (lease, "node2/0", 1000, 0, served),
+        (lease, "node2/0", 1000, 36_010_000, None),
+    ]
+    now, state = world.now, world.machine.state
+    assert accounts.used_in_window(state, "ann", now).milli_ms == 1000 * served
+    by_project = accounts.decayed_usage(state, world.timers, now)["default"]
+    assert by_project == pytest.approx(served, rel=0.05)  # in milli-GPU-seconds, of which some fade
+    world.connect("node1")
+    world.connect("node2")
+    world.live(5)
+    world.release(lease)
+    world.settle()
+    world.check_charges()
+    used = accounts.used_in_window(world.machine.state, "ann", world.now).milli_ms
+    assert used == 1000 * (served + round((world.now - now) * 1000))
+    world.attach("k2", 1000, user="ann")
+
+
+def test_a_pool_that_is_soon_back_charges_all_the_time(world: ChargedWorld) -> None:
+    world.attach("k1", 1000)
+    world.crash(world.timers.reuse)
+    assert charges(world) == [("l1", "node2/0", 1000, 0, None)]
+
+
+class SetClock(Clock):
+    """A clock that is set by the test."""
+
+    time = 1000.0
+
+    def now(self) -> float:
+        return self.time
+
+
+@pytest.mark.parametrize(
+    ("history", "down", "served"),
+    [(0.0, 110.0, None), (0.0, 3600.0, 120.0), (3000.0, 3100.0, None), (3000.0, 3600.0, 3180.0)],
+)
+def test_a_pool_serves_until_a_while_after_what_it_wrote_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, history: float, down: float, served: float | None
+) -> None:
+    # The latest of what it wrote may be the history: of the minute that began at 3000 s.
+    monkeypatch.setattr(SetClock, "time", 1000.0)
+    clock = SetClock(1_700_000_000.0 - 1000.0 + 40.0)  # a full minute
+    path = tmp_path / "pool.sqlite"
+    with Ledger(path, clock) as ledger:
+        PoolShell(ledger, clock, Timers())
+        if history:
+            with samples.writing(ledger.engine) as connection:
+                from_ms = round((1_700_000_040 + history) * 1000)
+                samples.add(connection, MINUTE_MS, from_ms, {Subject(): Amounts(covered_ms=MINUTE_MS)})
+    monkeypatch.setattr(SetClock, "time", 1000.0 + down)
+    with Ledger(path, clock) as ledger:
+        heard: list[events.Event] = []
+        monkeypatch.setattr(PoolShell, "apply", lambda _shell, event: heard.append(event))
+        PoolShell(ledger, clock, Timers())
+    (restarted,) = heard
+    assert isinstance(restarted, events.Restarted)
+    assert restarted.served_until == (None if served is None else pytest.approx(1000.0 + served))

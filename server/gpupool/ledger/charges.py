@@ -1,8 +1,9 @@
 """What leases hold and for how long, device by device: rows that are written with the step that changes them.
 
 A row lasts from the moment that a lease takes a size of a device until it takes another size or the share is free;
-``to_ms`` is empty while it lasts. Rows of one lease and device follow each other without gap, and on each device the
-open rows sum to what leases take. A restart of the pool closes nothing.
+``to_ms`` is empty while it lasts. On each device the open rows sum to what leases take. Rows of one lease and device follow
+each other without gap, but for the time that the pool was down for longer than workers serve without it: no lease was of any
+use then (:func:`not_served`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import asdict, dataclass
 
 from sqlalchemy import Connection, select
 
-from gpupool.ledger.periods import Write, begin, end, milliseconds
+from gpupool.ledger.periods import Write, begin, end, interrupt, milliseconds
 from gpupool.ledger.recorder import Changes
 from gpupool.ledger.schema import charges, leases
 from gpupool.model.state import LeaseRecord
@@ -52,6 +53,11 @@ def writes(changes: Changes, now_ms: int) -> Iterator[Write]:
         for device_id, charge in new.items():
             if old.get(device_id) != charge:
                 yield begin(charges, asdict(charge), now_ms)
+
+
+def not_served(from_ms: int, to_ms: int) -> Iterator[Write]:
+    """The statements by which no lease is charged for a time, after which all of them go on."""
+    return interrupt(charges, from_ms, to_ms)
 
 
 def open_missing(connection: Connection) -> None:

@@ -13,9 +13,10 @@ from typing import Any
 from sqlalchemy import Connection, Engine, delete, insert, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpupool.ledger import derived, recorder, rows, schema, statements, steps, version
+from gpupool.ledger import charges, derived, recorder, rows, schema, statements, steps, version
 from gpupool.ledger.database import database_at
 from gpupool.ledger.histogram import TRANSACTION_SECONDS, Histogram
+from gpupool.ledger.last_written import last_ms
 from gpupool.ledger.periods import Write, milliseconds
 from gpupool.ledger.servers import NotTheOnlyPoolError, ServerIdentity
 from gpupool.ledger.statements import DerivedWriter
@@ -82,6 +83,7 @@ class Ledger:
                 version.prepare(connection, self.name)
             self.database.lead()
             with self.engine.begin() as connection:
+                self.last_written_unix = last_ms(connection) / 1000
                 derived.prepare(connection, milliseconds(clock.to_unix(clock.now())))
                 self.last_step = steps.last_number(connection)
                 self._texts = steps.Texts(steps.known_texts(connection))
@@ -155,6 +157,9 @@ class Ledger:
         writes = statements.durable_writes(changes, self._clock)
         for derive in self.derived:
             writes += derive(state, changes, milliseconds(at_unix))
+        if isinstance(event, events.Restarted) and event.served_until is not None:
+            until = milliseconds(self._clock.to_unix(event.served_until))
+            writes += charges.not_served(until, milliseconds(at_unix))
         number = self.last_step + 1
         lines = [journal_row(line, at_unix, number) for line in journal]
         if not writes and not lines and not isinstance(event, events.Restarted):

@@ -5,11 +5,11 @@ Times are wall-clock milliseconds, integers, so that sums are exact. Statements 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Table, UpdateBase, bindparam, case, insert, update
+from sqlalchemy import Table, UpdateBase, bindparam, case, insert, literal, select, update
 
 #: A statement and its parameters.
 Write = tuple[UpdateBase, Mapping[str, Any]]
@@ -29,6 +29,15 @@ def end(table: Table, which: Mapping[str, str], now_ms: int) -> Write:
     """Ends the rows that last and have these values; never before they began, should the wall clock have been set back."""
     values = {f"_{name}": value for name, value in which.items()}
     return _update(table, tuple(which)), {**values, "_now": now_ms}
+
+
+def interrupt(table: Table, from_ms: int, to_ms: int) -> Iterator[Write]:
+    """Takes a time out of all rows that last: they end when it begins, and others like them begin when it ends."""
+    others = [column for column in table.c if column.name not in ("number", "from_ms", "to_ms")]
+    lasting = table.c.to_ms.is_(None) & (table.c.from_ms <= from_ms)
+    again = select(*others, literal(to_ms, table.c.from_ms.type)).where(lasting)
+    yield insert(table).from_select([*(column.name for column in others), "from_ms"], again), {}
+    yield update(table).where(lasting).values(to_ms=from_ms), {}
 
 
 @cache

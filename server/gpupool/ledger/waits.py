@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, select, update
 
-from gpupool.ledger.periods import Write, begin, end, milliseconds
+from gpupool.ledger.last_written import last_ms
+from gpupool.ledger.periods import Write, begin, end
 from gpupool.ledger.recorder import Changes
-from gpupool.ledger.schema import capacity, charges, journal, requests, waits
+from gpupool.ledger.schema import requests, waits
 from gpupool.model.state import DeviceRecord, RequestRecord, State
 from gpupool.shares import least_milli, usable_mib
 
@@ -43,11 +44,4 @@ def end_open(connection: Connection) -> None:
     over = waits.c.to_ms.is_(None) & waits.c.request.not_in(select(requests.c.id))
     if connection.execute(select(waits.c.number).where(over).limit(1)).first() is None:
         return
-    seen = [
-        connection.execute(select(func.max(column))).scalar() or 0
-        for table in (charges, capacity, waits)
-        for column in (table.c.from_ms, table.c.to_ms)
-    ]
-    last = connection.execute(select(journal.c.at_unix).order_by(journal.c.number.desc()).limit(1)).scalar()
-    at_ms = max([*seen, milliseconds(last or 0.0)])
-    connection.execute(update(waits).where(over).values(to_ms=at_ms))
+    connection.execute(update(waits).where(over).values(to_ms=last_ms(connection)))

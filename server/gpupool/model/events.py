@@ -20,7 +20,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Restarted(Event):
-    """The state was loaded from the ledger; every timer starts anew."""
+    """The state was loaded from the ledger; every timer starts anew.
+
+    Attributes:
+        served_until: when the last worker stopped serving, because no pool answered its agent; None: they serve on.
+    """
+
+    served_until: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,20 +10,27 @@ from gpupool.model.state import LeaseRecord, NodeRecord, Notice, SessionRecord, 
 from gpupool.pool.leases import lease_rules, parking_rules
 from gpupool.pool.model.holds import holds_of_session
 from gpupool.pool.model.step import Step
-from gpupool.pool.projects import live_holdings
+from gpupool.pool.projects import accounts, live_holdings
 
 
-def restarted(step: Step) -> None:
+def restarted(step: Step, served_until: float | None = None) -> None:
     """Starts all timers anew after a restart of the pool.
 
     The last heartbeat may have been answered just before the pool died, so every share that is held
     counts as covered now: that can only keep it longer than needed. Whoever waited for a lease that was
     starting has lost the connection and must ask again, for a reservation too. Those that wait in the queue keep their
     places; the queue is looked at when the nodes of before are back, or had the time to come (`queue_rules`).
+
+    Args:
+        step: the step of the machine that this is part of.
+        served_until: see `events.Restarted`; from then on nobody has used anything.
     """
     state = step.state
     step.queue.began_at = step.now
     _no_times_ahead(step)
+    if served_until is not None:
+        for lease in state.index.holding.records():
+            accounts.not_served(step, lease, served_until)
     for node in list(state.nodes.values()):
         state.nodes[node.name] = replace(node, connection=None, last_answered=step.now)
     for lease in state.index.holding.records():

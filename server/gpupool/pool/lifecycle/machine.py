@@ -109,7 +109,7 @@ class Machine:
             case events.Tick():
                 self._tick(step)
             case events.Restarted():
-                timer_rules.restarted(step)
+                timer_rules.restarted(step, event.served_until)
             case events.NodeHello():
                 node_rules.hello(step, event)
             case events.NodeHeartbeat():

@@ -49,6 +49,8 @@ MAXIMUM_WAITING = 1000
 MAXIMUM_CALLERS = 16
 #: So many steps in a row that cannot be stored mean that none can.
 _TRIES = 2
+#: A pool that serves writes its history at least so often, seconds (`reporting/history_sampler.py`).
+_WRITTEN_EVERY = 90.0
 _KEEPS_ALIVE = (events.NodeHeartbeat, events.Renewed)
 
 #: What a node's stream is given to send; None ends the stream.
@@ -118,7 +120,7 @@ class PoolShell:
         #: What nodes are asked besides the machine's instructions.
         self.questions = NodeQuestions(self._send_to_node)
         self.node_checks = NodeChecks(self.questions)
-        self.apply(events.Restarted(clock.now()))
+        self.apply(events.Restarted(clock.now(), self._served_until()))
         #: Requests (user, key) that nobody waits for as far as is known, and when they are let go: callers of before the start
         #: may come again until then.
         self._absent = {(r.user, r.key): clock.now() + timers.reuse for r in self.state.requests.values()}
@@ -129,6 +131,12 @@ class PoolShell:
 
     def now(self) -> float:
         return self.clock.now()
+
+    def _served_until(self) -> float | None:
+        """When workers stopped serving since no pool was there, if that was long enough ago to be sure of it."""
+        last = self.clock.from_unix(self.ledger.last_written_unix)
+        until = last + _WRITTEN_EVERY + self.timers.reuse
+        return until if until < self.clock.now() else None
 
     def promise(self, promised: Sequence[Promise]) -> None:
         """What providers can bring: from now on requests count on it."""

@@ -1,11 +1,13 @@
 """What users and projects have used: of their windows, and lately.
 
 Accounts hold what ended leases used; what live ones did is added from their grant on. When a lease changes its size,
-what it held more or less until then is added once, so that the sum is right though only the new size is known later.
+what it held more or less until then is added once, so that the sum is right though only the new size is known later. In
+the same way what it held while no pool was there is taken off.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from gpupool.model.state import AccountRecord, LeaseRecord, LimitRecord, State
@@ -56,6 +58,12 @@ def follow(step: Step) -> None:
 def lease_ended(step: Step, lease: LeaseRecord) -> None:
     """Its use is booked with its user and its project."""
     _book(step, lease, lease.milli, goes_on=False)
+
+
+def not_served(step: Step, lease: LeaseRecord, since: float) -> None:
+    """A lease that goes on was of no use from `since` until now: what is counted of it for that time is taken off again."""
+    if max(since, lease.granted_at) < step.now:
+        _book(step, lease, -lease.milli, goes_on=True, since=since)
 
 
 def forget_unused(step: Step) -> None:
@@ -113,9 +121,10 @@ def parts_of_pool(state: State, timers: Timers, now: float, capacity: int) -> di
     return {path: max(0.0, usage.part_of_pool(n, capacity, timers.half_life)) for path, n in used.items()}
 
 
-def _book(step: Step, lease: LeaseRecord, milli: int, *, goes_on: bool) -> None:
-    """As if `milli` had been held since the lease's grant, and is not any more."""
+def _book(step: Step, lease: LeaseRecord, milli: int, *, goes_on: bool, since: float = -math.inf) -> None:
+    """As if `milli` had been held since the lease's grant or since a moment after it, and is not any more."""
     state, now = step.state, step.now
+    since = max(since, lease.granted_at)
     name = _user_id(lease.user)
     record = state.accounts.get(name) or AccountRecord(name, as_of=now)
     others = [x for x in state.index.holding_of_user.of(lease.user) if x.id != lease.id]
@@ -124,7 +133,7 @@ def _book(step: Step, lease: LeaseRecord, milli: int, *, goes_on: bool) -> None:
     window = _window(record, length, [*others, lease], now)
     begins = now if window.begins is None else window.begins
     booked = record.window_milli_ms if record.window_from == begins else 0
-    booked += _milli_ms(milli, max(begins, lease.granted_at), now)
+    booked += _milli_ms(milli, max(begins, since), now)
     # A lease that ends together with a window begins no other one.
     unused = begins == now and not others and not goes_on
     state.accounts[name] = replace(
@@ -135,7 +144,7 @@ def _book(step: Step, lease: LeaseRecord, milli: int, *, goes_on: bool) -> None:
     record = state.accounts.get(name) or AccountRecord(name, as_of=now)
     half_life = step.timers.half_life
     value = usage.decay(record.decayed_milli_seconds, now - record.as_of, half_life)
-    value += usage.held(milli, now - lease.granted_at, half_life)
+    value += usage.held(milli, now - since, half_life)
     state.accounts[name] = replace(record, decayed_milli_seconds=value, as_of=now)
 
 
