@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gpupool.ledger import backup, schema
@@ -15,6 +16,8 @@ from gpupool.ledger.ledger import Ledger, read_journal
 from gpupool.model.clock import Clock
 from gpupool.pool.lifecycle import restore
 from gpupool.pool.lifecycle.invariants import check_invariants
+from gpupool.pool.model.timers import Timers
+from gpupool.pool.projects import accounts
 
 from tests.support.pool_world import PoolWorld
 
@@ -43,6 +46,14 @@ def take(ledger: Path, target: Path) -> backup.BackupInfo:
             file.write(piece)
         file.keep()
     return backup.check(target)
+
+
+def periods(ledger: Path) -> list[list[dict[str, Any]]]:
+    """The rows of leases, of devices and of requests that wait."""
+    with contextlib.closing(sqlite3.connect(ledger)) as database:
+        database.row_factory = sqlite3.Row
+        tables = ("charges", "capacity", "waits")
+        return [[dict(row) for row in database.execute(f"SELECT * FROM {table}")] for table in tables]
 
 
 class TestABackup:
@@ -176,6 +187,32 @@ class TestARestore:
         fresh = world.attach("k6", 500, user="eve")
         assert not used & {(x.session_id, x.epoch) for x in (state.leases[resumed], state.leases[fresh])}
         assert world.nodes["node1"].workers[session].epoch == state.leases[resumed].epoch
+
+    def test_counts_nothing_of_the_time_that_the_backup_does_not_know(
+        self, world: PoolWorld, path: Path, tmp_path: Path
+    ) -> None:
+        world.attach("k1", 1000)
+        world.attach("k2", 1000)
+        world.live(20)
+        world.request("k3", 1000, user="bob", wait=None)
+        world.live(20)
+        take(path, tmp_path / "copy")
+        known = [[(row["from_ms"], row["to_ms"]) for row in rows] for rows in periods(path)]
+        last = max(begin for rows in known for begin, _ in rows)
+        restore.restore(tmp_path / "copy", tmp_path / "new.sqlite")
+        charges, capacity, waits = periods(tmp_path / "new.sqlite")
+        for before, rows in zip(known[:2], (charges, capacity), strict=True):
+            old, new = rows[: len(before)], rows[len(before) :]
+            assert [(row["from_ms"], row["to_ms"]) for row in old] == [(begin, last) for begin, _ in before]
+            assert len(new) == 2
+            # The backup is of 2023.
+            assert all(row["from_ms"] > last + 86_400_000 and row["to_ms"] is None for row in new)
+        assert [(row["from_ms"], row["to_ms"]) for row in waits] == [(last, last)]
+        clock = Clock.start()
+        with Ledger(tmp_path / "new.sqlite", clock) as ledger:
+            state = ledger.load()
+        used = accounts.decayed_usage(state, Timers(half_life=1e12), clock.now())["default"]
+        assert used == pytest.approx(2000 * 20, abs=2000 * 10)
 
     def test_twice_from_one_backup_gives_no_epoch_twice(
         self, world: PoolWorld, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

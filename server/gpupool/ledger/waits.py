@@ -45,3 +45,9 @@ def end_open(connection: Connection) -> None:
     if connection.execute(select(waits.c.number).where(over).limit(1)).first() is None:
         return
     connection.execute(update(waits).where(over).values(to_ms=last_ms(connection)))
+
+
+def end_all(connection: Connection, at_ms: int) -> None:
+    """Ends all rows that had begun by a moment then."""
+    lasting = waits.c.to_ms.is_(None) & (waits.c.from_ms <= at_ms)
+    connection.execute(update(waits).where(lasting).values(to_ms=at_ms))

@@ -22,8 +22,10 @@ from typing import Final
 from sqlalchemy import delete, insert, select
 
 from gpupool.ledger import schema
+from gpupool.ledger import waits as waits_in_ledger
 from gpupool.ledger.backup import BackupError, check, quoted, sync_directory
 from gpupool.ledger.ledger import Ledger
+from gpupool.ledger.periods import interrupt, milliseconds
 from gpupool.model.clock import Clock
 from gpupool.model.instructions import Journal
 from gpupool.model.state import State
@@ -116,17 +118,29 @@ def begin_anew(ledger: Ledger, *, used: int = 0) -> Restored:
         ledger: the ledger, which no server has open.
         used: the highest epoch that is known to have been used beyond those in the ledger.
     """
+    clock = Clock.start()
+    now = clock.now()
+    # What was held and waited for since the backup was taken, and what was there, is not known.
+    known_ms, now_ms = milliseconds(ledger.last_written_unix), milliseconds(clock.to_unix(now))
     with ledger.engine.begin() as connection:
         connection.execute(delete(schema.meta).where(schema.meta.c.name == _WAITS))
         connection.execute(insert(schema.meta).values(name=_WAITS, value="1"))
-    clock = Clock.start()
-    state, now = ledger.load(), clock.now()
+        if known_ms < now_ms:
+            for table in (schema.charges, schema.capacity):
+                for statement, values in interrupt(table, known_ms, now_ms):
+                    connection.execute(statement, values)
+            waits_in_ledger.end_all(connection, known_ms)
+    state = ledger.load()
     highest = max((session.epoch for session in state.sessions.values()), default=0)
     floor = epoch_floor(max(used, highest), time.time())
     for name in list(state.requests):
         del state.requests[name]  # who waited then asked for it long ago
     held = [lease for lease in state.leases.values() if lease.live]
     step = Step(state, Timers(), {}, _no_names(), now)
+    unknown = max(0.0, now - clock.from_unix(ledger.last_written_unix))
+    for lease in state.index.holding.records():
+        # As if it had begun so much later: its use is booked from then on, when it ends.
+        state.leases[lease.id] = replace(lease, granted_at=min(now, lease.granted_at + unknown))
     why = "the ledger was restored from a backup, and whether the lease went on meanwhile is not known"
     for lease in held:
         current = state.leases[lease.id]
