@@ -224,7 +224,7 @@ class Client {
   std::uint64_t copied_bytes = 0;
   std::atomic<std::uint64_t> limit{0};  // of the share, as told since
   int completed = 0, deferred = 0, connections = 0;
-  int breaks = 0;           // told of: each once
+  int breaks = 0;  // told of: each once
   // The thread that mends the connection takes pushes in, too, while another one waits for them.
   std::mutex telling;
   std::uint64_t posts = 1;  // the choice of the context
