@@ -95,7 +95,7 @@ SHAPES = {
     "smi": "devices leases queue sessions",
     "lease list": "leases",
     "session list": "sessions",
-    "pool queue": "queue",
+    "pool queue": "left_out queue",
     "node list": "nodes",
     "health --no-network": "checks ok version",
     "project list": "capacity_milli projects warnings",
