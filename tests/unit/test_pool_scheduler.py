@@ -150,6 +150,23 @@ def test_quotas(quotas, wish, outcome, words):
         assert decision.reason == "quota"
 
 
+@pytest.mark.parametrize("quota", [Quota(milli=1000), Quota(shares=1)])
+def test_a_quota_that_is_used_up_is_said_in_a_full_pool_too(quota):
+    """No device is kept for what no device would help."""
+    held = Held("l1", "ann", 1000, 100)
+    other = device("n/1", Held("l2", "bob", 100, 100))
+    decision = decide(pool(device("n/0", held), other, quotas={"ann": quota}), Request("ann", 1000))
+    assert (decision.outcome, decision.reason, decision.wants) == (Outcome.QUEUE, "quota", ())
+
+
+def test_what_no_device_could_serve_is_refused_whatever_its_user_holds():
+    held = Held("l1", "ann", 1000, 100)
+    decision = decide(
+        pool(device("n/0", held), quotas={"ann": Quota(milli=2000)}), Request("ann", 1000, count=2)
+    )
+    assert (decision.outcome, decision.reason) == (Outcome.REFUSE, "bad-share")
+
+
 def test_who_waits_for_a_quota_keeps_no_device_from_others():
     decision = decide(pool(device("n/0", ANN_07), quotas={"ann": Quota(milli=800)}), Request("ann", 200))
     assert decision.wants == ()

@@ -7,7 +7,8 @@ nothing fits, but would if memory of parked sessions left its device, the reques
 Several shares go to one node. They go to several (`scheduler/gang.py`) only when no single one has room, not even after
 parked memory has left, and the request allows it: it says so, or leaves it to the pool and no node could ever serve it alone.
 
-What no device could ever serve is refused, unless a provider can bring one that does (`scheduler/promised.py`).
+What no device could ever serve is refused, unless a provider can bring one that does (`scheduler/promised.py`). What the user's
+quota does not allow waits for that alone, whether there is room or not.
 
 Of the node pools that a request names the first that has room is taken, then the first where room can be made; a gang lies
 in one.
@@ -22,14 +23,14 @@ import numpy as np
 
 from gpupool.scheduler import explain
 from gpupool.scheduler.eligible import admits, count_excluded
-from gpupool.scheduler.fit import above_own_quota, rooms, wait_for_eviction, within_quota
+from gpupool.scheduler.fit import above_own_quota, above_quota, rooms, wait_for_eviction, within_quota
 from gpupool.scheduler.fleet import NO_ROOM, Candidates, Fleet
 from gpupool.scheduler.gang import decide_gang, may_span, of_one_kind, spread, spread_room
 from gpupool.scheduler.helps import advised
 from gpupool.scheduler.model import Decision, DeviceView, Outcome, PoolView, Request
 from gpupool.scheduler.placement.cluster import Integers
 from gpupool.scheduler.ports import with_ports
-from gpupool.scheduler.promised import providers_for
+from gpupool.scheduler.promised import least_milli, providers_for
 from gpupool.scheduler.resume import decide_resume
 from gpupool.sentences import NOTHING, clauses
 from gpupool.shares import MAXIMUM_DEVICES, Share
@@ -84,6 +85,9 @@ def _waits_for_a_node(pool: PoolView, request: Request, share: Share) -> Decisio
     providers = providers_for(pool.promised, request)
     if not providers:
         return None
+    above = above_quota(pool, request.user, least_milli(pool.promised, request), request.count)
+    if above is not None:
+        return above
     return Decision(Outcome.QUEUE, "no-node", explain.to_come(share, request.count, providers))
 
 
@@ -102,9 +106,9 @@ def _decide_new(pool: PoolView, request: Request, share: Share, *, words: bool, 
     kinds = of_one_kind(fleet, request, share) if span else []
     if not one_node and not kinds:
         return _never(pool, request, share, span=span)
-    refusal = above_own_quota(pool, request, share, candidates, kinds)
-    if refusal is not None:
-        return refusal
+    above = above_own_quota(pool, request, share, candidates, kinds)
+    if above is not None:
+        return above
     wanted = [fleet.candidates(request, share, name) for name in request.pools] or [candidates]
     found = next(_ways(pool, request, share, wanted, span=span, told=told), None)
     if found is not None:

@@ -22,8 +22,10 @@ from gpupool.shares import WHOLE_DEVICE_MILLI, Share
 __all__ = [
     "Room",
     "above_own_quota",
+    "above_quota",
     "cheapest_room",
     "fits",
+    "out_of_quota",
     "place_on",
     "rooms",
     "wait_for_eviction",
@@ -40,17 +42,24 @@ Room = tuple[Eviction, tuple[PlacedShare, ...]]
 def above_own_quota(
     pool: PoolView, request: Request, share: Share, one_node: Candidates, kinds: Sequence[Candidates] = ()
 ) -> Decision | None:
-    """A refusal when the request alone is above its user's quota wherever it is placed: on one node, or on one of ``kinds``."""
-    quota = pool.quota_of(request.user)
-    if quota.shares is not None and request.count > quota.shares:
-        text = explain.shares_quota_never(request.user, request.count, quota.shares)
-        return Decision(Outcome.REFUSE, "quota", text)
-    if quota.milli is None:
-        return None
-    least = _least_milli(pool.fleet, share, request.count, one_node, kinds)
-    if least <= quota.milli:
-        return None
-    return Decision(Outcome.REFUSE, "quota", explain.quota_never(request.user, least, quota.milli))
+    """What keeps a request from its user wherever it is placed: on one node, or on one of ``kinds``; None: nothing does."""
+    limited = pool.quota_of(request.user).milli is not None
+    least = _least_milli(pool.fleet, share, request.count, one_node, kinds) if limited else 0
+    return above_quota(pool, request.user, least, request.count)
+
+
+def above_quota(pool: PoolView, user: str, milli: int, shares: int) -> Decision | None:
+    """Why a user may not have so much, which no device changes; None: they may.
+
+    A refusal when it is above the quota by itself; else it waits until the user holds less. It is looked at before the devices:
+    what could not be granted in an empty pool keeps none of them from others, and no more of them would help.
+    """
+    quota = pool.quota_of(user)
+    if quota.shares is not None and shares > quota.shares:
+        return Decision(Outcome.REFUSE, "quota", explain.shares_quota_never(user, shares, quota.shares))
+    if quota.milli is not None and milli > quota.milli:
+        return Decision(Outcome.REFUSE, "quota", explain.quota_never(user, milli, quota.milli))
+    return out_of_quota(pool, user, milli, shares)
 
 
 def _least_milli(
@@ -78,19 +87,27 @@ def milli_of(fleet: Fleet, share: Share) -> Integers:
     return each
 
 
+def out_of_quota(pool: PoolView, user: str, milli: int, shares: int) -> Decision | None:
+    """Queues what a user may not have beside what they hold; None: they may."""
+    quota = pool.quota_of(user)
+    held_milli, held_shares = pool.held_by(user)
+    if quota.milli is not None and held_milli + milli > quota.milli:
+        text = explain.quota_used(user, milli, held_milli, quota.milli)
+        return Decision(Outcome.QUEUE, "quota", text)
+    if quota.shares is not None and held_shares + shares > quota.shares:
+        text = explain.shares_quota_used(user, shares, held_shares, quota.shares)
+        return Decision(Outcome.QUEUE, "quota", text)
+    return None
+
+
 def within_quota(
     pool: PoolView, request: Request, shares: tuple[PlacedShare, ...], *, told: bool = True
 ) -> Decision:
     """Grants a placement that fits unless the user holds too much already; without words if nobody is `told`."""
-    quota = pool.quota_of(request.user)
-    held_milli, held_shares = pool.held_by(request.user)
     asked = sum(share.milli for share in shares)
-    if quota.milli is not None and held_milli + asked > quota.milli:
-        text = explain.quota_used(request.user, asked, held_milli, quota.milli)
-        return Decision(Outcome.QUEUE, "quota", text)
-    if quota.shares is not None and held_shares + len(shares) > quota.shares:
-        text = explain.shares_quota_used(request.user, len(shares), held_shares, quota.shares)
-        return Decision(Outcome.QUEUE, "quota", text)
+    above = out_of_quota(pool, request.user, asked, len(shares))
+    if above is not None:
+        return above
     return Decision(Outcome.GRANT, "", explain.granted(shares) if told else NOTHING, shares)
 
 

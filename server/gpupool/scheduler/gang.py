@@ -15,7 +15,7 @@ import numpy as np
 
 from gpupool.scheduler import explain
 from gpupool.scheduler.evict import Eviction
-from gpupool.scheduler.fit import Room, cheapest_room, with_compute
+from gpupool.scheduler.fit import Room, above_quota, cheapest_room, with_compute
 from gpupool.scheduler.fleet import Candidates, Fleet
 from gpupool.scheduler.model import Decision, DeviceView, Outcome, Parked, PlacedShare, PoolView, Request
 from gpupool.scheduler.resume import decide_resume
@@ -139,9 +139,9 @@ def decide_gang(pool: PoolView, request: Request, share: Share) -> Decision:
     devices = [name for part in request.parts for name in part.devices]
     if request.count != len(devices):
         return Decision(Outcome.REFUSE, "bad-share", explain.pinned_count(request.count, devices))
-    refusal = _above_own_quota(pool, request, share, devices)
-    if refusal is not None:
-        return refusal
+    above = _above_own_quota(pool, request, share, devices)
+    if above is not None:
+        return above
     shares: list[PlacedShare] = []
     wants: list[str] = []
     waiting: list[Decision] = []
@@ -177,13 +177,7 @@ def _apart(parts: Sequence[Parked]) -> Iterator[Parked]:
 def _above_own_quota(
     pool: PoolView, request: Request, share: Share, devices: Sequence[str]
 ) -> Decision | None:
-    """A refusal when the whole gang is above its user's quota; its parts are looked at one by one later."""
-    quota = pool.quota_of(request.user)
-    if quota.shares is not None and request.count > quota.shares:
-        text = explain.shares_quota_never(request.user, request.count, quota.shares)
-        return Decision(Outcome.REFUSE, "quota", text)
+    """What keeps the whole gang from its user, see `fit.above_quota`; its parts are looked at one by one later."""
     placed = [place_on(device, share) for name in devices if (device := pool.device(name)) is not None]
     milli = sum(one.milli for one in placed if one is not None)
-    if quota.milli is None or milli <= quota.milli:
-        return None
-    return Decision(Outcome.REFUSE, "quota", explain.quota_never(request.user, milli, quota.milli))
+    return above_quota(pool, request.user, milli, request.count)

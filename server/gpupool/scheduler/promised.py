@@ -23,6 +23,13 @@ def providers_for(promised: Sequence[Promise], request: Request) -> list[str]:
     return [promise.provider for promise in promised if could_serve(promise, request)]
 
 
+def least_milli(promised: Sequence[Promise], request: Request) -> int:
+    """What it takes of the nodes that could serve it, where that is the least. Precondition: some could."""
+    share = Share(milli=request.milli, mib=request.mib)
+    each = (share.on_device(one.device.usable).milli for one in promised if could_serve(one, request))
+    return request.count * min(each)
+
+
 def _fits(share: Share, usable: int) -> bool:
     try:
         share.on_device(usable)

@@ -21,7 +21,7 @@ from dataclasses import replace
 from gpupool.scheduler import explain
 from gpupool.scheduler.eligible import admits, count_excluded, excluded_by
 from gpupool.scheduler.evict import Eviction, make_room
-from gpupool.scheduler.fit import Room, rooms, wait_for_eviction, within_quota
+from gpupool.scheduler.fit import Room, above_quota, rooms, wait_for_eviction, within_quota
 from gpupool.scheduler.fleet import Candidates, only
 from gpupool.scheduler.model import Decision, DeviceView, Outcome, Parked, PlacedShare, PoolView, Request
 from gpupool.scheduler.placement.policy import Mask
@@ -55,9 +55,9 @@ def decide_resume(pool: PoolView, request: Request, parked: Parked, share: Share
             text = explain.below_kept(share, placed.mib, parked.kept_on(index), device)
             return Decision(Outcome.REFUSE, "bad-share", text)
         shares.append(placed)
-    refusal = _above_own_quota(pool, request, shares)
-    if refusal is not None:
-        return refusal
+    above = above_quota(pool, request.user, sum(placed.milli for placed in shares), len(shares))
+    if above is not None:
+        return above
     like = _like(pool, request, parked, share, own)
     ways = [
         *_where_it_is(pool, request, parked, own, tuple(shares)),
@@ -90,17 +90,6 @@ def decide_resume(pool: PoolView, request: Request, parked: Parked, share: Share
 def _needs_port(pool: PoolView, parked: Parked) -> bool:
     """Whether it lies on the disk of a node on which no worker finds a port."""
     return parked.place == "image" and parked.node in pool.without_port
-
-
-def _above_own_quota(pool: PoolView, request: Request, shares: Sequence[PlacedShare]) -> Decision | None:
-    quota = pool.quota_of(request.user)
-    if quota.shares is not None and len(shares) > quota.shares:
-        text = explain.shares_quota_never(request.user, len(shares), quota.shares)
-        return Decision(Outcome.REFUSE, "quota", text)
-    milli = sum(placed.milli for placed in shares)
-    if quota.milli is None or milli <= quota.milli:
-        return None
-    return Decision(Outcome.REFUSE, "quota", explain.quota_never(request.user, milli, quota.milli))
 
 
 def _where_it_is(

@@ -38,6 +38,7 @@ from gpupool.pool.reclaim.taking_rules import TakingBack, Wanted
 from gpupool.records import replace
 from gpupool.scheduler import advise, decide
 from gpupool.scheduler.fairshare.verdict import Verdict
+from gpupool.scheduler.fit import above_quota
 from gpupool.scheduler.helps import with_facts
 from gpupool.scheduler.model import Decision, Outcome, PoolView, Request
 from gpupool.sentences import Sentence, clauses, param, say
@@ -180,11 +181,7 @@ class QueuePass:
         refused = self._beyond_limits(step, request, milli)
         if refused is not None:
             return Said(refused)
-        quota, (held, shares) = self.view.quota_of(request.user), self.view.held_by(request.user)
-        above = quota.milli is not None and held + milli > quota.milli
-        if above or (quota.shares is not None and shares + request.count > quota.shares):
-            return None
-        return known.to_others()
+        return None if self._is_out_of_quota(request, milli) else known.to_others()
 
     def left(self, request_id: str) -> None:
         """A request that does not wait keeps no device from others."""
@@ -279,8 +276,11 @@ class QueuePass:
         verdict = self.standings.admit(request.project, milli, request.kind)
         if verdict.never or verdict.reason == "over-quota":
             return _from_verdict(Outcome.REFUSE, verdict)
-        above = self.tree.ancestors(self.tree.leaf(request.project))
-        scopes = [("user", request.user), *(("project", path) for path in above)]
+        scopes = [("user", request.user)]
+        out_of_quota = self._is_out_of_quota(request, milli)
+        if not out_of_quota:
+            above = self.tree.ancestors(self.tree.leaf(request.project))
+            scopes += [("project", path) for path in above]
         first = next((self._held_up[scope] for scope in scopes if scope in self._held_up), None)
         others = first is not None and first.id != request.id and first.id in step.state.requests
         # What ends for one who is told so below a limit is still held: nobody else has that, but more may end. Whose place
@@ -292,10 +292,15 @@ class QueuePass:
             and (waits_for_first or (not verdict and first.id not in self._below_limit))
         ):
             return _turn(first)
-        if verdict:
+        if verdict or out_of_quota:
+            # Who is held up by their own quota holds up nobody else of the project, and the scheduler says so.
             return None
         self._held_up["project", str(verdict.facts.get("project", request.project))] = request
         return self._make_room_below(step, request, milli, verdict) or _from_verdict(Outcome.QUEUE, verdict)
+
+    def _is_out_of_quota(self, request: RequestRecord, milli: int) -> bool:
+        """Whether its user may not have it beside what they hold, so that it waits, or is refused, wherever there is room."""
+        return above_quota(self.view, request.user, milli, request.count) is not None
 
     def _until_they_have_gone(self, request: RequestRecord, milli: int) -> Decision | None:
         """Why a request that has room waits until leases have ended whose notice runs: they still count against a limit."""
