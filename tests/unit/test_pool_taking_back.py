@@ -19,7 +19,7 @@ from gpupool.proto.sentences import from_message
 from gpupool.scheduler import reclaim
 from gpupool.scheduler.model import Quota
 
-from tests.support.pool_world import PoolWorld, lease, session
+from tests.support.pool_world import PoolWorld, SimNode, lease, offered, session
 
 
 def two_projects(devices: int = 8, a: int = 2000, b: int = 6000) -> PoolWorld:
@@ -103,6 +103,49 @@ def test_who_loses_a_drained_node_gets_their_part_of_what_is_left():
     assert sorted(noticed(world)) == sorted(theirs[2:])
     world.live(world.timers.notice + 5)
     assert (len(world.live_leases("A")), len(world.live_leases("B"))) == (2, 2)
+
+
+def thirds(quotas: dict[str, Quota] | None = None) -> PoolWorld:
+    """Three projects that deserve nothing of eight devices: A has one, B seven, and C waits. Another node is drained."""
+    world = PoolWorld(nodes={"node1": 8, "old": 1}, timers=Timers(min_run=20.0), quotas=quotas)
+    world.nodes["node1"].park_memory_mib = 1_000_000
+    for name in ("node1", "old"):
+        world.connect(name)
+    for path in "ABC":
+        world.project(path, None)
+    world.project("default", 0)
+    world.handle(events.NodeDrained(world.now, "old", True, "", "root", evict=False))
+    world.attach("a", 1000, user="amy", project="A")
+    take_all(world, "B", 7)
+    return world
+
+
+@pytest.mark.parametrize(
+    ("quotas", "filters"), [({"amy": Quota(1000)}, ()), ({"amy": Quota(None, 1)}, ()), (None, ("node=old",))]
+)
+def test_what_no_lease_of_others_would_help_takes_nothing_from_them(quotas, filters):
+    world = thirds(quotas)
+    for number in range(20):
+        wish = {"project": "A", "wait": None, "filters": tuple(map(parse, filters))}
+        world.request(f"a{number}", 1000 - number % 2, user="amy", **wish)
+    for number in range(7):
+        ask(world, f"c{number}", project="C")
+    world.live(world.timers.notice + 60)
+    shown = standing_view.with_requests(world.machine.state, world.timers, world.now)
+    assert [shown.standing(path).fair_share for path in "ABC"] == [1000, 3500, 3500]
+    assert shown.standing("A").waiting == 20 * 1000 - 10
+    assert [len(world.live_leases(path)) for path in "ABC"] == [1, 4, 3]
+
+
+def test_what_a_quota_leaves_of_many_requests_counts():
+    world = thirds({"amy": Quota(2000)})
+    for number in range(20):
+        world.request(f"a{number}", 1000, user="amy", project="A", wait=None)
+    for number in range(7):
+        ask(world, f"c{number}", project="C")
+    world.live(world.timers.notice + 60)
+    held = [sum(lease.milli for lease in world.live_leases(path)) for path in "ABC"]
+    assert held == [2000, 3000, 3000]
 
 
 def test_an_ill_device_is_deserved_by_nobody():
@@ -927,13 +970,16 @@ def test_who_computes_above_what_the_project_deserves_is_moved():
 
 
 def test_for_a_project_that_is_not_entitled_to_what_it_asks_nobody_is_moved():
-    quotas = {"ann": Quota(milli=1500, shares=None)}
-    world = PoolWorld(nodes={"node1": 4}, timers=Timers(min_run=5.0), quotas=quotas)
+    world = PoolWorld(nodes={"node1": 4}, timers=Timers(min_run=5.0))
     world.nodes["node1"].park_memory_mib = 1_000_000
+    world.nodes["other"] = SimNode("other", (offered(0, 8192),), world.timers.fence, world.timers.drain)
     world.connect()
     world.project("default", 0)
     world.project("A", 3500)
-    world.project("B", 500)
+    world.project("B", 1500)
+    world.connect("other")
+    kept_by = {"user": "root", "project": "B", "kind": "guaranteed", "filters": (parse("node=other"),)}
+    world.attach("kept", 1000, **kept_by)
     blocks = [world.attach(f"block{n}", 700, user="root", project="B") for n in range(4)]
     for number in range(4):
         world.attach(f"a{number}", 300, user="ann", project="A")
@@ -941,14 +987,15 @@ def test_for_a_project_that_is_not_entitled_to_what_it_asks_nobody_is_moved():
         world.release(name, close=True)
     for worker in world.nodes["node1"].workers.values():
         worker.idle_since = world.now
-    # What A wants besides waits for its user's limit, and makes all that A deserves its fair share.
+    # What A wants besides waits for a device that is not taken back, and makes all that A deserves its fair share.
     for number in range(3):
-        world.request(f"more{number}", 900, user="ann", project="A", wait=None)
+        elsewhere = {"project": "A", "wait": None, "filters": (parse("node=other"),)}
+        world.request(f"more{number}", 900, user="ann", **elsewhere)
     world.live(8)
     ask(world, "whole")
     assert not noticed(world)
     world.project("A", 2000)
-    world.project("B", 2000)
+    world.project("B", 3000)
     world.live(2)
     ask(world, "entitled")
     assert noticed(world)

@@ -91,6 +91,19 @@ def _waits_for_a_node(pool: PoolView, request: Request, share: Share) -> Decisio
     return Decision(Outcome.QUEUE, "no-node", explain.to_come(share, request.count, providers))
 
 
+def is_served(pool: PoolView, request: Request) -> bool:
+    """Whether devices that serve could take a new session's shares if nobody had anything on them."""
+    if not pool.devices:
+        return False
+    share, fleet = Share(milli=request.milli, mib=request.mib), pool.fleet
+    candidates = fleet.candidates(request, share)
+    one_node, _ = candidates.rows_with(request.count)
+    if one_node and ((candidates.devices & fleet.healthy).sum(axis=1) >= request.count).any():
+        return True
+    kinds = of_one_kind(fleet, request, share) if may_span(request, one_node) else []
+    return any((kind.devices & fleet.healthy).sum() >= request.count for kind in kinds)
+
+
 def advise(pool: PoolView, request: Request, decision: Decision) -> Decision:
     """A decision that was made in this view without helps, with them: as if it had been made with them at once."""
     if decision.outcome is Outcome.GRANT:

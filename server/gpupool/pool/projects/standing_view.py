@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from gpupool.model.state import LeaseRecord, RequestRecord, State
 from gpupool.pool.model.holds import keeps_place
@@ -58,9 +58,9 @@ def wholes(leases: Iterable[LeaseRecord]) -> dict[str, list[LeaseRecord]]:
     return found
 
 
-def wanted(name: str, lane: Lane, milli: int) -> Waiting:
+def wanted(name: str, lane: Lane, milli: int, held_up: int = 0) -> Waiting:
     """What a lane waits for, as the rules of fair share read it; `milli` of all its devices together."""
-    return Waiting(name, lane.project, milli, lane.priority)
+    return Waiting(name, lane.project, milli, lane.priority, held_up)
 
 
 def standings(
@@ -96,9 +96,16 @@ def _held(state: State, tree: ProjectTree, path: str) -> int:
 def with_requests(state: State, timers: Timers, now: float) -> Standings:
     """A snapshot of everything: what is held, what all who wait ask for, and what was used lately."""
     sizes = {usable_mib(device.total_mib) for device in state.devices.values() if device.present}
-    waiting = [
-        Waiting(x.id, x.project, least_milli(sizes, x.milli, x.mib, x.count), x.priority)
-        for x in state.requests.values()
-    ]
+    users = {x.user for x in state.requests.values() if x.decision and x.decision.reason == "quota"}
+    waiting = []
+    for x in state.requests.values():
+        milli = least_milli(sizes, x.milli, x.mib, x.count)
+        waiting.append(Waiting(x.id, x.project, milli, x.priority, milli if _is_held_up(x, users) else 0))
     usage = accounts.parts_of_pool(state, timers, now, capacity(state))
     return standings(state, project_tree(state), usage, waiting)
+
+
+def _is_held_up(request: RequestRecord, users: Collection[str]) -> bool:
+    """Whether no lease of others would help it, as it was told; `users`: those of whom a request waits for their quota."""
+    reason = "" if request.decision is None else request.decision.reason
+    return reason in ("quota", "no-node") or (reason == "turn" and request.user in users)

@@ -24,6 +24,7 @@ from gpupool.pool.model.step import Step
 from gpupool.pool.model.waiting import Entry, Lane, Rank, Waiting
 from gpupool.pool.projects import limit_rules, live_holdings, standing_view
 from gpupool.pool.projects.project_rules import project_tree
+from gpupool.pool.queue.claims import Claims
 from gpupool.pool.queue.request_view import (
     current_view,
     least_milli_in,
@@ -77,9 +78,8 @@ class QueuePass:
         for place in self._places.values():
             self.standings.granted(place)
         self._sizes: dict[Lane, int] = {}
-        self._names: dict[Lane, str] = {}
-        for lane in waiting.lanes:
-            self.recount(waiting, lane)
+        self._claims = Claims(self.standings, self.size)
+        self._claims.count_all(self.view, waiting, step.state.requests.get)
         self.standings.refresh()
         self.decisions: dict[str, Said] = {}
         #: How many requests could not be decided.
@@ -195,6 +195,7 @@ class QueuePass:
         self.standings.granted(live_holdings.held_lease(parts))
         self.taking_back.granted(parts, resumed)
         self.view = current_view(step)
+        self._claims.granted(self.view, step.queue.waiting, request.user)
 
     def forget(self, request_id: str) -> None:
         """Keeps nothing for a request that will not wait."""
@@ -210,13 +211,7 @@ class QueuePass:
 
     def recount(self, waiting: Waiting, lane: Lane) -> None:
         """Counts anew what the requests of a lane want."""
-        number = len(waiting.lanes.get(lane, ()))
-        name = self._names.setdefault(lane, f"lane {len(self._names)}")
-        if number:
-            wanted = number * self.size(lane)
-            self.standings.asked(standing_view.wanted(name, lane, wanted))
-        else:
-            self.standings.answered(name)
+        self._claims.recount(self.view, waiting, lane)
 
     def _decide(self, step: Step, request: RequestRecord, lane: Lane, entry: Entry) -> Said:
         milli = self.size(lane)

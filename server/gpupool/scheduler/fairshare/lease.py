@@ -25,12 +25,17 @@ class HeldLease:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A request that waits; `milli` of all its devices together."""
+    """A request that waits; `milli` of all its devices together.
+
+    Attributes:
+        held_up: of that, what it could not be granted whatever others held: it raises no fair share.
+    """
 
     id: str
     project: str
     milli: int
     priority: int = 100
+    held_up: int = 0
 
 
 def seniority(lease: HeldLease) -> tuple[int, float, str]:

@@ -38,6 +38,7 @@ class Position:
         parent: None at the top level.
         guaranteed: milli-GPU of leases that are never taken back.
         waiting: milli-GPU asked and not held.
+        held_up: of these, what no lease of others would help, see `Waiting`.
         leaving: milli-GPU of leases that were told to go: not among what is allocated any more, and still held.
         key: its part of the order for projects below it, see :mod:`.order`; None: to be computed again.
     """
@@ -51,6 +52,7 @@ class Position:
     allocated: int = 0
     guaranteed: int = 0
     waiting: int = 0
+    held_up: int = 0
     leaving: int = 0
     key: tuple[int | str, ...] | None = field(default=None, repr=False)
 

@@ -195,6 +195,7 @@ class Standings:
         self._waiting[request.id] = request
         for position in self._upwards[self.tree.leaf(request.project)]:
             position.waiting += request.milli
+            position.held_up += request.held_up
 
     def answered(self, request_id: str) -> None:
         """A request waits no longer, if it did."""
@@ -202,6 +203,7 @@ class Standings:
         if request is not None:
             for position in self._upwards[self.tree.leaf(request.project)]:
                 position.waiting -= request.milli
+                position.held_up -= request.held_up
 
     def refresh(self, usage: Mapping[str, float] | None = None) -> None:
         """Fair shares as they are now; the cost is that of the projects, not of their leases.
@@ -211,9 +213,8 @@ class Standings:
         """
         if usage is not None:
             self._usage = usage
-        requested = {
-            leaf: self._positions[leaf].allocated + self._positions[leaf].waiting for leaf in self.tree.leaves
-        }
+        leaves = ((leaf, self._positions[leaf]) for leaf in self.tree.leaves)
+        requested = {leaf: at.allocated + at.waiting - at.held_up for leaf, at in leaves}
         shares = fair_shares(self.tree, self.capacity, requested, self._usage)
         for path, position in self._positions.items():
             position.fair_share = shares[path]
