@@ -67,7 +67,6 @@ def check_index(state: State) -> None:
     check_moments(index.closed, sessions, lambda x: x.closed_at)
     owed = [x for x in requests if x.decision and (x.decision.reason == "notice" or x.decision.evict)]
     check_some(index.owed, owed)
-    check_some(index.bounded, [x for x in requests if x.duration > 0])
     check_some(index.wanting, [x for x in requests if x.wants])
     check(index.requests_of_session, [x for x in requests if x.session_id], lambda x: x.session_id)
     check_moments(index.give_up, requests, lambda x: x.give_up_at)

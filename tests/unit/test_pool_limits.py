@@ -15,9 +15,10 @@ from gpupool.pool.growing.pool_side import PoolSide
 from gpupool.pool.leases import timer_rules
 from gpupool.pool.model.waiting import HINT_HORIZON
 from gpupool.pool.projects import accounts, project_view
-from gpupool.pool.queue import request_rules
+from gpupool.pool.queue import queue_pass, queue_rules, request_rules
 from gpupool.pool.queue.said import Said
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
+from gpupool.scheduler import decide
 from gpupool.scheduler.model import Decision, Outcome, Promise, Quota
 from gpupool.sentences import say
 
@@ -456,6 +457,46 @@ def test_a_short_request_uses_what_is_kept_for_a_larger_one_if_it_is_over_in_tim
     world.attach("short", 300, wait=None, duration=50.0)
     world.live(102)
     assert isinstance(world.answer("large"), TellGranted)
+
+
+def test_who_may_pass_makes_a_look_no_dearer_for_all_others(monkeypatch):
+    """Each waits for the same device, in a lane of its own; all leases on it have deadlines."""
+    asked = []
+
+    def counted(*arguments, **more):
+        asked.append(arguments)
+        return decide(*arguments, **more)
+
+    monkeypatch.setattr(queue_pass, "decide", counted)
+    numbers = []
+    for milli, duration in ((900, 0.0), (900, 5000.0), (150, 5000.0)):
+        world = PoolWorld(nodes={"node1": 1})
+        world.connect()
+        for number in range(8):
+            world.attach(f"held{number}", 100, user="root", duration=1000.0 + number)
+        for number in range(30):
+            world.request(f"wait{number}", 1000 - number, wait=None)
+        asked.clear()
+        world.request("last", milli, user="bob", wait=None, duration=duration)
+        assert isinstance(world.answer("last"), TellQueued)
+        numbers.append(len(asked))
+    assert max(numbers) <= numbers[0] + 1
+
+
+def test_what_is_kept_for_somebody_is_passed_on_until_a_deadline_there_makes_room(world):
+    """The other device has one, too, yet who waits has this one as soon as its lease ends."""
+    half = world.attach("half", 500, user="root")
+    world.attach("whole", 1000, user="root", duration=100.0)
+    world.request("large", 1000, wait=None, priority=200)
+    world.request("first", 300, wait=None, duration=50.0)
+    assert isinstance(world.answer("first"), TellQueued)
+    state = world.machine.state
+    state.leases[half] = replace(state.leases[half], ends_at=world.now + 90.0)
+    state.commit()
+    world.live(5)
+    world.request("long", 200, wait=None, duration=89.0)
+    assert isinstance(world.answer("first"), TellGranted)
+    assert isinstance(world.answer("long"), TellQueued)
 
 
 def test_projects_below_their_share_come_first(world):

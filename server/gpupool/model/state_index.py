@@ -45,7 +45,6 @@ class StateIndex:
         closed: sessions, by when they were closed.
         owed: asks for which room is being made.
         wanting: requests that keep devices from later ones.
-        bounded: requests that say how long they run.
         asks_of_session: by the session that is to go on.
         give_up: asks, by when nobody waits any more.
         accounts: by what they are of, ``user`` or ``project``.
@@ -88,7 +87,6 @@ class StateIndex:
         self.closed: Moments[SessionRecord] = Moments(sessions, lambda x: x.closed_at)
         self.owed: Subset[RequestRecord] = Subset(requests, lambda x: is_owed(x.decision))
         self.wanting: Subset[RequestRecord] = Subset(requests, lambda x: bool(x.wants))
-        self.bounded: Subset[RequestRecord] = Subset(requests, lambda x: x.duration > 0)
         self.requests_of_session: Index[RequestRecord, str] = Index(requests, lambda x: x.session_id or None)
         self.give_up: Moments[RequestRecord] = Moments(requests, lambda x: x.give_up_at)
         self.accounts: Index[AccountRecord, str] = Index(state.accounts, lambda x: x.id.partition("/")[0])

@@ -25,6 +25,7 @@ from gpupool.pool.model.waiting import Entry, Lane, Rank, Waiting
 from gpupool.pool.projects import limit_rules, live_holdings, standing_view
 from gpupool.pool.projects.project_rules import project_tree
 from gpupool.pool.queue.claims import Claims
+from gpupool.pool.queue.passing import has_room, served_at
 from gpupool.pool.queue.request_view import (
     current_view,
     least_milli_in,
@@ -43,6 +44,7 @@ from gpupool.scheduler.fit import above_quota
 from gpupool.scheduler.helps import with_facts
 from gpupool.scheduler.model import Decision, Outcome, PoolView, Request
 from gpupool.sentences import Sentence, clauses, param, say
+from gpupool.shares import Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,6 @@ class Kept:
     """Devices that are kept free for a request that waits.
 
     Attributes:
-        free_at: when it will have them, as far as is known: those who are over by then may use them. None: not known, or
-            nobody who waits says how long it runs.
         counted: what it will have of them is counted in the pool as it is going to be, see `taking_rules`.
         owed: room on them is being made for it; else they are a wish.
     """
@@ -61,7 +61,6 @@ class Kept:
     rank: Rank
     order: tuple[object, ...]
     devices: frozenset[str]
-    free_at: float | None
     counted: bool
     owed: bool
 
@@ -102,8 +101,8 @@ class QueuePass:
         #: Those for whom room is being made, by their lanes, in order.
         self._promised = waiting.entries({*self.owed, *self.taking_back.noticed_for()})
         self.kept: list[Kept] = []
-        #: Whether anybody may pass: only then it is worked out when room comes, which takes many decisions.
-        self._some_may_pass = len(step.state.index.bounded) > 0
+        #: When kept devices serve whom they are kept for: by the devices and the wish, found out when somebody may pass.
+        self._served_at: dict[tuple[object, ...], float | None] = {}
         #: Projects and users of which a request is held up by a limit, with who that is.
         self._held_up: dict[tuple[str, str], RequestRecord] = {}
         #: Those of them for whom leases of their project end.
@@ -160,10 +159,9 @@ class QueuePass:
             return said
         owed = is_owed(decision)
         if decision.wants:
-            devices, free_at = frozenset(decision.wants), self._free_at(step, request, decision)
             rank, turn = lane.rank(entry), self.turns[request.id]
-            counted = request.id in self.taking_back.expected
-            self.kept.append(Kept(request.id, request.project, rank, turn, devices, free_at, counted, owed))
+            devices, counted = frozenset(decision.wants), request.id in self.taking_back.expected
+            self.kept.append(Kept(request.id, request.project, rank, turn, devices, counted, owed))
         judged_again = lane in self.full and entry in self._promised.get(lane, ())
         if not request.session_id and not owed and not judged_again:
             self.full[lane] = said
@@ -345,11 +343,12 @@ class QueuePass:
         for kept in self.kept:
             same = kept.project == request.project
             before = kept.rank < rank if same else kept.order < order
-            passes = over_by is not None and kept.free_at is not None and over_by <= kept.free_at
             # Since the look it may have left, or was refused.
             waits = kept.request_id != request.id and kept.request_id in step.state.requests
-            if before and not passes and waits and not (in_future and kept.counted):
-                reserved |= kept.devices if kept.owed else kept.devices - mine
+            if before and waits and not (in_future and kept.counted):
+                devices = kept.devices if kept.owed else kept.devices - mine
+                if not devices <= reserved and not self._passes(step, lane, kept, over_by):
+                    reserved |= devices
         return frozenset(reserved - own_places(step, request))
 
     def eta_of(self, step: Step, request: RequestRecord, decision: Decision) -> float | None:
@@ -360,11 +359,28 @@ class QueuePass:
             return max(0.0, max(ends) - step.now) if ends else None
         return self._eta(step, request) if decision.reason == "full" else None
 
-    def _free_at(self, step: Step, request: RequestRecord, decision: Decision) -> float | None:
-        if not self._some_may_pass:
+    def _passes(self, step: Step, lane: Lane, kept: Kept, over_by: float | None) -> bool:
+        """Whether a request that is over by then may use devices that are kept for another. Where it has no room it need not."""
+        if over_by is None or not has_room(self.view, kept.devices, lane.milli or 1):
+            return False
+        served_at = self._kept_until(step, kept)
+        return served_at is not None and over_by <= served_at
+
+    def _kept_until(self, step: Step, kept: Kept) -> float | None:
+        """When the devices serve whom they are kept for; None: it is not known, or a matter of a moment."""
+        request, decision = step.state.requests[kept.request_id], self.decisions[kept.request_id].bare
+        if decision.evict:
             return None
-        seconds = self.eta_of(step, request, decision)
-        return None if seconds is None else step.now + seconds
+        if decision.reason == "notice":
+            seconds = self.eta_of(step, request, decision)
+            return None if seconds is None else step.now + seconds
+        key = request.milli, request.mib, request.session_id, kept.devices
+        if key not in self._served_at:
+            view, share = self.view.resuming(resumed_by(step, request)), Share(request.milli, request.mib)
+            self._served_at[key] = served_at(
+                view, kept.devices, share, lambda name: step.state.leases[name].ends_at, step.now
+            )
+        return self._served_at[key]
 
     def _eta(self, step: Step, request: RequestRecord) -> float | None:
         """Seconds until deadlines of leases make room for a request; None when no deadline does."""
