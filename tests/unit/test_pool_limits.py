@@ -14,7 +14,7 @@ from gpupool.pool.api import convert
 from gpupool.pool.growing.pool_side import PoolSide
 from gpupool.pool.leases import timer_rules
 from gpupool.pool.model.waiting import HINT_HORIZON
-from gpupool.pool.projects import accounts, project_view
+from gpupool.pool.projects import accounts, limit_rules, project_view
 from gpupool.pool.queue import queue_pass, queue_rules, request_rules
 from gpupool.pool.queue.said import Said
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
@@ -124,6 +124,24 @@ def test_who_has_all_of_a_quota_keeps_no_device_of_a_full_pool_from_others(world
     assert waiting.decision is not None
     assert (waiting.decision.reason, waiting.wants) == ("quota", ())
     world.attach("b", 500, user="bob")
+
+
+def test_quotas_are_merged_only_when_limits_have_changed():
+    """Else no view is known to be the same as another, and every look decides everything anew."""
+    world = PoolWorld(quotas={"bob": Quota(milli=500)})
+    world.connect()
+    limit(world, milli=1000)
+    state, options = world.machine.state, world.machine.quotas
+    first = limit_rules.quotas(state, options)
+    world.attach("a", 100)
+    assert limit_rules.quotas(state, options) is first
+    limit(world, milli=2000)
+    assert limit_rules.quotas(state, options) == {"ann": Quota(2000), "bob": Quota(500)}
+    assert limit_rules.quotas(state, {}) == {"ann": Quota(2000)}
+    state.limits["eve"] = LimitRecord("eve", milli=1)
+    assert "eve" in limit_rules.quotas(state, options)
+    state.rollback()
+    assert limit_rules.quotas(state, options) == {"ann": Quota(2000), "bob": Quota(500)}
 
 
 def test_a_quota_of_the_pools_options_is_no_different():

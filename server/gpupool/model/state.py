@@ -73,6 +73,8 @@ class State:
         self.live_view: object | None = None
         #: What its leases hold, likewise; typed by `pool.projects.live_holdings.of`.
         self.live_holdings: object | None = None
+        #: What users may have, likewise; typed by `pool.projects.limit_rules.quotas`.
+        self.merged_quotas: object | None = None
 
     def commit(self) -> None:
         for table in self._tables():

@@ -48,11 +48,33 @@ def limit_of(state: State, user: str) -> LimitRecord:
 
 
 def quotas(state: State, configured: Mapping[str, Quota]) -> Mapping[str, Quota]:
-    """Sum and number per user, for the scheduler: a record of the ledger stands above the pool's options."""
+    """Sum and number per user, for the scheduler: a record of the ledger stands above the pool's options.
+
+    The same object as long as nothing has changed: views with the same quotas are known to be the same by that.
+    """
     if not state.limits:
         return configured
-    recorded = {record.user: Quota(record.milli, record.shares) for record in state.limits.values()}
-    return {**configured, **recorded}
+    merged = state.merged_quotas
+    if merged is None:
+        merged = state.merged_quotas = _MergedQuotas(state)
+    assert isinstance(merged, _MergedQuotas)
+    return merged.over(configured)
+
+
+class _MergedQuotas:
+    """The quotas of one state's limits above others, merged when either has changed."""
+
+    def __init__(self, state: State) -> None:
+        self._limits = state.limits
+        self._changed = state.limits.watch()
+        self._merged: tuple[Mapping[str, Quota], Mapping[str, Quota]] | None = None
+
+    def over(self, configured: Mapping[str, Quota]) -> Mapping[str, Quota]:
+        if self._merged is None or self._changed or self._merged[0] is not configured:
+            self._changed.clear()
+            recorded = {record.user: Quota(record.milli, record.shares) for record in self._limits.values()}
+            self._merged = configured, {**configured, **recorded}
+        return self._merged[1]
 
 
 def is_limited(state: State, configured: Mapping[str, Quota]) -> Callable[[str], bool]:
