@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from gpupool.filters import parse
 from gpupool.model import events
 from gpupool.model.clock import Clock
 from gpupool.model.instructions import TellGranted, TellQueued, TellRefused, TellResized
@@ -142,6 +143,44 @@ def test_quotas_are_merged_only_when_limits_have_changed():
     assert "eve" in limit_rules.quotas(state, options)
     state.rollback()
     assert limit_rules.quotas(state, options) == {"ann": Quota(2000), "bob": Quota(500)}
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_what_is_being_given_back_counts_against_a_projects_limit_until_it_has_gone(others):
+    """As it does against a user's. `others`: who waits beside the new request, which is looked at with them then."""
+    world = PoolWorld(nodes={"node1": 1, "node2": 2})
+    for name in world.nodes:
+        world.connect(name)
+    world.project("lab", limit=1000)
+    busy = world.attach("a", 1000, project="lab", filters=(parse("node=node1"),))
+    for number in range(others):
+        world.request(f"other{number}", 1000, user="eve", wait=None, filters=(parse("node=node1"),))
+    (worker,) = world.nodes["node1"].workers.values()
+    worker.stuck = True
+    worker.runs(world.now)
+    world.release(busy)
+    world.settle()
+    assert lease(world, busy).state == "releasing"
+    world.request("b", 1000, user="bob", project="lab", wait=None)
+    assert isinstance(world.answer("b"), TellQueued)
+    world.live(60)
+    assert lease(world, busy).state == "ended"
+    assert isinstance(world.answer("b"), TellGranted)
+
+
+def test_a_lease_does_not_grow_above_a_projects_limit_while_another_is_being_given_back(world):
+    world.project("lab", limit=1200)
+    busy = world.attach("a", 600, project="lab")
+    (worker,) = world.nodes["node1"].workers.values()
+    grows = world.attach("b", 500, user="bob", project="lab")
+    worker.stuck = True
+    worker.runs(world.now)
+    world.release(busy)
+    world.settle()
+    assert lease(world, busy).state == "releasing"
+    world.handle(events.Resized(world.now, grows, 900, None))
+    world.settle()
+    assert [x.reason for x in world.told if isinstance(x, TellResized)] == ["limit"]
 
 
 def test_a_quota_of_the_pools_options_is_no_different():

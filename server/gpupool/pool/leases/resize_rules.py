@@ -206,6 +206,7 @@ def _beyond_limits(step: Step, parts: Sequence[LeaseRecord], milli: int, more: i
     for place in standing_view.kept_places(step.state, step.now).values():
         standings.granted(place)
     verdict = standings.admit(lease.project, more, lease.kind)
+    verdict = verdict and standings.admit_now(lease.project, more)
     return None if verdict else (verdict.reason, verdict.said)
 
 

@@ -67,6 +67,8 @@ class LiveHoldings:
     ) -> Standings:
         """Where projects stand by what live leases hold; the caller's own.
 
+        Those that are being given back count for limits alone, until their shares are free.
+
         Args:
             tree: the projects, which must be those of the state.
             usage: what they used lately, as parts of what the pool could have given.
@@ -75,7 +77,10 @@ class LiveHoldings:
         self._follow_leases()
         if self._base is None or self._base.tree is not tree:
             self._base = Standings(tree, 0, self._held.values())
-        return Standings(tree, self.capacity(), waiting=waiting, usage=usage, like=self._base)
+        found = Standings(tree, self.capacity(), waiting=waiting, usage=usage, like=self._base)
+        for lease in self._state.index.releasing.records():
+            found.still_held(lease.project, lease.milli)
+        return found
 
     def used(self, half_life: float, now: float) -> dict[str, float]:
         """What leases that hold shares have used since their grants, by project, in milli-GPU-seconds that fade."""

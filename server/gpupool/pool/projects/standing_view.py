@@ -66,7 +66,7 @@ def wanted(name: str, lane: Lane, milli: int, held_up: int = 0) -> Waiting:
 def standings(
     state: State, tree: ProjectTree, usage: Mapping[str, float], waiting: Iterable[Waiting] = ()
 ) -> Standings:
-    """A snapshot of what is held; leases that are being given back are not counted any more.
+    """A snapshot of what is held; leases that are being given back are not counted any more, except by limits.
 
     Args:
         state: the pool as it is.
@@ -87,10 +87,10 @@ def within_limits(state: State, tree: ProjectTree, project: str, milli: int) -> 
 
 
 def _held(state: State, tree: ProjectTree, path: str) -> int:
-    """Milli-GPU that live leases hold in a project and below it."""
+    """Milli-GPU that leases hold in a project and below it, those included that are being given back."""
     leases = state.index.holding_of_project
     below = (name for name in leases.names() if path in tree.ancestors(tree.leaf(name)))
-    return sum(lease.milli for name in below for lease in leases.of(name) if lease.live)
+    return sum(lease.milli for name in below for lease in leases.of(name))
 
 
 def with_requests(state: State, timers: Timers, now: float) -> Standings:

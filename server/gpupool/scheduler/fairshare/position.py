@@ -39,7 +39,8 @@ class Position:
         guaranteed: milli-GPU of leases that are never taken back.
         waiting: milli-GPU asked and not held.
         held_up: of these, what no lease of others would help, see `Waiting`.
-        leaving: milli-GPU of leases that were told to go: not among what is allocated any more, and still held.
+        leaving: milli-GPU of leases that were told to go, or are being given back: not among what is allocated any more, and
+            still held.
         key: its part of the order for projects below it, see :mod:`.order`; None: to be computed again.
     """
 

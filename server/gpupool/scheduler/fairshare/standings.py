@@ -186,8 +186,12 @@ class Standings:
             lease = self._leases.get(name)
             if lease is not None:
                 self.without([name])
-                for position in self._upwards[lease.project]:
-                    position.leaving += lease.milli
+                self.still_held(lease.project, lease.milli)
+
+    def still_held(self, project: str, milli: int) -> None:
+        """A lease that is over for its holder, and not among those of the others, holds so much until it has gone."""
+        for position in self._upwards[self.tree.leaf(project)]:
+            position.leaving += milli
 
     def asked(self, request: Waiting) -> None:
         """A request waits; one of the same id is replaced."""
