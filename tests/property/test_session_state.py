@@ -74,7 +74,7 @@ class SessionWithPool(RuleBasedStateMachine):
     def button_for_more(self, more: int) -> None:
         assert self.session.lease is not None
         [share] = self.session.lease.shares
-        self.button(share.milli + more)
+        self.button(min(share.milli + more, 1000))
 
     @precondition(lambda self: self.resizing is not None)
     @rule(interrupt=st.booleans())
@@ -181,7 +181,10 @@ class SessionWithPool(RuleBasedStateMachine):
     @precondition(lambda self: self.asked is not None)
     @rule(reason=st.sampled_from(["full", "quota", "pool-down", "unknown-session"]))
     def refused(self, reason: str) -> None:
-        self.asked = None
+        request, self.asked = self.asked, None
+        assert request is not None
+        if reason == "unknown-session":
+            self.sessions.discard(request.session_id)
         self.feed(events.Refused(reason, "no"))
 
     @precondition(lambda self: self.resizing is not None)

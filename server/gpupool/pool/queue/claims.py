@@ -31,7 +31,9 @@ class Claims:
         #: Of users with limits, by project.
         self._lanes_of: dict[str, dict[str, dict[Lane, None]]] = {}
 
-    def count_all(self, view: PoolView, waiting: Waiting, requests: Callable[[str], RequestRecord | None]) -> None:
+    def count_all(
+        self, view: PoolView, waiting: Waiting, requests: Callable[[str], RequestRecord | None]
+    ) -> None:
         """Counts what all lanes claim. `requests`: by their ids."""
         for lane, entries in waiting.lanes.items():
             self._learn(lane, requests(entries[0][2]))
