@@ -51,10 +51,10 @@ class RecordedWorld(PoolWorld):
         self.sights: dict[int, tuple[Sight, Sight]] = {}
         super().__init__(*arguments, **options)
 
-    def _open(self) -> Machine:
+    def _open(self, served_until: float | None = None) -> Machine:
         assert self.ledger is not None
         self.ledger.checkpoint_steps = 9
-        return super()._open()
+        return super()._open(served_until)
 
     def handle(self, event: events.Event, *, lose_messages: bool = False) -> list[Instruction]:
         assert self.ledger is not None

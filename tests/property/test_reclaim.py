@@ -63,7 +63,10 @@ def test_the_cheapest_of_all_choices_that_are_allowed_ends(
         lambda pool: decide(pool, request, helps=False, words=False),
         lambda some: frozenset(x.id for x in some) not in forbidden,
     )
-    choices = (some for size in range(len(candidates) + 1) for some in combinations(candidates, size))
+    choices: list[tuple[Candidate, ...]] = [()]
+    for device in view.devices:  # what lies on another device makes no room on this one
+        here = [x for x in candidates if x.shares[0].device_id == device.id]
+        choices += (some for size in range(1, len(here) + 1) for some in combinations(here, size))
     enough = [some for some in choices if search.allowed(some) and serves(search.decide(after(view, some)))]
     if () in enough:
         event("there is room")

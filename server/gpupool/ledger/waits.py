@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import ColumnElement, Connection, case, select, update
 
 from gpupool.ledger.last_written import last_ms
 from gpupool.ledger.periods import Write, begin, end
@@ -41,13 +41,18 @@ def writes(state: State, changes: Changes, now_ms: int) -> Iterator[Write]:
 
 def end_open(connection: Connection) -> None:
     """Ends the rows of requests that wait no more, at the last moment at which anything was written."""
-    over = waits.c.to_ms.is_(None) & waits.c.request.not_in(select(requests.c.id))
-    if connection.execute(select(waits.c.number).where(over).limit(1)).first() is None:
+    over = waits.c.request.not_in(select(requests.c.id))
+    if (
+        connection.execute(select(waits.c.number).where(waits.c.to_ms.is_(None), over).limit(1)).first()
+        is None
+    ):
         return
-    connection.execute(update(waits).where(over).values(to_ms=last_ms(connection)))
+    end_all(connection, last_ms(connection), over)
 
 
-def end_all(connection: Connection, at_ms: int) -> None:
-    """Ends all rows that had begun by a moment then."""
-    lasting = waits.c.to_ms.is_(None) & (waits.c.from_ms <= at_ms)
-    connection.execute(update(waits).where(lasting).values(to_ms=at_ms))
+def end_all(connection: Connection, at_ms: int, which: ColumnElement[bool] | None = None) -> None:
+    """Ends rows at a moment, or when they began, if that is later; all, or some of them."""
+    to_ms = case((waits.c.from_ms > at_ms, waits.c.from_ms), else_=at_ms)
+    lasting = waits.c.to_ms.is_(None)
+    where = lasting if which is None else lasting & which
+    connection.execute(update(waits).where(where).values(to_ms=to_ms))
