@@ -9,7 +9,7 @@ using namespace gpupool::cudnn;
 namespace {
 
 /// cuDNN's, whose interface this is.
-constexpr int cudnn_version[] = {9, 24, 0};
+constexpr int cudnn_version[] = {9, 26, 0};
 
 struct StatusName {
   int status;
