@@ -78,6 +78,18 @@ void make(CtcLoss& op) {
   op.labels = op.label_lengths = op.step_lengths = place;  // zeros
   op.losses = place + 1024;
 }
+void make(Rnn& op) {
+  op.shape.steps = op.shape.batch = op.shape.layers = op.shape.directions = 2;
+  op.shape.input = op.shape.hidden = 3;
+  op.shape.projection = 2;
+  op.shape.cell = Cell::lstm;
+  op.x.address = op.x.gradient = op.y.address = op.y.gradient = place;
+  op.h = op.c = {place, place, place, place};
+  op.weights = op.weights_gradient = place + 1024;
+  op.reserve = place + 4096;
+  op.workspace = place + 16384;
+  op.pass = RnnPass::backward_data;
+}
 void make(Pooling& op) {
   op.x = op.dx = tensor({2, 4, 1, 5, 5});
   op.y = op.dy = tensor({2, 4, 1, 3, 3});

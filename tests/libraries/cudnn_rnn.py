@@ -62,23 +62,27 @@ class Recurrent:
             1 if dtype == np.float64 else 0,
             0,
         ]
-        sizes = [net.input, net.hidden, net.hidden, net.layers]
+        sizes = [net.input, net.hidden, net.state, net.layers]
         numbers = [integer(value) for value in kinds + sizes]
         done(machine, "cudnnSetRNNDescriptor_v8", self.descriptor, *numbers, dropout, integer(1))
         self.x = self.data(net.input, fill)
         self.y = self.data(net.width, fill)
-        self.state = stack.enter_context(descriptor(machine, "Tensor"))
-        # PyTorch gives five dimensions.
-        strides = [net.batch * net.hidden, net.hidden, 1, 1, 1]
-        done(
-            machine, "cudnnSetTensorNdDescriptor", self.state, integer(DATA_TYPES[dtype]), integer(5),
-            integers([*net.states, 1, 1]), integers(strides),
-        )  # fmt: skip
+        self.state, self.cells = self.states(net.states), self.states(net.cells)
         self.weight_bytes = done(
             machine, "cudnnGetRNNWeightSpaceSize", self.cudnn, self.descriptor, out(8)
         ).number()
         self.inference = self.sizes(INFERENCE)
         self.training = self.sizes(TRAINING)
+
+    def states(self, sizes: tuple[int, int, int]) -> Argument:
+        made = self.stack.enter_context(descriptor(self.machine, "Tensor"))
+        # PyTorch gives five dimensions.
+        strides = [sizes[1] * sizes[2], sizes[2], 1, 1, 1]
+        done(
+            self.machine, "cudnnSetTensorNdDescriptor", made, integer(DATA_TYPES[self.dtype]), integer(5),
+            integers([*sizes, 1, 1]), integers(strides),
+        )  # fmt: skip
+        return made
 
     def data(self, vector: int, fill: float | None) -> Argument:
         made = self.stack.enter_context(descriptor(self.machine, "RNNData"))
@@ -161,6 +165,11 @@ class Recurrent:
                 if has_bias:
                     values = weights.biases[at][recurrent][rows]
                     found.append((values, bias // size, values))
+            if net.projection:
+                matrix, shape, bias = self.place(at, 2 * gates)
+                values = weights.projections[at]
+                assert (shape, bias) == ((1, *values.shape), -1)
+                found.append((values, matrix // size, values))
         return found
 
     def run(self, mode: int, x: int, y: int, states: list[int], weights: int, spaces: tuple[int, int]) -> int:
@@ -168,7 +177,7 @@ class Recurrent:
         hx, hy, cx, cy = (pointer(address) for address in states)
         workspace, reserve = spaces
         sizes = self.inference if mode == INFERENCE else self.training
-        cells = self.state if self.net.cell == LSTM else NOWHERE
+        cells = self.cells if self.net.cell == LSTM else NOWHERE
         return call(
             self.machine, "cudnnRNNForward", self.cudnn, self.descriptor, integer(mode), NOWHERE, self.x, pointer(x), self.y,
             pointer(y), self.state, hx, hy, cells, cx, cy, wide(self.weight_bytes), pointer(weights), wide(sizes[0]),
@@ -181,7 +190,7 @@ class Recurrent:
         """``h``, ``c``: addresses of the state, of the last one's gradient and of the first one's."""
         return call(
             self.machine, "cudnnRNNBackwardData_v8", self.cudnn, self.descriptor, NOWHERE, self.y, pointer(y), pointer(dy),
-            self.x, pointer(dx), self.state, *map(pointer, h), self.state, *map(pointer, c), wide(self.weight_bytes),
+            self.x, pointer(dx), self.state, *map(pointer, h), self.cells, *map(pointer, c), wide(self.weight_bytes),
             pointer(weights), wide(self.training[0]), pointer(spaces[0]), wide(self.training[1]), pointer(spaces[1]),
         ).status  # fmt: skip
 
@@ -202,11 +211,13 @@ def random_weights(generator: np.random.Generator, net: Network, dtype: np.dtype
         return exact((0.5 * generator.standard_normal(shape)).astype(dtype))
 
     for at in range(net.layers * net.directions):
-        made.matrices.append((some(net.rows, net.columns(at)), some(net.rows, net.hidden)))
+        made.matrices.append((some(net.rows, net.columns(at)), some(net.rows, net.state)))
         biases = [some(net.rows), some(net.rows)]
         if net.bias not in {BOTH_BIASES, INPUT_BIAS}:
             biases[0] = np.zeros(net.rows)
         if net.bias not in {BOTH_BIASES, STATE_BIAS}:
             biases[1] = np.zeros(net.rows)
         made.biases.append((biases[0], biases[1]))
+        if net.projection:
+            made.projections.append(some(net.projection, net.hidden))
     return made

@@ -27,6 +27,8 @@ class Network:
     hidden: int
     steps: int
     lengths: tuple[int, ...]
+    #: Numbers of an LSTM's h, which a matrix makes of the cell's; 0: there is none.
+    projection: int = 0
 
     @property
     def batch(self) -> int:
@@ -38,10 +40,18 @@ class Network:
 
     @property
     def width(self) -> int:
-        return self.directions * self.hidden
+        return self.directions * self.state
+
+    @property
+    def state(self) -> int:
+        return self.projection or self.hidden
 
     @property
     def states(self) -> tuple[int, int, int]:
+        return (self.layers * self.directions, self.batch, self.state)
+
+    @property
+    def cells(self) -> tuple[int, int, int]:
         return (self.layers * self.directions, self.batch, self.hidden)
 
     def columns(self, pseudo_layer: int) -> int:
@@ -50,10 +60,11 @@ class Network:
 
 @dataclass(slots=True)
 class Weights:
-    """Of each layer and direction: matrices of the input and of the state, and their biases (zeros: none)."""
+    """Of each layer and direction: matrices of the input and of the state, their biases (zeros: none), the projection."""
 
     matrices: list[tuple[Array, Array]] = field(default_factory=list)
     biases: list[tuple[Array, Array]] = field(default_factory=list)
+    projections: list[Array] = field(default_factory=list)
 
 
 def sigmoid(x: Array) -> Array:
@@ -96,7 +107,8 @@ def forward(
             for t in range(net.steps) if direction == 0 else range(net.steps - 1, -1, -1):
                 on = lengths > t  # the others have not begun, or are over
                 by_input, by_state = x[t, on] @ of_input.T + input_bias, h[on] @ of_state.T + state_bias
-                h[on], c[on] = step(net.cell, by_input, by_state, h[on], c[on])
-                y[t, on, direction * net.hidden : (direction + 1) * net.hidden] = h[on]
+                made, c[on] = step(net.cell, by_input, by_state, h[on], c[on])
+                h[on] = made @ weights.projections[at].T if net.projection else made
+                y[t, on, direction * net.state : (direction + 1) * net.state] = h[on]
         x = y if masks is None or layer == net.layers - 1 else y * masks[layer]
     return y, hy, cy

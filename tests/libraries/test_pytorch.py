@@ -26,7 +26,8 @@ CHECKS: Final = [
     "mm float32", "mm float64", "mm float16", "mm bfloat16", "mm complex64", "mm of transposed", "linear with bias", "bmm", "mv",
     "dot", "conv2d", "conv2d with strides and groups", "conv2d dilated", "conv3d", "conv_transpose2d", "fft", "rfft",
     "rfft of a prime length", "fft2", "lu_factor float32", "lu_factor float64", "lu_factor complex64",
-    "ctc_loss", "ctc_loss gradient",
+    "ctc_loss", "ctc_loss gradient", "LSTM",
+    *(f"LSTM with a projection{how}" for how in ("", ", without biases", ", two layers", ", both directions", ", dropout")),
     *(f"{name} {dtype}" for dtype in ("float32", "float64")
       for name in ("affine_grid", "affine_grid gradient", "grid_sample", "grid_sample gradients")),
 ]  # fmt: skip

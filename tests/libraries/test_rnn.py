@@ -33,13 +33,18 @@ from tests.libraries.cudnn_rnn import (
     random_weights,
     to_layout,
 )
-from tests.libraries.machine import Array, Machine, integer, pointer
-from tests.libraries.rnn_reference import BOTH_BIASES, GRU, LSTM, RELU, TANH, Network, Weights, forward
+from tests.libraries.machine import Array, Machine, integer, out, pointer, wide
+from tests.libraries.rnn_reference import BOTH_BIASES, GRU, LSTM, RELU, TANH, Network, Weights, forward, step
 from tests.libraries.test_dropout import Dropout, kept
 
 DOUBLE: Final = np.dtype(np.float64)
 SINGLE: Final = np.dtype(np.float32)
-CELLS: Final = pytest.mark.parametrize("cell", [RELU, TANH, LSTM, GRU], ids=["relu", "tanh", "lstm", "gru"])
+#: Of a network's kind: whether its h has fewer numbers than its cells.
+KINDS: Final = pytest.mark.parametrize(
+    ("cell", "projects"),
+    [(RELU, False), (TANH, False), (LSTM, False), (LSTM, True), (GRU, False)],
+    ids=["relu", "tanh", "lstm", "projected lstm", "gru"],
+)
 quickly = settings(
     max_examples=6,
     deadline=None,
@@ -49,15 +54,21 @@ layouts = st.sampled_from([STEPS, PACKED, SEQUENCES])
 
 
 @st.composite
-def networks(draw: st.DrawFn, most: int = 20) -> Callable[[int], Network]:
-    """A network of any cell. More sequences than eight are more than one block has."""
+def networks(draw: st.DrawFn, most: int = 20) -> Callable[[int, bool], Network]:
+    """A network of any kind. More sequences than eight are more than one block has."""
     steps = draw(st.integers(1, 5))
     lengths = draw(st.lists(st.integers(0, steps), min_size=1, max_size=most))
     lengths[0] = max(lengths[0], 1)
     bias, directions = draw(st.integers(0, 3)), draw(st.integers(1, 2))
     layers, width, hidden = draw(st.integers(1, 3)), draw(st.integers(1, 6)), draw(st.integers(1, 6))
-    ordered = tuple(sorted(lengths, reverse=True))
-    return lambda cell: Network(cell, bias, directions, layers, width, hidden, steps, ordered)
+    ordered, projection = tuple(sorted(lengths, reverse=True)), draw(st.integers(1, hidden))
+
+    def made(cell: int, projects: bool) -> Network:
+        return Network(
+            cell, bias, directions, layers, width, hidden + projects, steps, ordered, projection * projects
+        )
+
+    return made
 
 
 class Case:
@@ -68,7 +79,7 @@ class Case:
         self.generator = np.random.default_rng(seed)
         self.weights = random_weights(self.generator, net, dtype)
         self.x = self.some(net.steps, net.batch, net.input)
-        self.hx, self.cx = self.some(*net.states), self.some(*net.states)
+        self.hx, self.cx = self.some(*net.states), self.some(*net.cells)
 
     def some(self, *shape: int) -> Array:
         return exact(self.generator.standard_normal(shape).astype(self.dtype))
@@ -79,15 +90,15 @@ def there(net: Network) -> Array:
     return (np.arange(net.steps)[:, None] < np.array(net.lengths))[..., None].astype(float)
 
 
-@CELLS
+@KINDS
 @pytest.mark.parametrize("dtype", REAL_TYPES, ids=str)
 @quickly
 @given(net=networks(), layout=layouts, mode=st.sampled_from([INFERENCE, TRAINING]), begins=st.booleans())
 def test_a_network(
-    machine: Machine, cell: int, dtype: np.dtype[np.generic], net: Callable[[int], Network], layout: int, mode: int,
-    begins: bool,
+    machine: Machine, cell: int, projects: bool, dtype: np.dtype[np.generic], net: Callable[[int, bool], Network],
+    layout: int, mode: int, begins: bool,
 ) -> None:  # fmt: skip
-    case = Case(net(cell), dtype)
+    case = Case(net(cell, projects), dtype)
     if not begins:  # states that are not given are zeros
         case.hx, case.cx = np.zeros_like(case.hx), np.zeros_like(case.cx)
     wanted = forward(case.net, case.weights, case.x, case.hx, case.cx)
@@ -95,8 +106,8 @@ def test_a_network(
         of = Recurrent(stack, machine, case.net, dtype, layout, fill=0)
         like_y = to_layout(case.net, wanted[0], layout).astype(dtype)
         x, y = of.put(to_layout(case.net, case.x, layout)), of.put(np.full_like(like_y, 9))
-        other = np.full_like(case.hx, 9)
-        hx, hy, cx, cy = (of.put(array) for array in (case.hx, other, case.cx, other))
+        arrays = (case.hx, np.full_like(case.hx, 9), case.cx, np.full_like(case.cx, 9))
+        hx, hy, cx, cy = (of.put(array) for array in arrays)
         states = [hx, hy, cx, cy] if begins else [0, hy, 0, cy]
         spaces = [of.memory(size) for size in (of.inference if mode == INFERENCE else of.training)]
         assert of.run(mode, x, y, states, of.put(of.flat(case.weights)), (spaces[0], spaces[1])) == SUCCESS
@@ -128,7 +139,7 @@ class Gradients:
             x, hx, cx = of.put(to_layout(net, case.x, layout)), of.put(case.hx), of.put(case.cx)
             y, at_dy = of.put(to_layout(net, dy, layout)), of.put(to_layout(net, dy, layout))
             like_x = to_layout(net, case.x, layout).astype(dtype)
-            dx, dhx, dcx = of.put(like_x), of.put(case.hx), of.put(case.hx)
+            dx, dhx, dcx = of.put(like_x), of.put(case.hx), of.put(case.cx)
             flat = of.flat(case.weights)
             weights, gradient = of.put(flat), of.put(np.full_like(flat, before))
             spaces = (of.memory(of.training[0]), of.memory(of.training[1]))
@@ -138,7 +149,9 @@ class Gradients:
             assert of.backward_data(y, at_dy, dx, *states, weights, spaces) == SUCCESS
             assert of.backward_weights(x, hx, y, gradient, spaces) == SUCCESS
             self.x = exact(from_layout(net, machine.get(dx, like_x), layout))
-            self.hx, self.cx = (exact(machine.get(at, case.hx.astype(dtype))) for at in (dhx, dcx))
+            self.hx, self.cx = (
+                exact(machine.get(at, like.astype(dtype))) for at, like in ((dhx, case.hx), (dcx, case.cx))
+            )
             made = exact(machine.get(gradient, flat)) - before
             assert of.backward_weights(x, hx, y, gradient, spaces, sets=True) == SUCCESS
             set_to = exact(machine.get(gradient, flat))
@@ -157,7 +170,7 @@ class Definition:
         self.out_gradients = (
             self.case.some(net.steps, net.batch, net.width) * there(net),
             self.case.some(*net.states),
-            self.case.some(*net.states),
+            self.case.some(*net.cells),
         )
         if net.cell != LSTM:
             self.out_gradients[2][:] = 0
@@ -208,37 +221,37 @@ def check_gradients(machine: Machine, net: Network, layout: int, dropping: tuple
             np.testing.assert_allclose(gradient[at], difference, rtol=1e-5, atol=1e-6)
 
 
-@CELLS
+@KINDS
 @quickly
 @given(net=networks(most=3), layout=layouts)
 def test_gradients_are_what_differences_say(
-    machine: Machine, cell: int, net: Callable[[int], Network], layout: int
+    machine: Machine, cell: int, projects: bool, net: Callable[[int, bool], Network], layout: int
 ) -> None:
-    check_gradients(machine, net(cell), layout, None)
+    check_gradients(machine, net(cell, projects), layout, None)
 
 
-@CELLS
+@KINDS
 @pytest.mark.parametrize("layout", [STEPS, PACKED, SEQUENCES], ids=["steps", "packed", "sequences"])
 @pytest.mark.parametrize("lengths", [(4, 4), (4, 3, 1)], ids=["same", "shorter"])
 def test_gradients_with_something_left_out_between_layers(
-    machine: Machine, cell: int, layout: int, lengths: tuple[int, ...]
+    machine: Machine, cell: int, projects: bool, layout: int, lengths: tuple[int, ...]
 ) -> None:
-    net = Network(cell, BOTH_BIASES, 2, 3, 3, 3, 4, lengths)
+    net = Network(cell, BOTH_BIASES, 2, 3, 3, 3, 4, lengths, 2 * projects)
     check_gradients(machine, net, layout, (0.375, 17))
 
 
-@CELLS
+@KINDS
 @pytest.mark.parametrize("dtype", [dtype for dtype in REAL_TYPES if dtype != DOUBLE], ids=str)
 def test_gradients_of_narrower_types_are_those_of_doubles(
-    machine: Machine, cell: int, dtype: np.dtype[np.generic]
+    machine: Machine, cell: int, projects: bool, dtype: np.dtype[np.generic]
 ) -> None:
     # More sequences than one block has, and more rows of matrices than one part has.
-    case = Case(Network(cell, BOTH_BIASES, 2, 2, 5, 40, 4, (4,) * 9 + (2,) * 9), dtype)
+    case = Case(Network(cell, BOTH_BIASES, 2, 2, 5, 40, 4, (4,) * 9 + (2,) * 9, 24 * projects), dtype)
     net = case.net
     given_ = (
         case.some(net.steps, net.batch, net.width) * there(net),
         case.some(*net.states),
-        case.some(*net.states),
+        case.some(*net.cells),
     )
     narrow = Gradients(machine, case, STEPS, given_)
     case.dtype = DOUBLE
@@ -248,6 +261,24 @@ def test_gradients_of_narrower_types_are_those_of_doubles(
     pairs += [(one[1], other[1]) for one, other in zip(narrow.weights, wide.weights, strict=True)]
     for one, other in pairs:
         np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance * np.abs(other).max())
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+def test_gradients_of_a_projection_with_more_rows_than_one_part(machine: Machine, directions: int) -> None:
+    # Of one step, so that it can be said at once what they are.
+    case = Case(Network(LSTM, BOTH_BIASES, directions, 1, 3, 135, 1, (1,) * 10, 130), DOUBLE)
+    net = case.net
+    dy = case.some(1, net.batch, net.width)
+    found = Gradients(machine, case, STEPS, (dy, np.zeros(net.states), np.zeros(net.cells)))
+    gradients = {id(array): gradient for array, gradient in found.weights}
+    for at in range(directions):
+        rows = slice(at * net.state, (at + 1) * net.state)
+        (of_input, of_state), biases = case.weights.matrices[at], case.weights.biases[at]
+        by_input, by_state = case.x[0] @ of_input.T + biases[0], case.hx[at] @ of_state.T + biases[1]
+        made, _ = step(LSTM, by_input, by_state, case.hx[at], case.cx[at])
+        projection = case.weights.projections[at]
+        np.testing.assert_allclose(found.y[0][:, rows], made @ projection.T, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(gradients[id(projection)], dy[0][:, rows].T @ made, rtol=1e-10, atol=1e-10)
 
 
 def chain(layers: int, steps: int, batch: int, hidden: int) -> tuple[Network, Weights]:
@@ -338,9 +369,11 @@ def test_wrong_arguments(machine: Machine) -> None:
         of.state = pointer(0)
         assert of.run(TRAINING, at_x, at_x, [at_x, 0, 0, 0], at_weights, (space, space)) == BAD_PARAM
 
-        def described(cell: int = LSTM, way: int = 0, hidden: int = 4, projection: int = 4) -> int:
+        def described(
+            cell: int = LSTM, way: int = 0, hidden: int = 4, projection: int = 4, algorithm: int = 0
+        ) -> int:
             with descriptor(machine, "RNN") as made:
-                kinds = [0, cell, BOTH_BIASES, 0, way, 0, 0, 0, 3, hidden, projection, 1]
+                kinds = [algorithm, cell, BOTH_BIASES, 0, way, 0, 0, 0, 3, hidden, projection, 1]
                 numbers = [integer(value) for value in kinds]
                 return call(
                     machine, "cudnnSetRNNDescriptor_v8", made, *numbers, pointer(0), integer(0)
@@ -351,8 +384,49 @@ def test_wrong_arguments(machine: Machine) -> None:
         assert described(hidden=0) == BAD_PARAM
         assert described(projection=5) == BAD_PARAM
         assert described(cell=GRU, projection=2) == BAD_PARAM
-        assert described(projection=2) == NOT_SUPPORTED
+        assert described(projection=0) == BAD_PARAM
+        assert described(projection=2) == SUCCESS
+        assert described(projection=2, algorithm=1) == NOT_SUPPORTED
         assert described(way=1) == NOT_SUPPORTED
+
+
+def test_wrong_arguments_of_a_projection(machine: Machine) -> None:
+    case = Case(Network(LSTM, BOTH_BIASES, 1, 1, 3, 4, 2, (2, 2), 2), SINGLE)
+    with ExitStack() as stack:
+        of = Recurrent(stack, machine, case.net, SINGLE)
+        x, y, h, c, weights = (
+            of.put(array) for array in (case.x, case.x, case.hx, case.cx, of.flat(case.weights))
+        )
+        spaces = of.memory(of.training[0]), of.memory(of.training[1])
+
+        def run() -> int:
+            return of.run(TRAINING, x, y, [h, 0, c, 0], weights, spaces)
+
+        assert run() == SUCCESS
+        right = of.state, of.cells, of.y
+        # h has as many numbers as the projection, c as many as the network's cells.
+        for changed in ((right[1], right[1], right[2]), (right[0], right[0], right[2])):
+            of.state, of.cells, of.y = changed
+            assert run() == BAD_PARAM
+        of.state, of.cells, of.y = *right[:2], of.data(case.net.hidden, None)
+        assert run() == BAD_PARAM
+        # The projection is behind an LSTM's gates, whether there is one or none, and nothing is behind it.
+        plain = Recurrent(stack, machine, Network(LSTM, BOTH_BIASES, 1, 1, 3, 4, 2, (2, 2)), SINGLE)
+        other = Recurrent(stack, machine, Network(GRU, BOTH_BIASES, 1, 1, 3, 4, 2, (2, 2)), SINGLE)
+        for network, gate, status in (
+            (of, 9, BAD_PARAM),
+            (plain, 8, SUCCESS),
+            (plain, 9, BAD_PARAM),
+            (other, 6, BAD_PARAM),
+        ):
+            with descriptor(machine, "Tensor") as matrix:
+                answer = call(
+                    machine, "cudnnGetRNNWeightParams", network.cudnn, network.descriptor, integer(0),
+                    wide(network.weight_bytes), pointer(weights), integer(gate), matrix, out(8), pointer(0), pointer(0),
+                )  # fmt: skip
+            assert answer.status == status
+            if status == SUCCESS:
+                assert answer.number(0) == 0
 
 
 def test_weights_outside_the_devices_memory_are_an_illegal_address(lone_machine: Machine) -> None:

@@ -6,6 +6,7 @@ own kernels are machine code. An error is relative to the largest number of the 
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -68,6 +69,49 @@ def ctc_checks() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
         (numbers.log_softmax(-1),),
     )
     yield "ctc_loss gradient", gradient, (numbers,)
+
+
+def lstm(network: Any, x: Any, h: Any, c: Any) -> Any:
+    if not (x.is_cuda and network.dropout):
+        return network(x, (h, c))
+    # The module draws a seed of dropout by a kernel of PyTorch's own.
+    drawn = torch._cudnn_init_dropout_state(network.dropout, True, 1, dtype=torch.uint8, device=x.device)
+    weights, layers = list(network.parameters()), network.num_layers
+    of_a_layer = len(weights) // (layers * (2 if network.bidirectional else 1))
+    y, last_h, last_c, *_ = torch._cudnn_rnn(
+        x, weights, of_a_layer, None, h, c, 2, network.hidden_size, network.proj_size, layers, False, network.dropout, True,
+        network.bidirectional, [], drawn,
+    )  # fmt: skip
+    return y, (last_h, last_c)
+
+
+def recurrent_checks() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
+    """LSTMs, with their gradients. What is left out between layers is all or nothing: the CPU draws other numbers."""
+    for name, hidden, options in (
+        ("", 7, {"num_layers": 2, "bidirectional": True}),
+        (" with a projection", 7, {"proj_size": 3}),
+        (" with a projection, without biases", 7, {"proj_size": 3, "bias": False}),
+        (" with a projection, two layers", 90, {"proj_size": 70, "num_layers": 2}),
+        (" with a projection, both directions", 7, {"proj_size": 4, "num_layers": 2, "bidirectional": True}),
+        (
+            " with a projection, dropout",
+            7,
+            {"proj_size": 4, "num_layers": 2, "bidirectional": True, "dropout": 1.0},
+        ),
+    ):
+        network = torch.nn.LSTM(5, hidden, **options)
+        directions, size = 2 if network.bidirectional else 1, network.proj_size or hidden
+        h, c = (torch.randn(directions * network.num_layers, 4, numbers) for numbers in (size, hidden))
+
+        def run(x: Any, h: Any, c: Any, dy: Any, of: Any = network) -> Any:
+            mine = copy.deepcopy(of).to(x)
+            inputs = [one.detach().requires_grad_() for one in (x, h, c)]
+            y, (last_h, last_c) = lstm(mine, *inputs)
+            found = torch.autograd.grad([y, last_h, last_c], [*inputs, *mine.parameters()], [dy, h, c])
+            # Moved apart: joining is a kernel of PyTorch's own.
+            return torch.cat([one.detach().cpu().flatten() for one in (y, last_h, last_c, *found)])
+
+        yield f"LSTM{name}", run, (torch.randn(6, 4, 5), h, c, torch.randn(6, 4, directions * size))
 
 
 def transformer_checks() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
@@ -139,6 +183,7 @@ def checks() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
     yield "rfft of a prime length", torch.fft.rfft, (signal[:, :997].contiguous(),)
     yield from attention_checks()
     yield from ctc_checks()
+    yield from recurrent_checks()
     yield from transformer_checks()
     yield "fft2", torch.fft.fft2, (torch.complex(torch.randn(3, 24, 36), torch.randn(3, 24, 36)),)
 

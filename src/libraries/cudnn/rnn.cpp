@@ -33,13 +33,14 @@ struct RnnCall {
   Space weights, workspace, reserve;
 };
 
-/// Whether a state's descriptor is that of the network's, without gaps. More dimensions, as PyTorch gives,
-/// have length 1.
-bool is_state(const void* descriptor, const gpupool::operations::RnnShape& shape, int data_type) {
+/// Whether a state's descriptor is that of the network's, of so many numbers without gaps. More dimensions,
+/// as PyTorch gives, have length 1.
+bool is_state(const void* descriptor, const gpupool::operations::RnnShape& shape, std::int64_t numbers,
+              int data_type) {
   const TensorDescriptor* const found = find<TensorDescriptor>(descriptor);
   if (found == nullptr || found->dims < 3 || found->data_type != data_type) return false;
-  const std::int64_t sizes[] = {shape.layers * shape.directions, shape.batch, shape.hidden};
-  const std::int64_t strides[] = {shape.batch * shape.hidden, shape.hidden, 1};
+  const std::int64_t sizes[] = {shape.layers * shape.directions, shape.batch, numbers};
+  const std::int64_t strides[] = {shape.batch * numbers, numbers, 1};
   return std::equal(sizes, sizes + 3, found->sizes) && std::equal(strides, strides + 3, found->strides) &&
          std::all_of(found->sizes + 3, found->sizes + found->dims, [](int size) { return size == 1; });
 }
@@ -87,8 +88,8 @@ int recur(void* handle, const RnnCall& call, Rnn operation) {
       return bad_param;
     if (!shape.sound()) return not_supported;
     if (shape.cell != gpupool::operations::Cell::lstm) operation.c = {};
-    if ((is_used(operation.h) && !is_state(call.h, shape, network->data_type)) ||
-        (is_used(operation.c) && !is_state(call.c, shape, network->data_type)))
+    if ((is_used(operation.h) && !is_state(call.h, shape, shape.state(), network->data_type)) ||
+        (is_used(operation.c) && !is_state(call.c, shape, shape.hidden, network->data_type)))
       return bad_param;
     if (!call.weights.has(bytes_of_weights(shape))) return bad_param;
     const bool inference = operation.pass == RnnPass::inference;

@@ -48,6 +48,7 @@ RnnShape shape_of(const RnnDescriptor& network, const RnnDataDescriptor* data) {
   }
   shape.input = network.input;
   shape.hidden = network.hidden;
+  shape.projection = network.projection == network.hidden ? 0 : network.projection;
   shape.layers = network.layers;
   shape.directions = network.direction == 0 ? 1 : 2;
   shape.cell = static_cast<operations::Cell>(network.cell);
@@ -77,9 +78,9 @@ GPUPOOL_LIBRARY_EXPORT int cudnnSetRNNDescriptor_v8(void* descriptor, int algori
       !is_data_type(precision) || !is_up_to(math, 3) || input <= 0 || hidden <= 0 || layers <= 0 ||
       projection <= 0 || projection > hidden || (dropout != nullptr && dropping == nullptr))
     return bad_param;
-  constexpr int lstm = 2;
+  constexpr int lstm = 2, standard = 0;
   if (projection != hidden && cell != lstm) return bad_param;
-  if (projection != hidden) return lacks("a projection of an LSTM's state (cuDNN)");
+  if (projection != hidden && algorithm != standard) return not_supported;  // as NVIDIA's library
   if (input_mode != 0) return lacks("a recurrent network without matrices of its input (cuDNN)");
   const auto type = element_of(data_type);
   if (!type || !is_real(*type)) return not_supported;
@@ -220,18 +221,25 @@ GPUPOOL_LIBRARY_EXPORT int cudnnGetRNNWeightParams(void* handle, const void* des
     return bad_param;
   const RnnShape shape = shape_of(*network, nullptr);
   const std::int64_t layer = pseudo_layer / shape.directions, direction = pseudo_layer % shape.directions;
-  if (pseudo_layer < 0 || layer >= shape.layers || gate < 0 || gate >= 2 * shape.gates() ||
+  // Behind the gates of LSTMs comes the projection, which has no bias.
+  const std::int64_t all_gates = 2 * shape.gates();
+  const bool projection = shape.cell == gpupool::operations::Cell::lstm && gate == all_gates;
+  if (pseudo_layer < 0 || layer >= shape.layers || gate < 0 || (gate >= all_gates && !projection) ||
       static_cast<std::int64_t>(bytes) < bytes_of_weights(shape))
     return bad_param;
-  const bool recurrent = gate >= shape.gates(), has_bias = shape.has_bias(recurrent);
+  const bool recurrent = gate >= shape.gates(), has_bias = !projection && shape.has_bias(recurrent);
   const std::int64_t first = gate % shape.gates() * shape.hidden,
-                     columns = recurrent ? shape.hidden : shape.input_of(layer);
+                     columns = recurrent ? shape.state() : shape.input_of(layer);
   const auto address = [&](std::int64_t element) {
     const auto offset = element * static_cast<std::int64_t>(gpupool::operations::bytes_of(shape.type));
     return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(weights) +
                                    static_cast<std::uintptr_t>(offset));
   };
-  if (wants_matrix) {
+  if (wants_matrix && projection) {
+    const int bad = set_vector(matrix_descriptor, network->data_type, shape.projection, shape.hidden);
+    if (bad != success) return bad;
+    *matrix = shape.projects() ? address(shape.projection_of(layer, direction)) : nullptr;
+  } else if (wants_matrix) {
     const int bad = set_vector(matrix_descriptor, network->data_type, shape.hidden, columns);
     if (bad != success) return bad;
     *matrix = address(shape.matrix(layer, direction, recurrent) + first * columns);

@@ -45,11 +45,13 @@ struct RnnShape {
   RnnBias bias = RnnBias::both;
   Element type = Element::f32;
   Flag drops = false;  // something is left out between layers
-  std::uint8_t reserved[4] = {};
+  std::int32_t projection =
+      0;  // numbers of an LSTM's h, which a matrix makes of the cell's; 0: there is none
 
   [[nodiscard]] bool sound() const {
+    if (projection < 0 || (projects() && (cell != Cell::lstm || projection >= hidden))) return false;
     constexpr std::int64_t most = std::int64_t{1} << 24;
-    std::int64_t all = 64;  // more than what is kept of an element
+    std::int64_t all = projects() ? 128 : 64;  // more than what is kept of an element
     for (const std::int64_t size : {steps, batch, hidden, layers, directions}) {
       if (size < 1 || size > most || __builtin_mul_overflow(all, size, &all) || all > max_size) return false;
     }
@@ -58,20 +60,26 @@ struct RnnShape {
   }
   [[nodiscard]] std::int64_t gates() const { return cell == Cell::lstm ? 4 : cell == Cell::gru ? 3 : 1; }
   [[nodiscard]] std::int64_t rows() const { return gates() * hidden; }  // of a matrix
-  [[nodiscard]] std::int64_t width() const { return directions * hidden; }
+  [[nodiscard]] bool projects() const { return projection != 0; }
+  [[nodiscard]] std::int64_t state() const { return projects() ? projection : hidden; }  // numbers of h
+  [[nodiscard]] std::int64_t width() const { return directions * state(); }
   [[nodiscard]] std::int64_t input_of(std::int64_t layer) const { return layer == 0 ? input : width(); }
   [[nodiscard]] std::int64_t biases() const {
     return bias == RnnBias::none ? 0 : bias == RnnBias::both ? 2 : 1;
   }
 
   // Weights, in elements: the matrices of all layers and directions (of the input, then of the state, gate by
-  // gate), then their biases in the same order.
+  // gate, then the projection), then their biases in the same order.
+  [[nodiscard]] std::int64_t matrices(std::int64_t layer) const {  // of one direction
+    return rows() * (input_of(layer) + state()) + projection * hidden;
+  }
   [[nodiscard]] std::int64_t matrix(std::int64_t layer, std::int64_t direction, bool recurrent) const {
-    const std::int64_t before = layer == 0 ? 0
-                                           : directions * rows() * (input + hidden) +
-                                                 (layer - 1) * directions * rows() * (width() + hidden);
-    return before + direction * rows() * (input_of(layer) + hidden) +
-           (recurrent ? rows() * input_of(layer) : 0);
+    const std::int64_t before = layer == 0 ? 0 : directions * (matrices(0) + (layer - 1) * matrices(1));
+    return before + direction * matrices(layer) + (recurrent ? rows() * input_of(layer) : 0);
+  }
+  /// Of `projection` rows, a column for each of the cell's numbers.
+  [[nodiscard]] std::int64_t projection_of(std::int64_t layer, std::int64_t direction) const {
+    return matrix(layer, direction, true) + rows() * state();
   }
   [[nodiscard]] bool has_bias(bool recurrent) const {
     return bias == RnnBias::both || bias == (recurrent ? RnnBias::recurrent : RnnBias::input);
@@ -87,13 +95,24 @@ struct RnnShape {
   [[nodiscard]] std::int64_t kept() const { return type == Element::f64 ? 8 : 4; }
   /// All steps of all sequences of one layer's result.
   [[nodiscard]] std::int64_t results() const { return steps * batch * width(); }
-  /// Gates' numbers that a gradient needs, for each of a layer's results.
+  /// The cells of all steps of all sequences of one layer.
+  [[nodiscard]] std::int64_t cells() const { return steps * batch * directions * hidden; }
+  /// Gates' numbers that a gradient needs, for each of a layer's cells.
   [[nodiscard]] std::int64_t slots() const { return cell == Cell::lstm || cell == Cell::gru ? 4 : 1; }
 
-  // What is kept, in bytes: results of all layers, cells of LSTMs, and for gradients gates and the mask.
+  // What is kept, in bytes: results of all layers, cells of LSTMs, and for gradients gates, what a projection
+  // was given, the gradient of what it made, and the mask.
   [[nodiscard]] std::int64_t cells_at() const { return layers * results() * kept(); }
-  [[nodiscard]] std::int64_t gates_at() const { return cells_at() * (cell == Cell::lstm ? 2 : 1); }
-  [[nodiscard]] std::int64_t mask_at() const { return gates_at() + layers * results() * slots() * kept(); }
+  [[nodiscard]] std::int64_t gates_at() const {
+    return cells_at() + (cell == Cell::lstm ? layers * cells() * kept() : 0);
+  }
+  [[nodiscard]] std::int64_t projected_at() const { return gates_at() + layers * cells() * slots() * kept(); }
+  [[nodiscard]] std::int64_t made_gradient_at() const {
+    return projected_at() + (projects() ? layers * cells() * kept() : 0);
+  }
+  [[nodiscard]] std::int64_t mask_at() const {
+    return made_gradient_at() + (projects() ? layers * results() * kept() : 0);
+  }
   [[nodiscard]] std::int64_t reserve() const { return mask_at() + (drops ? (layers - 1) * results() : 0); }
   /// What programs are told to keep: NVIDIA's cuDNN, where a node gives it networks, keeps some numbers more.
   /// Where something is left out it gets each layer by itself, and their results are kept beside.
@@ -147,7 +166,11 @@ struct Rnn {
     return std::max(least, pieces(shape.batch, most_blocks));
   }
   [[nodiscard]] std::int64_t rounds() const { return shape.layers * shape.directions * shape.steps; }
-  [[nodiscard]] std::int64_t row_blocks() const { return pieces(shape.rows(), rows_of_a_part); }
+  [[nodiscard]] std::int64_t gate_blocks() const { return pieces(shape.rows(), rows_of_a_part); }
+  /// Of all matrices of a layer's direction.
+  [[nodiscard]] std::int64_t row_blocks() const {
+    return gate_blocks() + pieces(shape.projection, rows_of_a_part);
+  }
   /// Blocks of a launch.
   [[nodiscard]] std::uint64_t blocks() const {
     return pass == RnnPass::backward_weights ? parts() : parts_of({pieces(shape.batch, sequences())});

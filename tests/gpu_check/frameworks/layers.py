@@ -87,8 +87,9 @@ def attention_by(way: SDPBackend) -> list[float]:
         return attention(128, BF16, True)
 
 
-def recurrent(kind: type[nn.RNNBase]) -> list[float]:
-    network = kind(32, 64, 2, batch_first=True, bidirectional=True).to(DEVICE)
+def recurrent(kind: type[nn.RNNBase], projection: int = 0) -> list[float]:
+    options = {"proj_size": projection} if projection else {}
+    network = kind(32, 64, 2, batch_first=True, bidirectional=True, **options).to(DEVICE)
     x = torch.randn(4, 10, 32, device=DEVICE, requires_grad=True)
     y, _ = network(x)
     return size(y, *torch.autograd.grad(y.square().sum(), (x, *network.parameters())))
@@ -276,6 +277,7 @@ def layers() -> Iterator[tuple[str, Callable[[], list[float]]]]:
         yield f"attention, {way.name}", lambda w=way: attention_by(w)
     for kind in (nn.LSTM, nn.GRU, nn.RNN):
         yield kind.__name__, lambda k=kind: recurrent(k)
+    yield "LSTM with a projection", lambda: recurrent(nn.LSTM, 24)
     for name, dtype in (("bf16", BF16), ("f16", F16), ("f32", F32), ("f64", torch.float64)):
         yield f"products, {name}", lambda d=dtype: products(d)
     yield "linear algebra and transforms", algebra

@@ -51,14 +51,17 @@ void check_rnn(const Rnn& op, const RnnPlaces& x, const RnnPlaces& y, const Memo
   const auto check_state = [&](std::uint64_t address, const char* what) {
     if (address != 0) check(address, shape.layers * shape.batch * shape.width(), what);
   };
+  const auto check_cells = [&](std::uint64_t address, const char* what) {
+    if (address != 0) check(address, shape.layers * shape.batch * shape.directions * shape.hidden, what);
+  };
   const bool forward = op.pass <= RnnPass::training, weights = op.pass == RnnPass::backward_weights;
   if (forward || weights) check(op.x.address, x.vectors() * shape.input, "the input");
   if (forward) check(op.y.address, y.vectors() * shape.width(), "the result");
   check_state(op.h.first, "the first state");
-  check_state(op.c.first, "the first cells");
+  check_cells(op.c.first, "the first cells");
   if (forward) {
     check_state(op.h.last, "the last state");
-    check_state(op.c.last, "the last cells");
+    check_cells(op.c.last, "the last cells");
   }
   if (!weights) check(op.weights, shape.weights(), "the weights");
   if (weights) check(op.weights_gradient, shape.weights(), "the gradient of the weights");
@@ -67,8 +70,8 @@ void check_rnn(const Rnn& op, const RnnPlaces& x, const RnnPlaces& y, const Memo
     if (op.x.gradient != 0) check(op.x.gradient, x.vectors() * shape.input, "the gradient of the input");
     check_state(op.h.first_gradient, "the gradient of the first state");
     check_state(op.h.last_gradient, "the gradient of the last state");
-    check_state(op.c.first_gradient, "the gradient of the first cells");
-    check_state(op.c.last_gradient, "the gradient of the last cells");
+    check_cells(op.c.first_gradient, "the gradient of the first cells");
+    check_cells(op.c.last_gradient, "the gradient of the last cells");
     memory.check(op.workspace, static_cast<std::uint64_t>(shape.workspace() / shape.kept()),
                  static_cast<std::size_t>(shape.kept()), "the workspace");
   }

@@ -73,15 +73,23 @@ class RnnKept {
   [[nodiscard]] N* results(std::int64_t layer, std::int64_t step, std::int64_t sequence) const {
     return numbers(op_.reserve) + index(layer, step, sequence) * op_.shape.width();
   }
-  [[nodiscard]] N* cells(std::int64_t layer, std::int64_t step, std::int64_t sequence) const {
-    return numbers(op_.reserve + static_cast<std::uint64_t>(op_.shape.cells_at())) +
-           index(layer, step, sequence) * op_.shape.width();
+  [[nodiscard]] N* cells(std::int64_t layer, std::int64_t step, std::int64_t sequence,
+                         std::int64_t direction) const {
+    return kept(op_.shape.cells_at(), layer, step, sequence, direction, op_.shape.hidden);
   }
   [[nodiscard]] N* gates(std::int64_t layer, std::int64_t step, std::int64_t sequence,
                          std::int64_t direction) const {
-    return numbers(op_.reserve + static_cast<std::uint64_t>(op_.shape.gates_at())) +
-           (index(layer, step, sequence) * op_.shape.width() + direction * op_.shape.hidden) *
-               op_.shape.slots();
+    return kept(op_.shape.gates_at(), layer, step, sequence, direction, op_.shape.hidden * op_.shape.slots());
+  }
+  /// What a projection is given.
+  [[nodiscard]] N* projected(std::int64_t layer, std::int64_t step, std::int64_t sequence,
+                             std::int64_t direction) const {
+    return kept(op_.shape.projected_at(), layer, step, sequence, direction, op_.shape.hidden);
+  }
+  /// The gradient of what it makes.
+  [[nodiscard]] N* made_gradient(std::int64_t layer, std::int64_t step, std::int64_t sequence,
+                                 std::int64_t direction) const {
+    return kept(op_.shape.made_gradient_at(), layer, step, sequence, direction, op_.shape.projection);
   }
   /// For each result of a layer, whether the next layer gets it.
   [[nodiscard]] std::uint8_t* mask(std::int64_t layer, std::int64_t step, std::int64_t sequence) const {
@@ -102,6 +110,12 @@ class RnnKept {
  private:
   [[nodiscard]] std::int64_t index(std::int64_t layer, std::int64_t step, std::int64_t sequence) const {
     return (layer * op_.shape.steps + step) * op_.shape.batch + sequence;
+  }
+  /// So many numbers of each step of each sequence in each direction.
+  [[nodiscard]] N* kept(std::int64_t at, std::int64_t layer, std::int64_t step, std::int64_t sequence,
+                        std::int64_t direction, std::int64_t count) const {
+    return numbers(op_.reserve + static_cast<std::uint64_t>(at)) +
+           (index(layer, step, sequence) * op_.shape.directions + direction) * count;
   }
   static N* numbers(std::uint64_t address) { return reinterpret_cast<N*>(address); }
   const Rnn& op_;

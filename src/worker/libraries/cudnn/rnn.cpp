@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 namespace gpupool::worker {
 namespace {
@@ -89,20 +90,26 @@ class RnnCall {
     dnn_.describe("cudnnSetRNNDescriptor_v8", network_, standard, static_cast<int>(shape_.cell),
                   static_cast<int>(shape_.bias), shape_.directions == 2 ? 1 : 0, linear_input, type_,
                   precision, int{of_.math}, static_cast<std::int32_t>(shape_.input),
-                  static_cast<std::int32_t>(shape_.hidden), static_cast<std::int32_t>(shape_.hidden),
+                  static_cast<std::int32_t>(shape_.hidden), static_cast<std::int32_t>(shape_.state()),
                   static_cast<std::int32_t>(shape_.layers), dropout, with_gaps);
     lengths_.resize(static_cast<std::size_t>(shape_.batch));
     for (std::size_t i = 0; i < lengths_.size(); ++i)
       lengths_[i] = static_cast<int>(of_.length(static_cast<std::int64_t>(i)));
     x_data_ = data(of_.x, shape_.input);
     y_data_ = data(of_.y, shape_.width());
+    state_ = state(shape_.state());
+    cells_ = shape_.cell == operations::Cell::lstm ? state(shape_.hidden) : nullptr;
+  }
+
+  void* state(std::int64_t numbers) {
     constexpr int dims = 3;
     const int sizes[dims] = {static_cast<int>(shape_.layers * shape_.directions),
-                             static_cast<int>(shape_.batch), static_cast<int>(shape_.hidden)};
+                             static_cast<int>(shape_.batch), static_cast<int>(numbers)};
     const int strides[dims] = {sizes[1] * sizes[2], sizes[2], 1};
-    state_ = dnn_.make("Tensor");
-    dnn_.describe("cudnnSetTensorNdDescriptor", state_, type_, dims, static_cast<const int*>(sizes),
+    void* const made = dnn_.make("Tensor");
+    dnn_.describe("cudnnSetTensorNdDescriptor", made, type_, dims, static_cast<const int*>(sizes),
                   static_cast<const int*>(strides));
+    return made;
   }
 
   void* data(const Sequences& of, std::int64_t vector) {
@@ -137,41 +144,58 @@ class RnnCall {
 
   void find(RnnWeights& into) {
     dnn_.call("cudnnGetRNNWeightSpaceSize", network_, &into.bytes);
-    void *const matrix_descriptor = dnn_.make("Tensor"), *const bias_descriptor = dnn_.make("Tensor");
-    const auto element = static_cast<std::int64_t>(bytes_of(shape_.type));
-    // Only the distance from it counts.
-    const auto base = of_.pass == RnnPass::backward_weights ? of_.weights_gradient : of_.weights;
+    descriptors_[0] = dnn_.make("Tensor");
+    descriptors_[1] = dnn_.make("Tensor");
     const auto gates = static_cast<std::int32_t>(shape_.gates());
     const RnnShape& whole = layers_.whole;
     for (std::int64_t layer = 0; layer < shape_.layers; ++layer) {
       for (std::int64_t direction = 0; direction < shape_.directions; ++direction) {
-        for (std::int32_t gate = 0; gate < 2 * gates && dnn_.good(); ++gate) {
-          void *matrix = nullptr, *bias = nullptr;
-          dnn_.call("cudnnGetRNNWeightParams", network_,
-                    static_cast<std::int32_t>(layer * shape_.directions + direction), into.bytes,
-                    static_cast<const void*>(pointer<void>(base)), gate, matrix_descriptor, &matrix,
-                    bias_descriptor, &bias);
-          const bool recurrent = gate >= gates;
-          const std::int64_t layer_of_all = layers_.first + layer, first = gate % gates * shape_.hidden,
-                             columns = recurrent ? shape_.hidden : shape_.input_of(layer);
-          const auto add = [&](void* theirs, std::int64_t ours, std::int64_t count) {
-            const auto at = reinterpret_cast<std::uint64_t>(theirs) - base;
-            const auto bytes = static_cast<std::uint64_t>(count * element);
-            if (theirs == nullptr || at > into.bytes || bytes > into.bytes - at)
-              return dnn_.fail(Dnn::not_supported);
-            into.pieces.push_back({static_cast<std::uint64_t>(ours * element), at, bytes});
-          };
+        const std::int64_t layer_of_all = layers_.first + layer,
+                           network = layer * shape_.directions + direction;
+        for (std::int32_t gate = 0; gate < 2 * gates; ++gate) {
+          const auto [matrix, bias] = ask_places(into, network, gate);
           if (!dnn_.good()) return;
-          add(matrix, whole.matrix(layer_of_all, direction, recurrent) + first * columns,
+          const bool recurrent = gate >= gates;
+          const std::int64_t first = gate % gates * shape_.hidden,
+                             columns = recurrent ? shape_.state() : shape_.input_of(layer);
+          add(into, matrix, whole.matrix(layer_of_all, direction, recurrent) + first * columns,
               shape_.hidden * columns);
           if (shape_.has_bias(recurrent))
-            add(bias, whole.bias_of(layer_of_all, direction, recurrent) + first, shape_.hidden);
+            add(into, bias, whole.bias_of(layer_of_all, direction, recurrent) + first, shape_.hidden);
         }
+        if (!shape_.projects()) continue;
+        const auto [matrix, none] = ask_places(into, network, 2 * gates);
+        if (!dnn_.good()) return;
+        add(into, matrix, whole.projection_of(layer_of_all, direction), shape_.projection * shape_.hidden);
       }
     }
-    into.in_place = into.bytes <= static_cast<std::uint64_t>(whole.weights() * element) &&
+    into.in_place = into.bytes <= static_cast<std::uint64_t>(whole.weights() * element_bytes()) &&
                     std::all_of(into.pieces.begin(), into.pieces.end(),
                                 [](const RnnWeights::Piece& piece) { return piece.ours == piece.theirs; });
+  }
+
+  [[nodiscard]] std::int64_t element_bytes() const {
+    return static_cast<std::int64_t>(bytes_of(shape_.type));
+  }
+  /// Only distances from it count.
+  [[nodiscard]] std::uint64_t base() const {
+    return of_.pass == RnnPass::backward_weights ? of_.weights_gradient : of_.weights;
+  }
+
+  /// A matrix and its bias.
+  std::pair<void*, void*> ask_places(const RnnWeights& of, std::int64_t network, std::int32_t gate) {
+    void *matrix = nullptr, *bias = nullptr;
+    dnn_.call("cudnnGetRNNWeightParams", network_, static_cast<std::int32_t>(network), of.bytes,
+              static_cast<const void*>(pointer<void>(base())), gate, descriptors_[0], &matrix,
+              descriptors_[1], &bias);
+    return {matrix, bias};
+  }
+
+  void add(RnnWeights& into, void* theirs, std::int64_t ours, std::int64_t count) {
+    const auto at = reinterpret_cast<std::uint64_t>(theirs) - base();
+    const auto bytes = static_cast<std::uint64_t>(count * element_bytes());
+    if (theirs == nullptr || at > into.bytes || bytes > into.bytes - at) return dnn_.fail(Dnn::not_supported);
+    into.pieces.push_back({static_cast<std::uint64_t>(ours * element_bytes()), at, bytes});
   }
 
   CUresult bring(const RnnWeights& weights, std::uint64_t ours, std::uint64_t theirs, bool back) {
@@ -186,8 +210,6 @@ class RnnCall {
 
   void execute(void* weights, std::size_t weight_bytes, const Workspace& work, std::size_t reserve_bytes) {
     const std::int32_t* const no_lengths = nullptr;  // the descriptors have them
-    const bool has_cells = shape_.cell == operations::Cell::lstm;
-    void* const cells = has_cells ? state_ : nullptr;
     const auto at = [](std::uint64_t address) { return pointer<void>(address); };
     const bool inference = of_.pass == RnnPass::inference;
     void* const reserve = inference ? nullptr : at(of_.reserve);
@@ -197,12 +219,12 @@ class RnnCall {
       case RnnPass::training:
         return dnn_.call("cudnnRNNForward", network_, inference ? 0 : 1, no_lengths, x_data_,
                          at(of_.x.address), y_data_, at(of_.y.address), state_, at(of_.h.first),
-                         at(of_.h.last), cells, at(of_.c.first), at(of_.c.last), weight_bytes, weights,
+                         at(of_.h.last), cells_, at(of_.c.first), at(of_.c.last), weight_bytes, weights,
                          work.bytes(), work.address(), kept, reserve);
       case RnnPass::backward_data:
         return dnn_.call("cudnnRNNBackwardData_v8", network_, no_lengths, y_data_, at(of_.y.address),
                          at(of_.y.gradient), x_data_, at(of_.x.gradient), state_, at(of_.h.first),
-                         at(of_.h.last_gradient), at(of_.h.first_gradient), cells, at(of_.c.first),
+                         at(of_.h.last_gradient), at(of_.h.first_gradient), cells_, at(of_.c.first),
                          at(of_.c.last_gradient), at(of_.c.first_gradient), weight_bytes, weights,
                          work.bytes(), work.address(), kept, reserve);
       case RnnPass::backward_weights:
@@ -219,7 +241,8 @@ class RnnCall {
   Dnn dnn_;
   const int type_;
   std::vector<int> lengths_;
-  void *network_ = nullptr, *x_data_ = nullptr, *y_data_ = nullptr, *state_ = nullptr;
+  void *network_ = nullptr, *x_data_ = nullptr, *y_data_ = nullptr, *state_ = nullptr, *cells_ = nullptr;
+  void* descriptors_[2] = {};  // of a matrix and of its bias
 };
 
 }  // namespace

@@ -84,8 +84,10 @@ class DroppingRnn {
     return of_.workspace + static_cast<std::uint64_t>(layer % 2 * shape_.between() * shape_.kept());
   }
 
-  [[nodiscard]] RnnState state_of(const RnnState& all, std::int64_t layer) const {
-    const auto distance = static_cast<std::uint64_t>(layer * shape_.batch * shape_.width() * element_);
+  /// `numbers`: of one sequence in one direction.
+  [[nodiscard]] RnnState state_of(const RnnState& all, std::int64_t layer, std::int64_t numbers) const {
+    const auto distance =
+        static_cast<std::uint64_t>(layer * shape_.batch * shape_.directions * numbers * element_);
     RnnState made = all;
     for (std::uint64_t* const address :
          {&made.first, &made.last, &made.first_gradient, &made.last_gradient}) {
@@ -100,8 +102,8 @@ class DroppingRnn {
     made.shape.layers = 1;
     made.shape.drops = false;
     made.shape.input = shape_.input_of(layer);
-    made.h = state_of(of_.h, layer);
-    made.c = state_of(of_.c, layer);
+    made.h = state_of(of_.h, layer, shape_.state());
+    made.c = state_of(of_.c, layer, shape_.hidden);
     const auto n = static_cast<std::size_t>(layer);
     made.reserve = places_[n].reserve;
     made.reserve_bytes = places_[n].reserve_bytes;
