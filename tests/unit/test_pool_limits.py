@@ -540,6 +540,34 @@ def test_who_may_pass_makes_a_look_no_dearer_for_all_others(monkeypatch):
     assert max(numbers) <= numbers[0] + 1
 
 
+def test_a_look_compares_each_project_once_and_each_request_with_few(monkeypatch):
+    """As long as nothing is granted, nobody's turn changes; and all keep the same device."""
+    number, counts = 30, {"order": 0, "_is_ahead": 0}
+
+    def counting(name):
+        method = getattr(queue_pass.QueuePass, name)
+
+        def counted(*arguments, **more):
+            counts[name] += 1
+            return method(*arguments, **more)
+
+        monkeypatch.setattr(queue_pass.QueuePass, name, counted)
+
+    world = PoolWorld(nodes={"node1": 2})
+    world.connect()
+    for n in range(number):
+        world.project(f"project{n}", None)
+    busy(world)
+    for n in range(number):
+        world.request(f"wait{n}", 1000 - n, wait=None, project=f"project{n}")
+    for name in counts:
+        counting(name)
+    look = queue_rules.look_at_all(world.step())
+    assert len(look.decisions) == number
+    assert counts["order"] <= 3 * number
+    assert counts["_is_ahead"] <= 3 * number
+
+
 def test_what_is_kept_for_somebody_is_passed_on_until_a_deadline_there_makes_room(world):
     """The other device has one, too, yet who waits has this one as soon as its lease ends."""
     half = world.attach("half", 500, user="root")

@@ -100,9 +100,11 @@ class QueuePass:
         self.taking_back = TakingBack(step, self.view, self.standings, self.owed, taken)
         #: Those for whom room is being made, by their lanes, in order.
         self._promised = waiting.entries({*self.owed, *self.taking_back.noticed_for()})
-        self.kept: list[Kept] = []
+        #: By the devices and the request: what many wait for is the same few devices.
+        self.kept: dict[frozenset[str], dict[str, Kept]] = {}
         #: When kept devices serve whom they are kept for: by the devices and the wish, found out when somebody may pass.
         self._served_at: dict[tuple[object, ...], float | None] = {}
+        self._kept_for: dict[str, frozenset[str]] = {}
         #: Projects and users of which a request is held up by a limit, with who that is.
         self._held_up: dict[tuple[str, str], RequestRecord] = {}
         #: Those of them for whom leases of their project end.
@@ -125,11 +127,27 @@ class QueuePass:
         What the first of the lane is told says nothing about them: their notices are to be judged again.
         """
         lines = step.queue.waiting.lines()
+        below: dict[str, list[str]] = {}
+        for project in lines:
+            below.setdefault(self.standings.top(project), []).append(project)
+        # The orders as they are now; the heap has those of before, too.
+        orders: dict[str, tuple[object, ...]] = {}
+        heap: list[tuple[tuple[object, ...], str]] = []
+        stale = set(lines)
         while lines:
+            for project in stale.union(*(below.get(top, ()) for top in self.standings.moved())):
+                if project in lines and len(lines) > 1:
+                    order = self.order(lines[project].lane)
+                    if order != orders.get(project):
+                        orders[project] = order
+                        heapq.heappush(heap, (order, project))
             if len(lines) == 1:
                 (project,) = lines
             else:
-                project = min(lines, key=lambda name: self.order(lines[name].lane))
+                order, project = heapq.heappop(heap)
+                if orders.get(project) != order:
+                    stale = set()
+                    continue
             line = lines[project]
             lane, entry = line.take()
             yield entry[2]
@@ -139,6 +157,8 @@ class QueuePass:
                 promised = self._promised.get(lane, [])
                 for later in promised[bisect_right(promised, entry) :][:1]:
                     line.add(lane, later)
+            stale = {project}
+            orders.pop(project, None)
             if not line:
                 del lines[project]
 
@@ -161,7 +181,10 @@ class QueuePass:
         if decision.wants:
             rank, turn = lane.rank(entry), self.turns[request.id]
             devices, counted = frozenset(decision.wants), request.id in self.taking_back.expected
-            self.kept.append(Kept(request.id, request.project, rank, turn, devices, counted, owed))
+            self.forget(request.id)
+            kept = Kept(request.id, request.project, rank, turn, devices, counted, owed)
+            self.kept.setdefault(devices, {})[request.id] = kept
+            self._kept_for[request.id] = devices
         judged_again = lane in self.full and entry in self._promised.get(lane, ())
         if not request.session_id and not owed and not judged_again:
             self.full[lane] = said
@@ -183,7 +206,7 @@ class QueuePass:
 
     def left(self, request_id: str) -> None:
         """A request that does not wait keeps no device from others."""
-        self.kept = [kept for kept in self.kept if kept.request_id != request_id]
+        self.forget(request_id)
 
     def granted(self, step: Step, request: RequestRecord, resumed: Collection[str]) -> None:
         """Counts a lease that has just been granted."""
@@ -197,7 +220,12 @@ class QueuePass:
 
     def forget(self, request_id: str) -> None:
         """Keeps nothing for a request that will not wait."""
-        self.kept = [kept for kept in self.kept if kept.request_id != request_id]
+        devices = self._kept_for.pop(request_id, None)
+        if devices is not None:
+            of_others = self.kept[devices]
+            del of_others[request_id]
+            if not of_others:
+                del self.kept[devices]
 
     def failed(self, request: RequestRecord) -> None:
         """Forgets a request that could not be decided, and gives its session the place back that is kept for it."""
@@ -340,16 +368,23 @@ class QueuePass:
                 project, later = self._by_itself.get(name, ("", rank))
                 if project != request.project or later <= rank:
                     reserved |= devices
-        for kept in self.kept:
-            same = kept.project == request.project
-            before = kept.rank < rank if same else kept.order < order
-            # Since the look it may have left, or was refused.
-            waits = kept.request_id != request.id and kept.request_id in step.state.requests
-            if before and waits and not (in_future and kept.counted):
-                devices = kept.devices if kept.owed else kept.devices - mine
-                if not devices <= reserved and not self._passes(step, lane, kept, over_by):
-                    reserved |= devices
+        for devices, by_request in self.kept.items():
+            for kept in by_request.values():
+                if devices <= reserved:
+                    break
+                if not self._is_ahead(step, kept, request, order, rank) or (in_future and kept.counted):
+                    continue
+                kept_from_it = devices if kept.owed else devices - mine
+                if not kept_from_it <= reserved and not self._passes(step, lane, kept, over_by):
+                    reserved |= kept_from_it
         return frozenset(reserved - own_places(step, request))
+
+    def _is_ahead(
+        self, step: Step, kept: Kept, request: RequestRecord, order: tuple[object, ...], rank: Rank
+    ) -> bool:
+        """Whether devices are kept for one that comes before a request; since the look it may have left, or was refused."""
+        before = kept.rank < rank if kept.project == request.project else kept.order < order
+        return before and kept.request_id != request.id and kept.request_id in step.state.requests
 
     def eta_of(self, step: Step, request: RequestRecord, decision: Decision) -> float | None:
         """Seconds until a request has room, as far as is known: when notices or deadlines of leases are over."""

@@ -61,6 +61,8 @@ class Standings:
                 tree.limit(path),
             )
         self._upwards = {path: tuple(p.upwards()) for path, p in self._positions.items()}
+        #: Top-level projects below which something has been granted or has ended, see `moved`.
+        self._moved: set[str] = set()
         self._leases: Leases = Leases(None if like is None else like._leases)
         self._protection = Protection(self._positions, self._leases)
         self._waiting: dict[str, Waiting] = {}
@@ -110,6 +112,15 @@ class Standings:
     def order_key(self, project: str, milli: int) -> order.Key:
         """Whose turn it is: of two requests in different projects the one with the smaller key comes first."""
         return order.order_key(self._leaf(project), milli)
+
+    def top(self, project: str) -> str:
+        """The top-level project that it is part of: its place in the order depends on nothing that happens elsewhere."""
+        return self._upwards[self.tree.leaf(project)][-1].path
+
+    def moved(self) -> set[str]:
+        """The top-level projects whose :meth:`order_key` may have changed since this was asked last, but for :meth:`refresh`."""
+        moved, self._moved = self._moved, set()
+        return moved
 
     def entitled(self, project: str, milli: int) -> Verdict:
         """Whether `project` may take anything from others for a request of `milli`; cheap."""
@@ -237,7 +248,9 @@ class Standings:
         return self._positions[self.tree.leaf(project)]
 
     def _move(self, lease: HeldLease, milli: int) -> None:
-        for position in self._upwards[lease.project]:
+        upwards = self._upwards[lease.project]
+        self._moved.add(upwards[-1].path)
+        for position in upwards:
             position.allocated += milli
             position.key = None
             if lease.kind == "guaranteed":
