@@ -159,6 +159,15 @@ def test_a_quota_that_is_used_up_is_said_in_a_full_pool_too(quota):
     assert (decision.outcome, decision.reason, decision.wants) == (Outcome.QUEUE, "quota", ())
 
 
+def test_what_a_user_holds_is_not_counted_where_nothing_limits_it(monkeypatch):
+    def uncounted(view, user):
+        raise AssertionError(f"what {user} holds is counted")
+
+    monkeypatch.setattr(PoolView, "held_by", uncounted)
+    assert decide(pool(device("n/0", ANN_07)), Request("ann", 200), helps=False).outcome is Outcome.GRANT
+    assert decide(pool(device("n/0", ANN_07)), Request("ann", 500), helps=False).reason == "full"
+
+
 def test_what_no_device_could_serve_is_refused_whatever_its_user_holds():
     held = Held("l1", "ann", 1000, 100)
     decision = decide(
