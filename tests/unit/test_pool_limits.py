@@ -16,7 +16,7 @@ from gpupool.pool.growing.pool_side import PoolSide
 from gpupool.pool.leases import timer_rules
 from gpupool.pool.model.waiting import HINT_HORIZON
 from gpupool.pool.projects import accounts, limit_rules, project_view
-from gpupool.pool.queue import queue_pass, request_rules
+from gpupool.pool.queue import queue_pass, queue_rules, request_rules
 from gpupool.pool.queue.said import Said
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.scheduler import decide
