@@ -419,9 +419,9 @@ def test_a_tensor_that_cannot_be(machine: Machine, sizes: list[int], data_type: 
 
 
 def test_versions_and_names(machine: Machine) -> None:
-    assert call(machine, "cudnnGetVersion").status == 92400
+    assert call(machine, "cudnnGetVersion").status == 92600
     parts = [done(machine, "cudnnGetProperty", integer(index), out(4)).number() for index in range(3)]
-    assert parts == [9, 24, 0]
+    assert parts == [9, 26, 0]
     with handle(machine) as cudnn:
         done(machine, "cudnnSetStream", cudnn, pointer(0x10))
         assert done(machine, "cudnnGetStream", cudnn, out(8)).number() == 0x10

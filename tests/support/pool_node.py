@@ -19,6 +19,7 @@ from typing import Any
 import grpc
 import psutil
 from gpupool.client.native import native_directory
+from gpupool.node.agent_settings import MOST_HEARTBEAT
 from gpupool.proto import pool_pb2, pool_pb2_grpc
 
 from tests.support import forked_cli
@@ -108,7 +109,7 @@ class PoolAndNode:
         )
         self._start(
             "node" if name == "n1" else name, "node", "start", "--name", name, *worker, "--software-gpus", str(self.gpus),
-            "--heartbeat-seconds", str(5 * self.scale), *arguments, script=script,
+            "--heartbeat-seconds", str(min(5 * self.scale, MOST_HEARTBEAT)), *arguments, script=script,
         )  # fmt: skip
 
     def _start(self, name: str, *arguments: str, script: str = "") -> None:
