@@ -17,6 +17,7 @@ from gpupool.pool.model.holds import (
 )
 from gpupool.pool.model.live_view import LiveView
 from gpupool.pool.model.timers import Timers
+from gpupool.pool.model.waiting import Lane
 from gpupool.scheduler.model import Parked, PoolView, Quota, Request
 from gpupool.sentences import NOTHING, obstacles, param, say
 
@@ -63,8 +64,8 @@ def pool_view(
     return view.without(without_leases) if without_leases else view
 
 
-def wish_for_new_session(request: RequestRecord) -> Request:
-    """A request as the scheduler reads it, without the sessions that it may resume."""
+def wish_for_new_session(request: RequestRecord | Lane) -> Request:
+    """A request, or one of a lane, as the scheduler reads it, without the sessions that it may resume."""
     return Request(
         request.user,
         request.milli,

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from gpupool.model.state import RequestRecord
+from gpupool.pool.model.view import wish_for_new_session
 from gpupool.pool.model.waiting import Lane, Waiting
 from gpupool.pool.projects import standing_view
 from gpupool.scheduler.decide import is_served
 from gpupool.scheduler.fairshare.standings import Standings
-from gpupool.scheduler.model import PoolView, Request
+from gpupool.scheduler.model import PoolView
 
 #: (user, project): a quota is for all lanes of a user, whose requests of one project claim together.
 _Owner = tuple[str, str]
@@ -73,16 +74,7 @@ class Claims:
     def _is_served(self, view: PoolView, lane: Lane) -> bool:
         known = self._served.get(lane)
         if known is None:
-            wish = Request(
-                lane.user,
-                lane.milli,
-                lane.mib,
-                lane.count,
-                nodes=lane.nodes,
-                filters=lane.filters,
-                pools=lane.pools,
-                isolated=lane.isolated,
-            )
+            wish = wish_for_new_session(lane)
             known = self._served[lane] = bool(lane.session_id) or is_served(view, wish)
         return known
 

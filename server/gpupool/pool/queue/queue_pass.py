@@ -26,6 +26,7 @@ from gpupool.pool.projects import limit_rules, live_holdings, standing_view
 from gpupool.pool.projects.project_rules import project_tree
 from gpupool.pool.queue.claims import Claims
 from gpupool.pool.queue.passing import has_room, served_at
+from gpupool.pool.queue.project_turns import ProjectTurns
 from gpupool.pool.queue.request_view import (
     current_view,
     least_milli_in,
@@ -127,27 +128,9 @@ class QueuePass:
         What the first of the lane is told says nothing about them: their notices are to be judged again.
         """
         lines = step.queue.waiting.lines()
-        below: dict[str, list[str]] = {}
-        for project in lines:
-            below.setdefault(self.standings.top(project), []).append(project)
-        # The orders as they are now; the heap has those of before, too.
-        orders: dict[str, tuple[object, ...]] = {}
-        heap: list[tuple[tuple[object, ...], str]] = []
-        stale = set(lines)
+        turns = ProjectTurns(lines, self.standings.top, lambda project: self.order(lines[project].lane))
         while lines:
-            for project in stale.union(*(below.get(top, ()) for top in self.standings.moved())):
-                if project in lines and len(lines) > 1:
-                    order = self.order(lines[project].lane)
-                    if order != orders.get(project):
-                        orders[project] = order
-                        heapq.heappush(heap, (order, project))
-            if len(lines) == 1:
-                (project,) = lines
-            else:
-                order, project = heapq.heappop(heap)
-                if orders.get(project) != order:
-                    stale = set()
-                    continue
+            project = turns.next(self.standings.moved())
             line = lines[project]
             lane, entry = line.take()
             yield entry[2]
@@ -157,8 +140,6 @@ class QueuePass:
                 promised = self._promised.get(lane, [])
                 for later in promised[bisect_right(promised, entry) :][:1]:
                     line.add(lane, later)
-            stale = {project}
-            orders.pop(project, None)
             if not line:
                 del lines[project]
 
