@@ -18,6 +18,10 @@ export YARN_ENABLE_TELEMETRY := 0
 # Otherwise each of thousands of processes compiles the project's Python anew.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Node.js sets a pipe that it writes to non-blocking, for everybody who shares it: on a slow one make itself failed with
+# "write error". So what runs on Node.js gets a pipe of its own.
+OF_NODE := 2>&1 | cat
+
 say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 
 .PHONY: help
@@ -77,19 +81,19 @@ $(STAMPS)/native-tests: $(STAMPS)/system-tests $(STAMPS)/native
 
 $(STAMPS)/node: package.json yarn.lock $(STAMPS)/venv
 	$(call say,Front-end packages)
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm install --immutable
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm install --immutable $(OF_NODE)
 	@touch $@
 
 # Of Galata's own tree (590 MB) what its helpers load: JupyterLab's packages are those of $(STAMPS)/node.
 $(STAMPS)/galata: ui-tests/galata/package.json ui-tests/galata/yarn.lock $(STAMPS)/node
 	$(call say,Packages of the browser tests)
-	cd ui-tests/galata && PATH="$(CURDIR)/$(BIN):$$PATH" $(CURDIR)/$(BIN)/jlpm install --immutable
+	cd ui-tests/galata && PATH="$(CURDIR)/$(BIN):$$PATH" $(CURDIR)/$(BIN)/jlpm install --immutable $(OF_NODE)
 	@touch $@
 
 FRONTEND_SOURCES := $(shell find labextension -type f -not -path '*/node_modules/*' -not -path '*/lib/*' -not -name '*.tsbuildinfo' -not -path '*/api/request.ts' -not -path '*/api/reasons.ts' -not -path '*/api/types.ts' 2>/dev/null) tsconfig.json package.json $(wildcard server/gpupool/request/*.py jupyter_gpupool/server/rest/*.py) server/gpupool/client/session/record.py server/gpupool/sentences/reasons.py server/gpupool/sentences/typescript.py server/gpupool/generated.py server/gpupool/shares.py
 $(STAMPS)/frontend: $(STAMPS)/node $(FRONTEND_SOURCES)
 	$(call say,Front end)
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm build:prod
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm build:prod $(OF_NODE)
 	@touch $@
 
 $(STAMPS)/install: pyproject.toml hatch_build.py $(STAMPS)/venv $(STAMPS)/frontend
@@ -231,9 +235,9 @@ test-portable: $(STAMPS)/system-tests build ## software GPU built without AVX, i
 .PHONY: test-frontend
 test-frontend: build-tests $(STAMPS)/galata ## TypeScript unit tests and lint
 	$(call say,Front-end tests)
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm lint:check
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm lint:galata
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm test
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm lint:check $(OF_NODE)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm lint:galata $(OF_NODE)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm test $(OF_NODE)
 
 REAL_TESTS := tests/property/test_session_machine.py tests/softgpu_values tests/libraries tests/integration tests/documentation
 
@@ -254,11 +258,11 @@ test-browser: build-tests $(STAMPS)/galata ## the main job in a real JupyterLab 
 	$(call say,Browser tests: Python)
 	$(BIN)/python -m pytest ui-tests -n $(BROWSER_JOBS) $(SIDE_BY_SIDE) $(REAL_TIME) $(PYTEST_ARGS)
 	$(call say,Browser tests: Galata)
-	cd ui-tests/galata && BROWSER_JOBS=$(BROWSER_JOBS) GPUPOOL_TEST_PYTHON=$(CURDIR)/$(BIN)/python node_modules/.bin/playwright test $(GALATA_ARGS)
+	cd ui-tests/galata && BROWSER_JOBS=$(BROWSER_JOBS) GPUPOOL_TEST_PYTHON=$(CURDIR)/$(BIN)/python node_modules/.bin/playwright test $(GALATA_ARGS) $(OF_NODE)
 
 .PHONY: snapshots
 snapshots: build-tests $(STAMPS)/galata ## the pictures that browser tests compare with, made anew with the fonts of this machine
-	cd ui-tests/galata && GPUPOOL_TEST_PYTHON=$(CURDIR)/$(BIN)/python node_modules/.bin/playwright test snapshots --update-snapshots
+	cd ui-tests/galata && GPUPOOL_TEST_PYTHON=$(CURDIR)/$(BIN)/python node_modules/.bin/playwright test snapshots --update-snapshots $(OF_NODE)
 
 # Needs a package index and npm: JupyterHub and its proxy are no part of the build environment.
 HUB := build/hub
