@@ -219,6 +219,8 @@ def backward(
     gradient = on.matmul(dy, v)
     if kept:
         gradient = on.point(MULTIPLY, gradient, kept)
+    elif form == "old pieces":  # as PyTorch 2.6 says it
+        gradient = on.point(MULTIPLY, gradient, on.given(1))
     gradient = on.point(MULTIPLY, on.point(SUBTRACT, gradient, balance), weights)
     if larger:
         gradient = on.point(MULTIPLY, gradient, larger)

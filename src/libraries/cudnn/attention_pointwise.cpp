@@ -141,6 +141,10 @@ int AttentionGraph::multiply_number(const Content& operation, const AttentionVal
       if (x.scaled || !drops() || !add_once(program_.kept, factor)) return other(operation);
       made.scaled = true;
       return make(operation, y, std::move(made));
+    case Meaning::weights_gradient:
+      // Where nothing is left out, the frontend of PyTorch 2.6 multiplies by 1 in the place of the mask.
+      if (drops() || !add_once(program_.kept_inverses, factor)) return other(operation);
+      return make(operation, y, std::move(made));
     case Meaning::row_sums:
       if (!add_once(program_.kept_inverses, factor)) return other(operation);
       // The program may have memory for these sums between two kernels: here they never lie there.
