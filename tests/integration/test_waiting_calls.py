@@ -10,6 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from benchmarks.network import Network, emulated
 from benchmarks.worker_process import boottime_ns
 from tests.support.runtime_share import NUMBA, PRELUDE, SHARE_MIB, Share, share
 from tests.support.stack import wait_until
@@ -105,6 +106,38 @@ print("ok")
     process.stdin.write("\n")
     process.stdin.flush()
     time.sleep(0.5)
+    assert process.poll() is None
+    give_again(share)
+    out, errors = process.communicate(timeout=60)
+    assert out == "ok\n", out + errors + share.logged()
+
+
+def test_a_call_goes_on_though_the_next_lease_is_over_before_the_call_arrives(share: Share) -> None:
+    """Its program has the lease's word, and half a second later the call is on its way to the worker."""
+    share.write(resumes="1")
+    process = share.start(
+        """
+start()
+data = np.arange(1000)
+pointer = upload(data)
+print("counting", flush=True)
+input()
+assert (download(pointer, data) == data).all()
+print("ok")
+""",
+        **emulated(Network(round_trip_us=1_000_000)),
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stdout.readline() == "counting\n"
+    assert share.worker.ask(f"revoke epoch={share.fields['epoch']}").startswith("ok")
+    process.stdin.write("\n")
+    process.stdin.flush()
+    time.sleep(1.5)  # refused: it waits
+    give_again(share)
+    time.sleep(1)
+    assert share.worker.ask(f"revoke epoch={share.fields['epoch']}").startswith("ok")
+    time.sleep(1)
     assert process.poll() is None
     give_again(share)
     out, errors = process.communicate(timeout=60)

@@ -211,9 +211,10 @@ CUresult place_ask(const Route& route, const M& message, typename M::Reply& repl
     r.counters.ask(id, monotonic_ns() - start);
     if (!sent || worker.connection.load(std::memory_order_acquire) != connection) return r.lost();
     if (answer.header.status != wire::Status::ok) {
+      // The file may name the next lease already, or its holder waits for one: enter() knows. That one may be
+      // over as well before the call arrives; enter() takes no lease twice.
       r.refused(worker, epoch);
-      // The lease may have been renewed under a new epoch that the file already names.
-      if (attempt == 0) continue;
+      if (M::needs_lease || attempt == 0) continue;
       return earlier_or(CUDA_ERROR_DEVICE_UNAVAILABLE, worker);
     }
     if (place != nullptr) *place = answer.sequence;

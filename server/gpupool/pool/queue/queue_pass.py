@@ -15,17 +15,16 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 
 from gpupool.model.state import RequestRecord, key_of
 from gpupool.model.state_index import is_owed
 from gpupool.pool.leases import budget_rules, notice_rules
 from gpupool.pool.model.step import Step
-from gpupool.pool.model.waiting import Entry, Lane, Rank, Waiting
+from gpupool.pool.model.waiting import Entry, Lane, Waiting
 from gpupool.pool.projects import limit_rules, live_holdings, standing_view
 from gpupool.pool.projects.project_rules import project_tree
 from gpupool.pool.queue.claims import Claims
-from gpupool.pool.queue.passing import has_room, served_at
+from gpupool.pool.queue.kept_devices import KeptDevices
 from gpupool.pool.queue.project_turns import ProjectTurns
 from gpupool.pool.queue.request_view import (
     current_view,
@@ -45,25 +44,6 @@ from gpupool.scheduler.fit import above_quota
 from gpupool.scheduler.helps import with_facts
 from gpupool.scheduler.model import Decision, Outcome, PoolView, Request
 from gpupool.sentences import Sentence, clauses, param, say
-from gpupool.shares import Share
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """Devices that are kept free for a request that waits.
-
-    Attributes:
-        counted: what it will have of them is counted in the pool as it is going to be, see `taking_rules`.
-        owed: room on them is being made for it; else they are a wish.
-    """
-
-    request_id: str
-    project: str
-    rank: Rank
-    order: tuple[object, ...]
-    devices: frozenset[str]
-    counted: bool
-    owed: bool
 
 
 class QueuePass:
@@ -91,9 +71,8 @@ class QueuePass:
         #: Where room is being made for requests that have not been decided in this look.
         self.owed = notice_rules.owed(step)
         self.owed_before = frozenset(self.owed)
-        #: Of those for whom nobody else has to go, their projects and ranks: such room comes to the first in line.
         taken = notice_rules.taken_for(step) if self.owed else frozenset()
-        self._by_itself = waiting.ranks(name for name in self.owed if name not in taken)
+        self._kept = KeptDevices(waiting, self.owed, taken)
         #: Of lanes whose requests have no room now: in which view, without which devices, and what was said.
         self._full_now: dict[Lane, tuple[PoolView, frozenset[str], Decision]] = {}
         #: Wishes for which there is no room, whoever has them.
@@ -101,11 +80,6 @@ class QueuePass:
         self.taking_back = TakingBack(step, self.view, self.standings, self.owed, taken)
         #: Those for whom room is being made, by their lanes, in order.
         self._promised = waiting.entries({*self.owed, *self.taking_back.noticed_for()})
-        #: By the devices and the request: what many wait for is the same few devices.
-        self.kept: dict[frozenset[str], dict[str, Kept]] = {}
-        #: When kept devices serve whom they are kept for: by the devices and the wish, found out when somebody may pass.
-        self._served_at: dict[tuple[object, ...], float | None] = {}
-        self._kept_for: dict[str, frozenset[str]] = {}
         #: Projects and users of which a request is held up by a limit, with who that is.
         self._held_up: dict[tuple[str, str], RequestRecord] = {}
         #: Those of them for whom leases of their project end.
@@ -160,12 +134,8 @@ class QueuePass:
             return said
         owed = is_owed(decision)
         if decision.wants:
-            rank, turn = lane.rank(entry), self.turns[request.id]
-            devices, counted = frozenset(decision.wants), request.id in self.taking_back.expected
-            self.forget(request.id)
-            kept = Kept(request.id, request.project, rank, turn, devices, counted, owed)
-            self.kept.setdefault(devices, {})[request.id] = kept
-            self._kept_for[request.id] = devices
+            counted = request.id in self.taking_back.expected
+            self._kept.keep(request, lane.rank(entry), self.turns[request.id], decision, counted=counted)
         judged_again = lane in self.full and entry in self._promised.get(lane, ())
         if not request.session_id and not owed and not judged_again:
             self.full[lane] = said
@@ -185,10 +155,6 @@ class QueuePass:
             return Said(refused)
         return None if self._is_out_of_quota(request, milli) else known.to_others()
 
-    def left(self, request_id: str) -> None:
-        """A request that does not wait keeps no device from others."""
-        self.forget(request_id)
-
     def granted(self, step: Step, request: RequestRecord, resumed: Collection[str]) -> None:
         """Counts a lease that has just been granted."""
         lease = step.state.leases[step.state.keys[key_of(request.user, request.key)]]
@@ -201,12 +167,7 @@ class QueuePass:
 
     def forget(self, request_id: str) -> None:
         """Keeps nothing for a request that will not wait."""
-        devices = self._kept_for.pop(request_id, None)
-        if devices is not None:
-            of_others = self.kept[devices]
-            del of_others[request_id]
-            if not of_others:
-                del self.kept[devices]
+        self._kept.forget(request_id)
 
     def failed(self, request: RequestRecord) -> None:
         """Forgets a request that could not be decided, and gives its session the place back that is kept for it."""
@@ -333,90 +294,9 @@ class QueuePass:
     def _reserved(
         self, step: Step, request: RequestRecord, lane: Lane, entry: Entry, *, in_future: bool = False
     ) -> frozenset[str]:
-        """Devices that are kept for others: of those before it, and where room is being made for somebody.
-
-        Among those for whom room is being made the order alone decides, for they may share it; and room that becomes
-        free without a notice is not kept for a later ask against an earlier one of its project. What those before it
-        will have of it is taken already in the pool as it is going to be. A wish alone keeps nothing from the one for
-        whom room was made there: else what was taken back for it would go to somebody else, and be taken back again.
-        """
+        """Devices that are kept for others, see `kept_devices`."""
         rank, order = lane.rank(entry), self.turns[request.id]
-        over_by = step.now + request.duration if request.duration > 0 else None
-        reserved: set[str] = set()
-        mine = self.owed.get(request.id, frozenset())
-        if request.id not in self.owed:
-            for name, devices in self.owed.items():
-                project, later = self._by_itself.get(name, ("", rank))
-                if project != request.project or later <= rank:
-                    reserved |= devices
-        for devices, by_request in self.kept.items():
-            for kept in by_request.values():
-                if devices <= reserved:
-                    break
-                if not self._is_ahead(step, kept, request, order, rank) or (in_future and kept.counted):
-                    continue
-                kept_from_it = devices if kept.owed else devices - mine
-                if not kept_from_it <= reserved and not self._passes(step, lane, kept, over_by):
-                    reserved |= kept_from_it
-        return frozenset(reserved - own_places(step, request))
-
-    def _is_ahead(
-        self, step: Step, kept: Kept, request: RequestRecord, order: tuple[object, ...], rank: Rank
-    ) -> bool:
-        """Whether devices are kept for one that comes before a request; since the look it may have left, or was refused."""
-        before = kept.rank < rank if kept.project == request.project else kept.order < order
-        return before and kept.request_id != request.id and kept.request_id in step.state.requests
-
-    def eta_of(self, step: Step, request: RequestRecord, decision: Decision) -> float | None:
-        """Seconds until a request has room, as far as is known: when notices or deadlines of leases are over."""
-        if decision.reason == "notice":
-            noticed = step.state.index.noticed.records()
-            ends = [x.notice.until for x in noticed if x.notice and x.notice.for_request == request.id]
-            return max(0.0, max(ends) - step.now) if ends else None
-        return self._eta(step, request) if decision.reason == "full" else None
-
-    def _passes(self, step: Step, lane: Lane, kept: Kept, over_by: float | None) -> bool:
-        """Whether a request that is over by then may use devices that are kept for another. Where it has no room it need not."""
-        if over_by is None or not has_room(self.view, kept.devices, lane.milli or 1):
-            return False
-        served_at = self._kept_until(step, kept)
-        return served_at is not None and over_by <= served_at
-
-    def _kept_until(self, step: Step, kept: Kept) -> float | None:
-        """When the devices serve whom they are kept for; None: it is not known, or a matter of a moment."""
-        request, decision = step.state.requests[kept.request_id], self.decisions[kept.request_id].bare
-        if decision.evict:
-            return None
-        if decision.reason == "notice":
-            seconds = self.eta_of(step, request, decision)
-            return None if seconds is None else step.now + seconds
-        key = request.milli, request.mib, request.session_id, kept.devices
-        if key not in self._served_at:
-            view, share = self.view.resuming(resumed_by(step, request)), Share(request.milli, request.mib)
-            self._served_at[key] = served_at(
-                view, kept.devices, share, lambda name: step.state.leases[name].ends_at, step.now
-            )
-        return self._served_at[key]
-
-    def _eta(self, step: Step, request: RequestRecord) -> float | None:
-        """Seconds until deadlines of leases make room for a request; None when no deadline does."""
-        ends = step.state.index.ending.all()
-        if not ends:
-            return None
-        names = resumed_by(step, request)
-        view, wish = self.view.resuming(names), wish_of(step, request)
-
-        def fits(count: int) -> bool:
-            gone = {lease_id for _, lease_id in ends[:count]}
-            return decide(view.without(gone), wish, helps=False, words=False).outcome is Outcome.GRANT
-
-        if not fits(len(ends)):
-            return None
-        low, high = 0, len(ends)  # room after `high` of them, none after `low`
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if fits(middle) else (middle, high)
-        return max(0.0, ends[high - 1][0] - step.now)
+        return self._kept.from_request(step, self.view, request, lane, rank, order, in_future=in_future)
 
     def places(self, step: Step) -> Iterator[tuple[int, str, Said | None]]:
         """(place, request's id, what it is told) of all that wait, as they stand now."""

@@ -18,6 +18,7 @@ from gpupool.pool.model.step import Step
 from gpupool.pool.projects import accounts, limit_rules
 from gpupool.pool.projects.standing_view import capacity
 from gpupool.pool.queue.alone import granted_alone
+from gpupool.pool.queue.eta import eta_of
 from gpupool.pool.queue.queue_pass import QueuePass
 from gpupool.pool.queue.request_view import current_view, resumed_by
 from gpupool.pool.queue.said import Said
@@ -220,7 +221,7 @@ def _wait_or_leave(step: Step, look: QueuePass, request: RequestRecord, said: Sa
     if decision.outcome is Outcome.REFUSE or not waits:
         look.forget(request.id)
         _refuse(step, request, _with_advice(step, request, said))
-        look.left(request.id)
+        look.forget(request.id)
     elif request.told is None:
         told = _in_full(step, request, said)
         words = clauses(told.said, request.growth)
@@ -270,7 +271,7 @@ def follow(step: Step) -> None:
 def _tell_place(
     step: Step, look: QueuePass, request: RequestRecord, place: int, decision: Decision, said: Sentence
 ) -> None:
-    eta = look.eta_of(step, request, decision) if place == 1 or decision.reason == "notice" else None
+    eta = eta_of(step, look.view, request, decision) if place == 1 or decision.reason == "notice" else None
     told = (place, said)
     wants = decision.wants if request.id in look.decisions else ()
     # Where there are words, numbers in them change from look to look, and to compare them takes as long as to tell them.
