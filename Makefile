@@ -375,7 +375,7 @@ conformance-triton: build-tests ## Triton's tutorials and language tests: make c
 
 .PHONY: conformance-torch-train
 conformance-torch-train: build-tests ## eager training beside the CPU; GPUPOOL_TORCH_PYTHON=<python with PyTorch for which a kernel pack was built>
-	$(BIN)/python -m tests.conformance.torch_train
+	$(BIN)/python -m tests.conformance.torch_train $(TORCH_ARGS)
 
 .PHONY: conformance-torch-pool
 conformance-torch-pool: build-tests ## eager training that is attached late, taken back, moved, cut off; GPUPOOL_TORCH_PYTHON as above
