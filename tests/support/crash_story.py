@@ -140,9 +140,9 @@ class CrashStory:
 
     async def _life(self, pool: subprocess.Popen[bytes], point: Point) -> None:
         socket = self.home / "pool.sock"
-        before = socket.stat().st_mtime_ns if socket.exists() else 0
+        before = _made_at(socket)
         end = time.monotonic() + 60
-        while not socket.exists() or socket.stat().st_mtime_ns == before:
+        while _made_at(socket) in (None, before):
             if pool.poll() is not None:
                 return  # killed before it served
             assert time.monotonic() < end, (self.home / "log").read_text()[-2000:]
@@ -267,6 +267,14 @@ class CrashStory:
                 assert rebuilt == loaded, binding.name
             again = replay(connection, ledger.last_step)
             assert again.same_outcome, f"{again.event}: {again.recorded} {again.lines}"
+
+
+def _made_at(file: Path) -> int | None:
+    """When a file was made, in ns; None: it isn't there. A server that starts takes the old one away first."""
+    try:
+        return file.stat().st_mtime_ns
+    except FileNotFoundError:
+        return None
 
 
 def _comparable(row: dict[str, Any]) -> dict[str, Any]:
