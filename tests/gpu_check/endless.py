@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from tests.gpu_check.cuda_by_hand import Cuda
 
 
 def main() -> int:
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a check that runs in the background passes on that it is ignored
     seconds, launched = float(sys.argv[1]), Path(sys.argv[2])
     cuda = Cuda()
     cuda.spin(seconds)

@@ -27,7 +27,7 @@ from gpupool.engines.mps import find_daemon, partition
 from benchmarks.lone_session import LoneSession, lone_session
 from benchmarks.park_session import MIB, Client, ask, attach, move, python_path
 from benchmarks.worker_process import WorkerError, probe
-from tests.gpu_check.time_left import LeftOut
+from tests.gpu_check.time_left import LeftOut, need_machine_code
 
 Found = dict[str, Any]
 
@@ -99,10 +99,10 @@ def torch_model(place: Place) -> Found:
     """Outputs and optimiser state of a model are the same bit for bit afterwards."""
     if importlib.util.find_spec("torch") is None:
         raise LeftOut("no PyTorch")
-    with _session(place, 3072) as session:
-        # Our runtime API must be there before PyTorch brings its own.
-        variables = dict(os.environ) | environment_of(None, session.file.path, preload=True)
-        try:
+    try:
+        with _session(place, 3072) as session:
+            # Our runtime API must be there before PyTorch brings its own.
+            variables = dict(os.environ) | environment_of(None, session.file.path, preload=True)
             with Client(variables, [str(Path(__file__).with_name("torch_model.py"))]) as model:
                 before = model.do("compute")
                 model.do("detach")
@@ -114,17 +114,16 @@ def torch_model(place: Place) -> Found:
                 attach(session)
                 resume_seconds = time.perf_counter() - began
                 after = model.do("compute")
-        except WorkerError as error:
-            if "no kernel image" in str(error) or "NoKernelImageForDevice" in str(error):
-                raise LeftOut("this driver cannot run PyTorch's machine code") from error
-            raise
-        found = {
-            "same": before["digest"] == after["digest"],
-            "parked_mib": int(parked.split("bytes=")[1]) // MIB,
-            "park_seconds": round(park_seconds, 3),
-            "resume_seconds": round(resume_seconds, 3),
-        }
-        return found if found["same"] else found | {"error": "the model computes something else"}
+    except WorkerError as error:
+        need_machine_code(error)
+        raise
+    found = {
+        "same": before["digest"] == after["digest"],
+        "parked_mib": int(parked.split("bytes=")[1]) // MIB,
+        "park_seconds": round(park_seconds, 3),
+        "resume_seconds": round(resume_seconds, 3),
+    }
+    return found if found["same"] else found | {"error": "the model computes something else"}
 
 
 def another_device(place: Place) -> Found:
