@@ -68,6 +68,20 @@ def step(json: Json = False) -> None:
 
 
 @app.command()
+def operations(json: Json = False) -> None:
+    """Measure products, convolutions and FFTs of the software GPU beside the same in PyTorch on the CPU.
+
+    GPUPOOL_TORCH_PYTHON names an interpreter with PyTorch, if this one has none.
+
+    \b
+    Examples:
+      GPUPOOL_TORCH_PYTHON=~/torch/bin/python gpupool bench operations --json
+    """
+    with exits.clear_errors():
+        raise typer.Exit(measurement("operations").main(json))
+
+
+@app.command()
 def fairness(json: Json = False) -> None:
     """Measure what sessions under full load get of one device beside their shares, alone and under hard caps.
 
