@@ -221,7 +221,6 @@ def _wait_or_leave(step: Step, look: QueuePass, request: RequestRecord, said: Sa
     if decision.outcome is Outcome.REFUSE or not waits:
         look.forget(request.id)
         _refuse(step, request, _with_advice(step, request, said))
-        look.forget(request.id)
     elif request.told is None:
         told = _in_full(step, request, said)
         words = clauses(told.said, request.growth)
