@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <tuple>
 
 #include "base/mutex.h"
@@ -32,7 +34,7 @@ const Limits* limits_of(int device) {
   if (device < 0 || device >= 64) return nullptr;
   auto& slot = all[static_cast<std::size_t>(device)];
   if (const Limits* const found = slot.load(std::memory_order_acquire)) return found;
-  auto* const made = new Limits;
+  auto made = std::make_unique<Limits>();
   const auto get = [&](CUdevice_attribute id) {
     int value = 0;
     return cuDeviceGetAttribute(&value, id, device) == CUDA_SUCCESS && value > 0
@@ -45,8 +47,9 @@ const Limits* limits_of(int device) {
     made->grid[n] = get(static_cast<CUdevice_attribute>(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + n));
   }
   made->shared_optin = get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-  slot.store(made, std::memory_order_release);
-  return made;
+  const Limits* first = nullptr;  // of another thread that launched at the same time
+  if (!slot.compare_exchange_strong(first, made.get(), std::memory_order_acq_rel)) return first;
+  return made.release();
 }
 
 /// What the driver refuses before it starts anything.
