@@ -1,5 +1,6 @@
 // A manifest that another worker or a file gave, and what a worker does that goes on from it: against the
 // stand-in driver, which aborts on a handle that it did not give out.
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -26,9 +27,10 @@ constexpr const char* ptx = ".version 8.0\n.target sm_80\n.global .u32 aa;\n";
 
 /// Each chunk begins with a program and ends with a NUL, so that module images are among them.
 std::vector<std::byte> content(std::uint32_t size, std::uint32_t number) {
+  if (size == 0) return {};
   std::vector<std::byte> bytes(size, static_cast<std::byte>(number));
   std::memcpy(bytes.data(), ptx, std::min<std::size_t>(size, std::strlen(ptx) + 1));
-  if (size != 0) bytes.back() = std::byte{0};
+  bytes.back() = std::byte{0};
   return bytes;
 }
 
@@ -46,7 +48,7 @@ class Contents final : public worker::ChunkSource {
   void announce(const std::vector<std::uint32_t>&) override {}
   void read(const SessionImage::Chunk& chunk, std::uint32_t number, std::span<std::byte> into) override {
     const auto bytes = number == conversation_ ? conversation() : content(chunk.size, number);
-    std::memcpy(into.data(), bytes.data(), into.size());
+    std::copy_n(bytes.begin(), into.size(), into.begin());
   }
 
  private:
