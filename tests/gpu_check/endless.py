@@ -13,9 +13,8 @@ from tests.gpu_check.cuda_by_hand import Cuda
 
 
 def main() -> int:
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # a check that runs in the background passes on that it is ignored
+    # A shell lets what it starts in the background ignore Ctrl-C, and so all that this starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     seconds, launched = float(sys.argv[1]), Path(sys.argv[2])
     cuda = Cuda()
     cuda.spin(seconds)

@@ -27,7 +27,8 @@ from gpupool.engines.mps import find_daemon, partition
 from benchmarks.lone_session import LoneSession, lone_session
 from benchmarks.park_session import MIB, Client, ask, attach, move, python_path
 from benchmarks.worker_process import WorkerError, probe
-from tests.gpu_check.time_left import LeftOut, need_machine_code
+from tests.gpu_check.machine_code import need_machine_code
+from tests.gpu_check.time_left import LeftOut
 
 Found = dict[str, Any]
 
@@ -115,7 +116,7 @@ def torch_model(place: Place) -> Found:
                 resume_seconds = time.perf_counter() - began
                 after = model.do("compute")
     except WorkerError as error:
-        need_machine_code(error)
+        need_machine_code(error, real="softgpu" not in place.driver.parts)
         raise
     found = {
         "same": before["digest"] == after["digest"],

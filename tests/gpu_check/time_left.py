@@ -12,20 +12,6 @@ class LeftOut(Exception):
     """The machine has no means for this part, or there is no time for it; ``str()`` says which."""
 
 
-#: How programs say that the device runs none of their machine code, as a software GPU does; 209: CUDA_ERROR_NO_BINARY_FOR_GPU.
-_NO_MACHINE_CODE: Final = (
-    "no kernel image",
-    "NoKernelImageForDevice",
-    "cuLaunchKernel failed earlier with error 209",
-)
-
-
-def need_machine_code(said: object) -> None:
-    """Raises LeftOut where a program said that the device cannot run its kernels."""
-    if any(words in str(said) for words in _NO_MACHINE_CODE):
-        raise LeftOut("this driver cannot run PyTorch's machine code")
-
-
 class TimeLeft:
     """Counts from now.
 

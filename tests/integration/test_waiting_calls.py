@@ -113,7 +113,7 @@ print("ok")
 
 
 def test_a_call_goes_on_though_the_next_lease_is_over_before_the_call_arrives(share: Share) -> None:
-    """Its program has the lease's word, and half a second later the call is on its way to the worker."""
+    """The network is slow: the worker takes the lease, which is over while the call is on its way."""
     share.write(resumes="1")
     process = share.start(
         """
@@ -135,10 +135,9 @@ print("ok")
     process.stdin.flush()
     time.sleep(1.5)  # refused: it waits
     give_again(share)
-    time.sleep(1)
+    time.sleep(1)  # the worker has been asked for the lease; the call comes a second after that
     assert share.worker.ask(f"revoke epoch={share.fields['epoch']}").startswith("ok")
     time.sleep(1)
-    assert process.poll() is None
     give_again(share)
     out, errors = process.communicate(timeout=60)
     assert out == "ok\n", out + errors + share.logged()
