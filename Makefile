@@ -381,6 +381,10 @@ conformance-torch-train: build-tests ## eager training beside the CPU; GPUPOOL_T
 conformance-torch-pool: build-tests ## eager training that is attached late, taken back, moved, cut off; GPUPOOL_TORCH_PYTHON as above
 	$(BIN)/python -m tests.conformance.torch_pool
 
+.PHONY: conformance-torch-ddp
+conformance-torch-ddp: build-tests ## PyTorch's DDP, two processes with a share each, beside the CPU; GPUPOOL_TORCH_PYTHON as above
+	$(BIN)/python -m tests.conformance.torch_ddp
+
 .PHONY: conformance-torch-operators
 conformance-torch-operators: build-tests ## a sample of PyTorch's operator database beside the CPU; GPUPOOL_TORCH_PYTHON as above
 	$(BIN)/python -m tests.conformance.torch_operators
