@@ -38,10 +38,15 @@ def check_view(state: State, timers: Timers, now: float) -> None:
     for user in {lease.user for lease in state.leases.values()}:
         mine = [held for all_of in taken.values() for held in all_of if held.lease_id and held.user == user]
         assert view.held_by(user) == (sum(held.milli for held in mine), len(mine))
-    fleet = view.fleet
-    for device in view.devices:
-        row, column = fleet.where(device.id)
-        shown = (fleet.free_milli[row, column], fleet.free_mib[row, column], fleet.healthy[row, column])
-        assert shown == (device.free_milli, device.free_mib, device.healthy), device.id
-        room = max(0, device.free_milli) if device.healthy else 0
-        assert fleet.cluster.free_milli[row, column] == room, device.id
+    # The columns, and those for what-ifs beside them.
+    for fleet in (view.fleet, view.aside().fleet):
+        for device in view.devices:
+            row, column = fleet.where(device.id)
+            shown = (fleet.free_milli[row, column], fleet.free_mib[row, column], fleet.healthy[row, column])
+            assert shown == (device.free_milli, device.free_mib, device.healthy), device.id
+            room = max(0, device.free_milli) if device.healthy else 0
+            assert fleet.cluster.free_milli[row, column] == room, device.id
+            assert fleet.at(row, column) is device, device.id
+        for user in {held.user for all_of in taken.values() for held in all_of}:
+            there = {view.devices[place].id for place in fleet.places_of(users=[user])}
+            assert there == {name for name, all_of in taken.items() if any(x.user == user for x in all_of)}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 from gpupool.model import events, instructions
 from gpupool.model.instructions import Instruction
+from gpupool.model.project_records import ProjectRecord
 from gpupool.model.state import State
 from gpupool.pool.api.convert import session_list
 from gpupool.pool.lifecycle.machine import Machine
@@ -55,11 +56,12 @@ class FullPool:
             match item:
                 case instructions.StartWorker():
                     started = events.WorkerStarted(
-                        self.now, "node1", 1, item.session_id, item.epoch, "node1:1"
+                        self.now, item.node, item.connection, item.session_id, item.epoch, f"{item.node}:1"
                     )
                     self.answers.append(started)
                 case instructions.StopWorker():
-                    self.answers.append(events.WorkerExited(self.now, "node1", 1, item.session_id, 0, ""))
+                    exited = events.WorkerExited(self.now, item.node, item.connection, item.session_id, 0, "")
+                    self.answers.append(exited)
                 case instructions.TellGranted():
                     self.held.append(item.lease_id)
         return done
@@ -68,10 +70,12 @@ class FullPool:
         while self.answers:
             self.handle(self.answers.pop(0))
 
-    def ask(self) -> None:
+    def ask(self, project: str = "", milli: int = 1000) -> None:
         self.asked += 1
         user = f"user{self.asked % self.users}"
-        self.handle(events.Requested(self.now, user, f"k{self.asked}", 1000, None, 1, wait=None))
+        self.handle(
+            events.Requested(self.now, user, f"k{self.asked}", milli, None, 1, wait=None, project=project)
+        )
 
     def leave(self) -> None:
         request = list(self.machine.state.requests.values())[-1]
@@ -151,6 +155,34 @@ def test_a_lease_where_there_is_room_costs_the_same_however_many_there_are() -> 
 
     few, many = cost(3), cost(40)
     assert many <= 1.3 * few, f"{few} instructions beside some leases, {many} beside thirteen times as many"
+
+
+def test_room_taken_back_for_somebody_costs_the_same_however_much_is_taken_back_for_others() -> None:
+    """Each who waits is looked at in the pool as it is and as it is going to be, which are far apart then."""
+
+    def cost(nodes: int) -> float:
+        pool = FullPool()
+        pool.handle(events.Released(pool.now, "l1", "exit", True))
+        for path, deserved in (("theirs", 0), ("ours", 1000 * DEVICES * nodes)):
+            pool.handle(events.ProjectSet(pool.now, ProjectRecord(path, deserved), "root"))
+        for number in range(2, 2 + nodes):
+            devices = tuple(map(offered, range(DEVICES)))
+            pool.handle(events.NodeHello(pool.now, f"node{number}", number, "run-1", devices, ()))
+            for _ in range(DEVICES):
+                pool.ask("theirs")
+        pool.settle()
+        pool.now += pool.machine.timers.min_run + 1
+        for number in range(1, 2 + nodes):
+            pool.handle(events.NodeHeartbeat(pool.now, f"node{number}", number, 1, ()))
+        for number in range(DEVICES * nodes // 2):
+            pool.ask("ours", 600 + number)
+        waiting = list(pool.machine.state.requests)
+        noticed = {lease.notice.for_request for lease in pool.machine.state.leases.values() if lease.notice}
+        assert noticed == set(waiting)
+        return instructions_of(pool.grant) / len(waiting)
+
+    few, many = cost(4), cost(24)
+    assert many <= 1.5 * few, f"{few:.0f} instructions for each of 8 requests, {many:.0f} for each of 48"
 
 
 def test_nothing_piles_up_for_an_index_that_nobody_asks() -> None:

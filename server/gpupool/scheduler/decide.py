@@ -22,9 +22,10 @@ from typing import Final
 import numpy as np
 
 from gpupool.scheduler import explain
+from gpupool.scheduler.candidates import Candidates
 from gpupool.scheduler.eligible import admits, count_excluded
 from gpupool.scheduler.fit import above_own_quota, above_quota, rooms, wait_for_eviction, within_quota
-from gpupool.scheduler.fleet import NO_ROOM, Candidates, Fleet
+from gpupool.scheduler.fleet import NO_ROOM, Fleet
 from gpupool.scheduler.gang import decide_gang, may_span, of_one_kind, spread, spread_room
 from gpupool.scheduler.helps import advised
 from gpupool.scheduler.model import Decision, DeviceView, Outcome, PoolView, Request

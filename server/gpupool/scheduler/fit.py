@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from gpupool.scheduler import explain
+from gpupool.scheduler.candidates import Candidates
 from gpupool.scheduler.evict import Eviction, make_room
-from gpupool.scheduler.fleet import Candidates, Fleet
+from gpupool.scheduler.fleet import Fleet
 from gpupool.scheduler.model import Decision, DeviceView, Outcome, PlacedShare, PoolView, Request
 from gpupool.scheduler.placement.cluster import Integers
 from gpupool.scheduler.placement.policy import Mask

@@ -2,20 +2,21 @@
 
 A :class:`Fleet` is made once for a set of devices and serves all views of them: the present one, those before and after it,
 and what-ifs. Its columns describe one view at a time (:meth:`Fleet.show`); going from one view to another costs work for the
-devices on which they differ. A view's :class:`~gpupool.scheduler.snapshot.Snapshot` says which these are.
+devices on which they differ. A view's :class:`~gpupool.scheduler.snapshot.Snapshot` says which these are. Views that are far
+apart and asked in turns have columns each (:meth:`Fleet.aside`).
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 from operator import is_not
 from typing import Final, TypeAlias
 
 import numpy as np
 
+from gpupool.scheduler.candidates import Candidates
+from gpupool.scheduler.changes import Changes
 from gpupool.scheduler.eligible import shares_as_asked
 from gpupool.scheduler.layout import Layout, class_of
 from gpupool.scheduler.model import DeviceView, Held, PlacedShare, Request
@@ -30,44 +31,10 @@ from gpupool.shares import Share
 _MILLI: Final = 1 << 32
 #: In that number: of a device that takes nothing new.
 NO_ROOM: Final = -(1 << 62)
-#: So many changes of the present view are remembered; a view that is older is compared device by device.
-_REMEMBERED: Final = 1024
 #: Ids of devices by a name.
 Book: TypeAlias = dict[str, set[str]]
 #: Wishes whose candidates are kept.
 _MOST_WISHES: Final = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """The devices that a request may be placed on when they are empty and healthy.
-
-    Attributes:
-        models: names of their kinds in the cluster.
-        devices: per row and column.
-        per_row: how many there are.
-        everywhere: whether all devices are among them.
-    """
-
-    models: frozenset[str]
-    devices: Mask
-    per_row: Integers
-    everywhere: bool = False
-    _rows_with: dict[int, tuple[bool, Mask | None]] = field(default_factory=dict, compare=False, repr=False)
-
-    @property
-    def rows(self) -> Mask:
-        """Per row: whether there is any."""
-        found: Mask = self.per_row > 0
-        return found
-
-    def rows_with(self, count: int) -> tuple[bool, Mask | None]:
-        """Whether any row has so many of them, and per row whether it has; None: all have."""
-        known = self._rows_with.get(count)
-        if known is None:
-            rows: Mask = self.per_row >= count
-            known = self._rows_with[count] = bool(rows.any()), None if rows.all() else rows
-        return known
 
 
 class Fleet:
@@ -95,6 +62,7 @@ class Fleet:
         policy: Policy,
         before: Fleet | None = None,
         others: Collection[str] = (),
+        like: Fleet | None = None,
     ) -> None:
         """Makes the columns.
 
@@ -104,9 +72,10 @@ class Fleet:
             before: the fleet of the same pool until now. What it knows of nodes that have the same devices is taken from it, so
                 this costs little for a node more or less; it shows nothing any more, until it is asked to.
             others: ids of the devices that have come or gone since, or are of another class or node.
+            like: the fleet of the same devices beside which this one shows other views; None: it is the first.
         """
         self.policy = policy
-        layout = Layout(devices, None if before is None else before._layout, others)
+        layout = like._layout if like else Layout(devices, None if before is None else before._layout, others)
         self._layout: Layout = layout
         self.positions, self.nodes, self.rows = layout.positions, layout.nodes, layout.rows
         self.columns, self._where = layout.columns, layout.where
@@ -125,28 +94,34 @@ class Fleet:
         self.kept: Mask = np.zeros(shape, np.bool_)
         self.parked: Integers = np.zeros(len(self.nodes), np.int64)
         self._sample = [devices[all_of[0]] for all_of in self.columns]
-        self._candidates: dict[tuple[object, ...], Candidates] = {}
+        self._candidates: dict[tuple[object, ...], Candidates] = like._candidates if like else {}
         #: Ids of the devices on which leases, parked sessions and users have something.
         self._leases: Book = {}
         self._sessions: Book = {}
         self._users: Book = {}
-        self._log: deque[tuple[int, ...]] = deque(maxlen=_REMEMBERED)
-        self._serial = 0
+        self._changes: Changes = like._changes if like else Changes()
         self._shown: list[DeviceView | None] = [None] * len(devices)
         self._snapshot: Snapshot | None = None
         #: The moment that the columns are from, and where they differ from it; None: nothing is shown.
-        self._since: tuple[int, Collection[int]] | None = None
+        self._since: tuple[int, Collection[int] | Mapping[int, DeviceView]] | None = None
         self._reserved: frozenset[str] = frozenset()
         if before is not None and before._since is not None:
             self._take_over(before, devices)
+        self._aside: Fleet | None = None
+        if before is not None and before._aside is not None:
+            self._aside = Fleet(devices, policy, before._aside, like=self)
 
     # ---- which view is shown
 
     def advance(self, places: Iterable[int]) -> int:
         """Notes that the present view changed there; the serial of what it is now."""
-        self._log.append(tuple(places))
-        self._serial += 1
-        return self._serial
+        return self._changes.note(places)
+
+    def aside(self, devices: Sequence[DeviceView]) -> Fleet:
+        """The columns for other views of these devices. They are made once."""
+        if self._aside is None:
+            self._aside = Fleet(devices, self.policy, like=self)
+        return self._aside
 
     def show(self, snapshot: Snapshot, reserved: frozenset[str] = frozenset()) -> None:
         """Makes the columns describe these devices, with the ``reserved`` ones kept for somebody."""
@@ -169,15 +144,17 @@ class Fleet:
     def _between(self, after: Snapshot) -> Iterable[int]:
         if self._since is None:
             return range(len(self._shown))
-        serial, changed = self._since
-        if serial == after.serial:
-            return {*changed, *after.changed}
-        first, last = sorted((serial, after.serial))
-        oldest = self._serial - len(self._log)
-        if first < oldest:
+        serial, before = self._since
+        steps = self._changes.between(serial, after.serial)
+        if steps is None:
             return range(len(self._shown))
-        steps = (self._log[number - oldest] for number in range(first, last))
-        return set(changed).union(after.changed, *steps)
+        now = after.changed
+        if serial != after.serial or not isinstance(before, Mapping):
+            return steps.union(before, now)
+        # A what-if is made of another one, and most of what it changes is the same there.
+        steps.update(place for place, device in now.items() if before.get(place) is not device)
+        steps.update(place for place in before if place not in now)
+        return steps
 
     def _take_over(self, before: Fleet, devices: Sequence[DeviceView]) -> None:
         """Shows what ``before`` did where a node has the same devices as there. ``before`` shows nothing from then on."""

@@ -14,9 +14,10 @@ from dataclasses import replace
 import numpy as np
 
 from gpupool.scheduler import explain
+from gpupool.scheduler.candidates import Candidates
 from gpupool.scheduler.evict import Eviction
 from gpupool.scheduler.fit import Room, above_quota, cheapest_room, with_compute
-from gpupool.scheduler.fleet import Candidates, Fleet
+from gpupool.scheduler.fleet import Fleet
 from gpupool.scheduler.model import Decision, DeviceView, Outcome, Parked, PlacedShare, PoolView, Request
 from gpupool.scheduler.resume import decide_resume
 from gpupool.scheduler.sizes import place_on

@@ -307,7 +307,7 @@ class PoolView:
     def is_same(self, other: PoolView) -> bool:
         """Whether whatever is decided in one view is decided in the other; False: not known."""
         return (
-            self.devices is other.devices
+            self._snapshot().is_same(other._snapshot())
             and self.reserved == other.reserved
             and self.host_room is other.host_room
             and self.without_port is other.without_port
@@ -343,6 +343,10 @@ class PoolView:
     def parking(self, shares: Sequence[PlacedShare], kept: Held) -> PoolView:
         """The pool when a parked session keeps memory there: ``kept``, of which each share's MiB lie on its device."""
         return self._adding({s.device_id: replace(kept, milli=0, mib=s.mib) for s in shares})
+
+    def aside(self) -> PoolView:
+        """The same pool for what-ifs that are far from it: to ask in turns here and there costs nothing."""
+        return replace(self, devices=self._snapshot().aside())
 
     def with_ports_everywhere(self) -> PoolView:
         """The pool when every node has a port for another worker."""

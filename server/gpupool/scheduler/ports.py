@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpupool.scheduler.fleet import Candidates
+from gpupool.scheduler.candidates import Candidates
 from gpupool.scheduler.model import PoolView
 from gpupool.scheduler.placement.policy import Mask
 

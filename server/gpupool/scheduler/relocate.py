@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpupool.filters import Filter
-from gpupool.scheduler.fleet import Candidates, Fleet, only
+from gpupool.scheduler.candidates import Candidates
+from gpupool.scheduler.fleet import Fleet, only
 from gpupool.scheduler.model import PlacedShare, PoolView, Request
 from gpupool.scheduler.placement import Consolidation, Demand, Placement, Residents
 from gpupool.scheduler.placement.consolidate import MOST_MOVES

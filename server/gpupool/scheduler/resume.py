@@ -19,10 +19,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gpupool.scheduler import explain
+from gpupool.scheduler.candidates import Candidates
 from gpupool.scheduler.eligible import admits, count_excluded, excluded_by
 from gpupool.scheduler.evict import Eviction, make_room
 from gpupool.scheduler.fit import Room, above_quota, rooms, wait_for_eviction, within_quota
-from gpupool.scheduler.fleet import Candidates, only
+from gpupool.scheduler.fleet import only
 from gpupool.scheduler.model import Decision, DeviceView, Outcome, Parked, PlacedShare, PoolView, Request
 from gpupool.scheduler.placement.policy import Mask
 from gpupool.scheduler.sizes import fits, place_on

@@ -97,7 +97,7 @@ class Snapshot(Sequence["DeviceView"]):
         self._base = base
         self.fleet = fleet
         self.serial = serial
-        self.changed: Mapping[int, DeviceView] = changed or {}
+        self.changed: Mapping[int, DeviceView] = {} if changed is None else changed
         self.past: dict[int, DeviceView] = {}
         self.past_holdings: dict[str, Holding] = {}
         if base is None:
@@ -146,3 +146,12 @@ class Snapshot(Sequence["DeviceView"]):
         """The same with something else held on some devices."""
         other = {place: replace(self[place], held=now) for place, now in held.items()}
         return Snapshot(self._present, self.fleet, self.serial, {**self.changed, **other}, self._base or self)
+
+    def aside(self) -> Snapshot:
+        """The same, with columns of its own beside those of this one."""
+        fleet = self.fleet.aside(self._present.devices)
+        return Snapshot(self._present, fleet, self.serial, self.changed, self._base or self)
+
+    def is_same(self, other: Snapshot) -> bool:
+        """Whether both say the same of every device; False: not known."""
+        return (self._base or self) is (other._base or other) and self.changed is other.changed

@@ -89,7 +89,7 @@ class TakingBack:
                 self._noticed.setdefault(owner, set()).add(name)
         ending = taking_view.wholes(step, step.state.index.releasing.records())
         leaving = [taking_view.candidate(step, parts) for _, parts in ending if not parts[0].live]
-        self._future = reclaim.after(view, leaving)
+        self._future = reclaim.after(view.aside(), leaving)
 
     def granted(self, parts: Sequence[LeaseRecord], resumed: Collection[str]) -> None:
         """Counts a lease that has been granted now."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -36,7 +37,7 @@ class Fgd(ScoredPolicy):
         super().__init__()
         self._counts = dict(counts)
         self.typical = typical_demands(counts)
-        self._fragmentation: Fragmentation | None = None
+        self._fragmentation: WeakKeyDictionary[Cluster, Fragmentation] = WeakKeyDictionary()
 
     @property
     def learned(self) -> Mapping[Demand, int]:
@@ -46,7 +47,7 @@ class Fgd(ScoredPolicy):
     def recall(self, learned: Mapping[Demand, int]) -> None:
         self._counts = dict(learned)
         self.typical = typical_demands(learned)
-        self._fragmentation = None
+        self._fragmentation.clear()
         self.forget()
 
     def device_costs(self, cluster: Cluster, shape: Shape, nodes: Nodes) -> Costs:
@@ -74,16 +75,16 @@ class Fgd(ScoredPolicy):
         return only_where(fits, score + 0.25 * (cpu_left + milli_left))
 
     def _measure(self, cluster: Cluster) -> Fragmentation:
-        if self._fragmentation is None or self._fragmentation.cluster is not cluster:
-            self._fragmentation = Fragmentation(cluster, self.typical)
-        return self._fragmentation
+        known = self._fragmentation.get(cluster)
+        if known is None:
+            known = self._fragmentation[cluster] = Fragmentation(cluster, self.typical)
+        return known
 
 
 class Fragmentation:
     """The measure for one cluster, as tables: what one device contributes depends on its milli, its kind and the node's CPU."""
 
     def __init__(self, cluster: Cluster, typical: Mapping[Demand, float]) -> None:
-        self.cluster = cluster
         shapes = [(Shape(cluster, demand), part) for demand, part in typical.items()]
         self._cpu_steps = np.unique(np.array([demand.cpu_milli for demand in typical], np.int64))
         self._several = [(shape, part) for shape, part in shapes if shape.demand.count > 1]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,8 +79,8 @@ class ScoredPolicy(ABC):
     """A policy that gives each node a cost for a shape; the cheapest node is taken, at equal cost the first."""
 
     def __init__(self) -> None:
-        self._cluster: Cluster | None = None
-        self._known: dict[Demand, tuple[Shape, Board]] = {}
+        #: By cluster: a pool as it is and as it is going to be are asked about in turns.
+        self._known: WeakKeyDictionary[Cluster, dict[Demand, tuple[Shape, Board]]] = WeakKeyDictionary()
 
     @property
     @abstractmethod
@@ -118,16 +119,21 @@ class ScoredPolicy(ABC):
         """Drops all that is remembered: costs mean something else from now on."""
         self._known.clear()
 
+    def met(self, cluster: Cluster) -> None:
+        """Looks at a cluster before the first question about it."""
+        del cluster
+
     def _remembered(self, cluster: Cluster, demand: Demand) -> tuple[Shape, Board]:
-        if self._cluster is not cluster:
-            self._cluster = cluster
-            self.forget()
-        known = self._known.pop(demand, None)
+        of_cluster = self._known.get(cluster)
+        if of_cluster is None:
+            self.met(cluster)
+            of_cluster = self._known[cluster] = {}
+        known = of_cluster.pop(demand, None)
         if known is None:
             known = (Shape(cluster, demand), Board(cluster))
-            if len(self._known) >= MOST_SHAPES:
-                del self._known[next(iter(self._known))]
-        self._known[demand] = known  # the last asked for is the last to go
+            if len(of_cluster) >= MOST_SHAPES:
+                del of_cluster[next(iter(of_cluster))]
+        of_cluster[demand] = known  # the last asked for is the last to go
         return known
 
     def _devices(self, cluster: Cluster, shape: Shape, node: int) -> tuple[int, ...]:

@@ -14,7 +14,8 @@ It learns from the demands that it was told of (:meth:`ShadowPrice.observe`), an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,9 @@ CPU_SPREAD: Final = 0.5
 _PLENTY: Final = 1e9
 
 
+#: By milli, MiB, count and models of a share: what its room costs, and what it costs on each node.
+_Shares: TypeAlias = dict[tuple[int, int, int, frozenset[str]], tuple[Costs, Board]]
+
 _BY_SIZE: Final = np.arange(WHOLE_DEVICE_MILLI + 1) / WHOLE_DEVICE_MILLI
 
 
@@ -51,8 +55,8 @@ class ShadowPrice(ScoredPolicy):
         super().__init__()
         self._history = History()
         self._largest = DeviceSpec()
-        self._shares: dict[tuple[int, int, int, frozenset[str]], tuple[Costs, Board]] = {}
-        self._stranded: Board | None = None
+        self._shares: WeakKeyDictionary[Cluster, _Shares] = WeakKeyDictionary()
+        self._stranded: WeakKeyDictionary[Cluster, Board] = WeakKeyDictionary()
         self._cpu = 0.0
         self._priced: Mapping[Demand, int] = {}
         #: Per free milli of a device: the worth of its room. Until something was seen, room is worth its size.
@@ -87,9 +91,10 @@ class ShadowPrice(ScoredPolicy):
     def forget(self) -> None:
         super().forget()
         self._shares.clear()
-        self._stranded = None
-        if self._cluster is not None:
-            self._largest = max(self._cluster.kinds, key=lambda kind: kind.usable_mib, default=DeviceSpec())
+        self._stranded.clear()
+
+    def met(self, cluster: Cluster) -> None:
+        self._largest = max(cluster.kinds, key=lambda kind: kind.usable_mib, default=DeviceSpec())
 
     def costs(self, cluster: Cluster, shape: Shape, nodes: Nodes) -> Costs:
         cost: Costs = NODE_PULL * cluster.free_total[nodes] / WHOLE_DEVICE_MILLI
@@ -115,12 +120,13 @@ class ShadowPrice(ScoredPolicy):
         """What all demands for such shares have in common, whatever CPU they ask for."""
         demand = shape.demand
         key = (demand.milli, demand.mib, demand.count, demand.models)
-        known = self._shares.pop(key, None)
+        of_cluster = self._shares.setdefault(cluster, {})
+        known = of_cluster.pop(key, None)
         if known is None:
             known = (self._prices(shape), Board(cluster))
-            if len(self._shares) >= MOST_SHAPES:
-                del self._shares[next(iter(self._shares))]
-        self._shares[key] = known
+            if len(of_cluster) >= MOST_SHAPES:
+                del of_cluster[next(iter(of_cluster))]
+        of_cluster[key] = known
         return known
 
     def _prices(self, shape: Shape) -> Costs:
@@ -139,9 +145,10 @@ class ShadowPrice(ScoredPolicy):
 
     def _stranding(self, cluster: Cluster, shape: Shape, nodes: Nodes) -> Costs:
         """Per node: by how much more of its devices, in devices, would be left without CPU."""
-        if self._stranded is None:
-            self._stranded = Board(cluster)
-        now = self._stranded.refreshed(
+        board = self._stranded.get(cluster)
+        if board is None:
+            board = self._stranded[cluster] = Board(cluster)
+        now = board.refreshed(
             cluster, lambda stale: self._without_cpu(cluster.free_total[stale], cluster.free_cpu[stale])
         )
         left = cluster.free_total[nodes] - shape.total_on(cluster, nodes)
