@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,7 +11,6 @@ from gpupool.model.clock import Clock
 from gpupool.model.instructions import TellGranted, TellQueued, TellRefused, TellResized
 from gpupool.model.state import LimitRecord, key_of
 from gpupool.pool.api import convert
-from gpupool.pool.growing.pool_side import PoolSide
 from gpupool.pool.leases import timer_rules
 from gpupool.pool.model.waiting import HINT_HORIZON
 from gpupool.pool.projects import accounts, limit_rules, project_view
@@ -20,7 +18,7 @@ from gpupool.pool.queue import eta, kept_devices, queue_pass, queue_rules, reque
 from gpupool.pool.queue.said import Said
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
 from gpupool.scheduler import decide
-from gpupool.scheduler.model import Decision, Outcome, Promise, Quota
+from gpupool.scheduler.model import Decision, Outcome, Quota
 from gpupool.sentences import say
 
 from tests.support.pool_world import PoolWorld, lease, session
@@ -198,43 +196,6 @@ def test_who_is_held_up_by_an_own_quota_holds_up_nobody_of_the_project(world):
     world.attach("a", 1000, project="lab")
     world.request("a2", 500, wait=None, project="lab")
     world.attach("b", 200, user="bob", project="lab")
-
-
-def test_no_node_is_asked_for_while_a_quota_is_used_up():
-    """Neither for a request for which there is no room, nor for one that no node serves which is there."""
-    world = PoolWorld(
-        nodes={"node1": 1, "job1": 1}, quotas={"ann": Quota(milli=600), "amy": Quota(milli=400)}
-    )
-    world.connect("node1")
-    world.machine.view.promised = (Promise("lab", 1, 8192, "jobs"),)
-    world.attach("a", 600)
-    world.attach("b", 400, user="amy")
-    world.request("a2", 600, wait=None)
-    world.request("b2", 400, user="amy", wait=None, pools=("jobs",))
-    world.request("c", 1000, user="bob", wait=None)
-    assert wanted_nodes(world) == [key_of("bob", "c")]
-    world.connect("job1")
-    world.settle()
-    assert isinstance(world.answer("c"), TellGranted)
-    assert not wanted_nodes(world)
-
-
-def wanted_nodes(world: PoolWorld) -> list[str]:
-    """The requests for which providers are asked to bring one."""
-
-    class Pool:
-        state = world.machine.state
-
-        def now(self) -> float:
-            return world.now
-
-        def apply(self, event: events.Event) -> None:
-            world.handle(event)
-
-        def promise(self, promised: Sequence[Promise]) -> None:
-            world.machine.view.promised = tuple(promised)
-
-    return [ask.id for ask in PoolSide(Pool()).asks()]
 
 
 def test_gpu_seconds_of_a_window_are_refused_with_what_is_used_left_and_when_they_are_back(world):

@@ -68,10 +68,12 @@ class PoolSide:
         ]
 
     def _stays(self, request: RequestRecord) -> bool:
-        """Whether it is of a session that can go on in no other node: a new one is of no use."""
+        """Whether a new node is of no use to it: its session can go on in no other, or waits for the end of its own lease."""
         session = self._pool.state.sessions.get(request.session_id)
         if session is None:
             return False
+        if self._pool.state.lease_of_session(session) is not None:
+            return True
         parked = parked_session(self._pool.state, session, self.now())
         return bool(parked.bound) or parked.place == "image"
 
