@@ -19,7 +19,8 @@ from gpupool.providers.kinds import SettingsError
 from gpupool.providers.offer import Offer, offer_of
 from gpupool.providers.settings import read
 from gpupool.scheduler import DeviceView, Outcome, PoolView, Request, decide
-from gpupool.scheduler.model import Held, Promise
+from gpupool.scheduler.model import Held
+from gpupool.scheduler.pool_view import Promise
 
 from tests.support.pool_world import offered
 

@@ -6,7 +6,8 @@ from gpupool.model import events
 from gpupool.model.instructions import TellGranted, TellQueued
 from gpupool.model.state import key_of
 from gpupool.pool.growing.pool_side import PoolSide
-from gpupool.scheduler.model import Promise, Quota
+from gpupool.scheduler.model import Quota
+from gpupool.scheduler.pool_view import Promise
 
 from tests.support.pool_world import PoolWorld
 

@@ -28,8 +28,9 @@ from gpupool.scheduler.fit import above_own_quota, above_quota, rooms, wait_for_
 from gpupool.scheduler.fleet import NO_ROOM, Fleet
 from gpupool.scheduler.gang import decide_gang, may_span, of_one_kind, spread, spread_room
 from gpupool.scheduler.helps import advised
-from gpupool.scheduler.model import Decision, DeviceView, Outcome, PoolView, Request
+from gpupool.scheduler.model import Decision, DeviceView, Outcome, Request
 from gpupool.scheduler.placement.cluster import Integers
+from gpupool.scheduler.pool_view import PoolView
 from gpupool.scheduler.ports import with_ports
 from gpupool.scheduler.promised import least_milli, providers_for
 from gpupool.scheduler.resume import decide_resume

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from gpupool.scheduler.eligible import NODE_POOL, SHARING
-from gpupool.scheduler.model import DeviceView, Held, Parked, PlacedShare, PoolView, Promise, Request
+from gpupool.scheduler.model import DeviceView, Held, Parked, PlacedShare, Request
+from gpupool.scheduler.pool_view import PoolView, Promise
 from gpupool.sentences import Param, Sentence, clauses, param, say
 from gpupool.shares import Share, milli_of_mib, offered_milli
 

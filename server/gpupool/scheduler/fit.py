@@ -13,9 +13,10 @@ from gpupool.scheduler import explain
 from gpupool.scheduler.candidates import Candidates
 from gpupool.scheduler.evict import Eviction, make_room
 from gpupool.scheduler.fleet import Fleet
-from gpupool.scheduler.model import Decision, DeviceView, Outcome, PlacedShare, PoolView, Request
+from gpupool.scheduler.model import Decision, DeviceView, Outcome, PlacedShare, Request
 from gpupool.scheduler.placement.cluster import Integers
 from gpupool.scheduler.placement.policy import Mask
+from gpupool.scheduler.pool_view import PoolView
 from gpupool.scheduler.sizes import fits, place_on
 from gpupool.sentences import NOTHING
 from gpupool.shares import WHOLE_DEVICE_MILLI, Share

@@ -18,7 +18,8 @@ from gpupool.scheduler.candidates import Candidates
 from gpupool.scheduler.evict import Eviction
 from gpupool.scheduler.fit import Room, above_quota, cheapest_room, with_compute
 from gpupool.scheduler.fleet import Fleet
-from gpupool.scheduler.model import Decision, DeviceView, Outcome, Parked, PlacedShare, PoolView, Request
+from gpupool.scheduler.model import Decision, DeviceView, Outcome, Parked, PlacedShare, Request
+from gpupool.scheduler.pool_view import PoolView
 from gpupool.scheduler.resume import decide_resume
 from gpupool.scheduler.sizes import place_on
 from gpupool.shares import Share

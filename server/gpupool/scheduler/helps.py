@@ -14,8 +14,9 @@ import numpy as np
 from gpupool.records import replace
 from gpupool.scheduler import explain
 from gpupool.scheduler.gang import may_span
-from gpupool.scheduler.model import Decision, Help, Outcome, PlacedShare, PoolView, Request
+from gpupool.scheduler.model import Decision, Help, Outcome, PlacedShare, Request
 from gpupool.scheduler.placement.cluster import Integers
+from gpupool.scheduler.pool_view import PoolView
 from gpupool.scheduler.promised import providers_for
 from gpupool.sentences import Sentence, clauses, param, say
 from gpupool.shares import WHOLE_DEVICE_MILLI, Share, offered_milli

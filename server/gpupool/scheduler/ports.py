@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from gpupool.scheduler.candidates import Candidates
-from gpupool.scheduler.model import PoolView
 from gpupool.scheduler.placement.policy import Mask
+from gpupool.scheduler.pool_view import PoolView
 
 
 def rows_with_ports(pool: PoolView) -> Mask | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpupool.scheduler.eligible import admits
-from gpupool.scheduler.model import Promise, Request
+from gpupool.scheduler.model import Request
+from gpupool.scheduler.pool_view import Promise
 from gpupool.shares import Share, ShareError
 
 

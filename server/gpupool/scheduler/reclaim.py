@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from gpupool.scheduler.eligible import admits
-from gpupool.scheduler.model import Decision, DeviceView, Held, Outcome, PlacedShare, PoolView, Request
+from gpupool.scheduler.model import Decision, DeviceView, Held, Outcome, PlacedShare, Request
+from gpupool.scheduler.pool_view import PoolView
 from gpupool.scheduler.sizes import place_on
 from gpupool.shares import Share
 

@@ -14,10 +14,11 @@ import numpy as np
 from gpupool.filters import Filter
 from gpupool.scheduler.candidates import Candidates
 from gpupool.scheduler.fleet import Fleet, only
-from gpupool.scheduler.model import PlacedShare, PoolView, Request
+from gpupool.scheduler.model import PlacedShare, Request
 from gpupool.scheduler.placement import Consolidation, Demand, Placement, Residents
 from gpupool.scheduler.placement.consolidate import MOST_MOVES
 from gpupool.scheduler.placement.policy import Mask
+from gpupool.scheduler.pool_view import PoolView
 from gpupool.scheduler.ports import rows_with_ports, with_ports
 from gpupool.shares import Share
 

@@ -24,8 +24,9 @@ from gpupool.scheduler.eligible import admits, count_excluded, excluded_by
 from gpupool.scheduler.evict import Eviction, make_room
 from gpupool.scheduler.fit import Room, above_quota, rooms, wait_for_eviction, within_quota
 from gpupool.scheduler.fleet import only
-from gpupool.scheduler.model import Decision, DeviceView, Outcome, Parked, PlacedShare, PoolView, Request
+from gpupool.scheduler.model import Decision, DeviceView, Outcome, Parked, PlacedShare, Request
 from gpupool.scheduler.placement.policy import Mask
+from gpupool.scheduler.pool_view import PoolView
 from gpupool.scheduler.sizes import fits, place_on
 from gpupool.sentences import clauses
 from gpupool.shares import Share

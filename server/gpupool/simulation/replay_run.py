@@ -19,8 +19,9 @@ from gpupool.pool.lifecycle.machine import Machine
 from gpupool.pool.model.consolidation import Consolidation
 from gpupool.pool.model.step import Ids
 from gpupool.pool.model.timers import Timers
-from gpupool.scheduler.model import Promise, Quota
+from gpupool.scheduler.model import Quota
 from gpupool.scheduler.placement import DEFAULT_POLICY
+from gpupool.scheduler.pool_view import Promise
 from gpupool.simulation.replay_growth import Elastic, Growth
 from gpupool.simulation.replay_meter import Meter
 from gpupool.simulation.replay_nodes import NodeShape, ReplayNodes

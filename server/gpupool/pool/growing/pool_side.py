@@ -15,7 +15,8 @@ from gpupool.pool.model.view import parked_session, wish_for_new_session
 from gpupool.providers.elasticity import Ask, Scale
 from gpupool.providers.pool import NodeStands
 from gpupool.records import replace
-from gpupool.scheduler.model import Promise, Request
+from gpupool.scheduler.model import Request
+from gpupool.scheduler.pool_view import Promise
 from gpupool.scheduler.promised import could_serve
 from gpupool.sentences import Sentence
 

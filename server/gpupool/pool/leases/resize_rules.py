@@ -26,7 +26,8 @@ from gpupool.pool.projects.project_rules import project_tree
 from gpupool.scheduler import explain
 from gpupool.scheduler.evict import Eviction, make_room
 from gpupool.scheduler.fit import place_on
-from gpupool.scheduler.model import DeviceView, PlacedShare, PoolView
+from gpupool.scheduler.model import DeviceView, PlacedShare
+from gpupool.scheduler.pool_view import PoolView
 from gpupool.sentences import NOTHING, Sentence, param, say
 from gpupool.shares import Share
 

@@ -20,7 +20,8 @@ from gpupool.model.state import (
 )
 from gpupool.pool.projects import limit_rules
 from gpupool.pool.queue.queue_rules import ALL_TOLD
-from gpupool.scheduler.model import PoolView, Quota
+from gpupool.scheduler.model import Quota
+from gpupool.scheduler.pool_view import PoolView
 from gpupool.sentences.reasons import REASONS
 from gpupool.shares import WHOLE_DEVICE_MILLI, usable_mib
 

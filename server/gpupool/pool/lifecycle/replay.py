@@ -22,8 +22,9 @@ from gpupool.pool.model import live_view
 from gpupool.pool.model.consolidation import Consolidation
 from gpupool.pool.model.step import Ids
 from gpupool.pool.model.timers import Timers
-from gpupool.scheduler.model import Promise, Quota
+from gpupool.scheduler.model import Quota
 from gpupool.scheduler.placement import DEFAULT_POLICY
+from gpupool.scheduler.pool_view import Promise
 from gpupool.sentences import Sentence
 
 #: Numbers of instructions are new at every run; they are not compared. By table, the fields that have one.

@@ -35,8 +35,9 @@ from gpupool.pool.nodes.checks import NodeChecks
 from gpupool.pool.nodes.questions import NodeQuestions
 from gpupool.pool.projects.alerts import AlertBook
 from gpupool.proto.gpupool.v1 import pool_pb2 as pb
-from gpupool.scheduler.model import Promise, Quota
+from gpupool.scheduler.model import Quota
 from gpupool.scheduler.placement import DEFAULT_POLICY
+from gpupool.scheduler.pool_view import Promise
 
 logger = structlog.get_logger(__name__)
 

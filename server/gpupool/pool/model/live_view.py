@@ -30,8 +30,9 @@ from gpupool.pool.model.holds import (
 from gpupool.pool.model.timers import Timers
 from gpupool.records import replace
 from gpupool.scheduler.fleet import Fleet, same_device
-from gpupool.scheduler.model import DEFAULT_NODE_POOL, DeviceView, Held, PoolView, Promise, Quota
+from gpupool.scheduler.model import DEFAULT_NODE_POOL, DeviceView, Held, Quota
 from gpupool.scheduler.placement import DEFAULT_POLICY, Demand, Policy, policy_named
+from gpupool.scheduler.pool_view import PoolView, Promise
 from gpupool.scheduler.snapshot import Present, Snapshot
 
 #: Always the same, so that views of one moment are known as the same.

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from gpupool.model.state import State
 from gpupool.pool.model.waiting import Waiting
-from gpupool.scheduler.model import Decision, PoolView, Request
+from gpupool.scheduler.model import Decision, Request
+from gpupool.scheduler.pool_view import PoolView
 
 if TYPE_CHECKING:
     from gpupool.pool.queue.queue_pass import QueuePass

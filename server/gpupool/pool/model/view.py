@@ -18,7 +18,8 @@ from gpupool.pool.model.holds import (
 from gpupool.pool.model.live_view import LiveView
 from gpupool.pool.model.timers import Timers
 from gpupool.pool.model.waiting import Lane
-from gpupool.scheduler.model import Parked, PoolView, Quota, Request
+from gpupool.scheduler.model import Parked, Quota, Request
+from gpupool.scheduler.pool_view import PoolView
 from gpupool.sentences import NOTHING, obstacles, param, say
 
 __all__ = [

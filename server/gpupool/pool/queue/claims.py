@@ -14,7 +14,7 @@ from gpupool.pool.model.waiting import Lane, Waiting
 from gpupool.pool.projects import standing_view
 from gpupool.scheduler.decide import is_served
 from gpupool.scheduler.fairshare.standings import Standings
-from gpupool.scheduler.model import PoolView
+from gpupool.scheduler.pool_view import PoolView
 
 #: (user, project): a quota is for all lanes of a user, whose requests of one project claim together.
 _Owner = tuple[str, str]

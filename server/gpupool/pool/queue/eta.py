@@ -6,7 +6,8 @@ from gpupool.model.state import RequestRecord
 from gpupool.pool.model.step import Step
 from gpupool.pool.queue.request_view import resumed_by, wish_of
 from gpupool.scheduler import decide
-from gpupool.scheduler.model import Decision, Outcome, PoolView
+from gpupool.scheduler.model import Decision, Outcome
+from gpupool.scheduler.pool_view import PoolView
 
 
 def eta_of(step: Step, view: PoolView, request: RequestRecord, decision: Decision) -> float | None:

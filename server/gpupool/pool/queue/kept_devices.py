@@ -16,7 +16,8 @@ from gpupool.pool.model.waiting import Lane, Rank, Waiting
 from gpupool.pool.queue.eta import eta_of
 from gpupool.pool.queue.passing import has_room, served_at
 from gpupool.pool.queue.request_view import own_places, resumed_by
-from gpupool.scheduler.model import Decision, PoolView
+from gpupool.scheduler.model import Decision
+from gpupool.scheduler.pool_view import PoolView
 from gpupool.shares import Share
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from gpupool.scheduler.model import DeviceView, PoolView
+from gpupool.scheduler.model import DeviceView
+from gpupool.scheduler.pool_view import PoolView
 from gpupool.scheduler.sizes import place_on
 from gpupool.shares import Share
 

@@ -42,7 +42,8 @@ from gpupool.scheduler import advise, decide
 from gpupool.scheduler.fairshare.verdict import Verdict
 from gpupool.scheduler.fit import above_quota
 from gpupool.scheduler.helps import with_facts
-from gpupool.scheduler.model import Decision, Outcome, PoolView, Request
+from gpupool.scheduler.model import Decision, Outcome, Request
+from gpupool.scheduler.pool_view import PoolView
 from gpupool.sentences import Sentence, clauses, param, say
 
 

@@ -9,7 +9,8 @@ from gpupool.pool.model.step import Step
 from gpupool.pool.model.view import parked_session, pool_view, wish_for_new_session
 from gpupool.pool.projects import limit_rules
 from gpupool.records import replace
-from gpupool.scheduler.model import Decision, Outcome, PoolView, Request
+from gpupool.scheduler.model import Decision, Outcome, Request
+from gpupool.scheduler.pool_view import PoolView
 from gpupool.sentences import param, say
 from gpupool.shares import least_milli
 

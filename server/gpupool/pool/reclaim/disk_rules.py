@@ -13,7 +13,8 @@ from gpupool.model.state import SessionRecord, State, node_of_device
 from gpupool.model.state_index import goes_to_disk
 from gpupool.pool.model.view import disk_rooms, session_mib
 from gpupool.scheduler import decide, explain
-from gpupool.scheduler.model import Decision, Outcome, PoolView, Request
+from gpupool.scheduler.model import Decision, Outcome, Request
+from gpupool.scheduler.pool_view import PoolView
 
 
 def make_host_room(state: State, view: PoolView, wish: Request, refused: Decision) -> Decision:

@@ -20,7 +20,8 @@ from gpupool.pool.reclaim import taking_view
 from gpupool.records import replace
 from gpupool.scheduler import explain, reclaim
 from gpupool.scheduler.fairshare.standings import Standings
-from gpupool.scheduler.model import Decision, Outcome, PoolView, Request
+from gpupool.scheduler.model import Decision, Outcome, Request
+from gpupool.scheduler.pool_view import PoolView
 from gpupool.scheduler.reclaim import Candidate, Plan, Search
 from gpupool.scheduler.relocate import relocation
 from gpupool.scheduler.sizes import place_on
