@@ -171,6 +171,9 @@ def test_the_job_of_a_pool_that_was_killed_with_its_keeper_serves_the_next(home:
         process.suspend()  # otherwise the first that dies gives the other time to end in order
     for process in (pool, keeper):
         process.kill()
+    # While the pool dies its socket still accepts, and one without a keeper is taken for somebody else's.
+    _, alive = psutil.wait_procs([pool, keeper], timeout=20 * BUSY)
+    assert not alive
     lifeline.close()
     lifeline = join(home, borrowing(EmbeddedOptions(), file, home, "127.0.0.1"))
     assert lifeline is not None
