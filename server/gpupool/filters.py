@@ -24,6 +24,7 @@ KEYS: Final = ("name", "memory", "driver", "node", "software")
 #: Those that every device of a node answers alike, besides labels.
 KEYS_OF_NODES: Final = ("node",)
 _LABEL: Final = "label."
+_NAMED: Final = "name="
 _FILTER = re.compile(
     r"(?P<key>label\.[A-Za-z0-9_.-]{1,63}|[a-z]{1,16})\s*(?P<operator>>=|<=|!=|=|>|<)\s*(?P<value>\S.{0,127})"
 )
@@ -140,6 +141,15 @@ def parse(text: str) -> Filter:
     if problem:
         raise FilterError(f"{text[:40]!r} is no filter: {problem}; {_EXAMPLES}")
     return found
+
+
+def type_of(text: str) -> str:
+    """``H100`` or ``H100|A100`` of the condition that ``--type`` with it stands for; empty: the text is another condition."""
+    if not text.startswith(_NAMED):
+        return ""
+    parts = text.removeprefix(_NAMED).split("|")
+    inner = [part[1:-1] if part.startswith("*") and part.endswith("*") else "" for part in parts]
+    return "|".join(inner) if all(part and not set(part) & set("*?") for part in inner) else ""
 
 
 def parse_all(texts: Iterable[str]) -> tuple[Filter, ...]:

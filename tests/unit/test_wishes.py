@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from gpupool.filters import parse
+from gpupool.filters import parse, type_of
 from gpupool.model import events
 from gpupool.pool.model.holds import keeps_place
+from gpupool.request.forms import of_keywords
 from gpupool.scheduler import (
     Decision,
     DeviceView,
@@ -116,7 +117,20 @@ class TestFilters:
         for more in ({"parked": parked}, {}):
             refused = decide(pool, Request("bob", 200, filters=(parse("name=*B200*"),), **more))
             assert (refused.outcome, refused.reason) == (Outcome.REFUSE, "bad-share")
-            assert "3 are not name=*B200*; there are: 2 × H100, 1 × A100" in refused.explanation
+            assert "3 are not of type B200; there are: 2 × H100, 1 × A100" in refused.explanation
+
+    @pytest.mark.parametrize("wanted", ["H100", "H100|A100", "RTX 4090", "H1?0", "*H100"])
+    def test_a_type_is_told_as_it_was_written(self, wanted):
+        (condition,) = of_keywords({"type": wanted}).filters
+        said = type_of(condition)
+        # What has a wildcard is told as the condition that it stands for.
+        assert said == ("" if set(wanted) & set("*?") else wanted)
+
+    @pytest.mark.parametrize(
+        "condition", ["name=H100", "name!=*H100*", "name=*H100", "name=**", "node=*H100*"]
+    )
+    def test_other_conditions_are_no_type(self, condition):
+        assert not type_of(str(parse(condition)))
 
 
 class TestNodePools:

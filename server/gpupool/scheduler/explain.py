@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from gpupool.filters import type_of
 from gpupool.scheduler.eligible import NODE_POOL, SHARING
 from gpupool.scheduler.model import DeviceView, Held, Parked, PlacedShare, Request
 from gpupool.scheduler.pool_view import PoolView, Promise
@@ -125,6 +126,8 @@ def excluded(by: Counter[str]) -> Sentence:
             parts.append(say("excluded.sharing", count=param.count(number)))
         elif reason == NODE_POOL:
             parts.append(say("excluded.node-pool", count=param.count(number)))
+        elif kind := type_of(reason):
+            parts.append(say("excluded.type", count=param.count(number), type=param.text(kind)))
         else:
             parts.append(say("excluded.filter", count=param.count(number), filter=param.text(reason)))
     return say("listed", of=parts) if parts else Sentence()
@@ -136,6 +139,8 @@ def pinned_barred(view: DeviceView, reason: str) -> Sentence:
         why = say("barred.sharing", sharing=param.text(view.sharing))
     elif reason == NODE_POOL:
         why = say("barred.node-pool", name=param.text(view.pool))
+    elif kind := type_of(reason):
+        why = say("barred.type", type=param.text(kind))
     else:
         why = say("barred.filter", filter=param.text(reason))
     return say("barred", device=param.device(view.id), why=why)

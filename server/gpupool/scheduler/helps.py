@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from gpupool.filters import type_of
 from gpupool.records import replace
 from gpupool.scheduler import explain
 from gpupool.scheduler.gang import may_span
@@ -179,7 +180,8 @@ def _without_one(pool: PoolView, request: Request, decide: Decide) -> Iterator[H
     choices: list[tuple[str, str, Request]] = []
     for wish in request.filters:
         rest = tuple(other for other in request.filters if other != wish)
-        choices.append(("help.without-filter", str(wish), replace(request, filters=rest)))
+        code = "help.any-type" if type_of(str(wish)) else "help.without-filter"
+        choices.append((code, str(wish), replace(request, filters=rest)))
     if request.pools:
         choices.append(("help.any-node-pool", "", replace(request, pools=())))
     for code, left_out, other in choices:
