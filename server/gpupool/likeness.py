@@ -8,6 +8,7 @@ from difflib import get_close_matches
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """The known word that is most like it; empty: none is like it."""
-    names = {name.lower(): name for name in known}
-    found = get_close_matches(word.lower(), names, n=1, cutoff=0.6)
+    # Dashes make any two options alike.
+    names = {name.lower().lstrip("-"): name for name in known}
+    found = get_close_matches(word.lower().lstrip("-"), names, n=1, cutoff=0.6)
     return names[found[0]] if found else ""

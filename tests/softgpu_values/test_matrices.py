@@ -197,33 +197,37 @@ def test_wmma_loads_multiplies_and_stores(
     assert np.abs(got - want).max() <= (0.03 if d_type == "f16" else 1e-4)
 
 
-def test_ldmatrix_and_stmatrix_are_each_others_inverse_and_transposed_by_trans() -> None:
+@pytest.mark.parametrize("space", [".shared", ".shared::cta", ""])
+@pytest.mark.parametrize("trans", ["", ".trans"])
+def test_ldmatrix_and_stmatrix_are_each_others_inverse_and_transposed_by_trans(trans: str, space: str) -> None:
+    """Without a space the address is a generic one."""
     gpu, random = device(), np.random.default_rng(4)
     matrices = random.integers(0, 1 << 16, (4, 8, 8), dtype=np.uint16)
-    for trans in ("", ".trans"):
-        body = (
-            "cvta.to.global.u64 %at, %at; .reg .b32 %row, %r<8>; mul.lo.u32 %row, %lane, 16;"
-            " st.shared.v4.b32 [%row], {%w0, %w1, %w2, %w3}; bar.sync 0;"
-            f" ldmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 {{%f0, %f1, %f2, %f3}}, [%row];"
-            " add.u32 %row, %row, 512;"
-            f" stmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 [%row], {{%f0, %f1, %f2, %f3}}; bar.sync 0;"
-            " ld.shared.v4.b32 {%g0, %g1, %g2, %g3}, [%row];"
-        )
-        text = (
-            kernel(body, [("w", 4, 32)], [("f", 4, 32), ("g", 4, 32)])
-            .replace(".reg .b32 %lane", ".shared .align 16 .b8 tile[1024]; .reg .b32 %lane")
-            .replace("mul.lo.u32 %row, %lane, 16;", "mov.u32 %row, tile; mad.lo.u32 %row, %lane, 16, %row;")
-        )
-        warps = {x: Warp(gpu) for x in "wfg"}
-        rows = matrices.reshape(32, 8).view(np.uint32)  # lane l holds row l % 8 of matrix l / 8
-        warps["w"].put(rows.T, 32)
-        gpu.load(text).launch("k", 1, 32, [warps[x].address for x in "wfg"])
-        fragments, back = warps["f"].get(4, 32), warps["g"].get(4, 32)
-        for q in range(4):
-            matrix = matrices[q].T if trans else matrices[q]
-            want = matrix.reshape(8, 8).copy().view(np.uint32).reshape(32)  # row lane / 4, pair lane % 4
-            assert (fragments[q] == want).all(), trans
-        assert (back == rows.T).all()
+    at = "%row" if space else "%any"
+    generic = "cvt.u64.u32 %any, %row; cvta.shared.u64 %any, %any;"
+    body = (
+        "cvta.to.global.u64 %at, %at; .reg .b32 %row, %r<8>; .reg .b64 %any; mul.lo.u32 %row, %lane, 16;"
+        f" st.shared.v4.b32 [%row], {{%w0, %w1, %w2, %w3}}; bar.sync 0; {generic}"
+        f" ldmatrix.sync.aligned.m8n8.x4{trans}{space}.b16 {{%f0, %f1, %f2, %f3}}, [{at}];"
+        f" add.u32 %row, %row, 512; {generic}"
+        f" stmatrix.sync.aligned.m8n8.x4{trans}{space}.b16 [{at}], {{%f0, %f1, %f2, %f3}}; bar.sync 0;"
+        " ld.shared.v4.b32 {%g0, %g1, %g2, %g3}, [%row];"
+    )
+    text = (
+        kernel(body, [("w", 4, 32)], [("f", 4, 32), ("g", 4, 32)])
+        .replace(".reg .b32 %lane", ".shared .align 16 .b8 tile[1024]; .reg .b32 %lane")
+        .replace("mul.lo.u32 %row, %lane, 16;", "mov.u32 %row, tile; mad.lo.u32 %row, %lane, 16, %row;")
+    )
+    warps = {x: Warp(gpu) for x in "wfg"}
+    rows = matrices.reshape(32, 8).view(np.uint32)  # lane l holds row l % 8 of matrix l / 8
+    warps["w"].put(rows.T, 32)
+    gpu.load(text).launch("k", 1, 32, [warps[x].address for x in "wfg"])
+    fragments, back = warps["f"].get(4, 32), warps["g"].get(4, 32)
+    for q in range(4):
+        matrix = matrices[q].T if trans else matrices[q]
+        want = matrix.reshape(8, 8).copy().view(np.uint32).reshape(32)  # row lane / 4, pair lane % 4
+        assert (fragments[q] == want).all()
+    assert (back == rows.T).all()
 
 
 def test_movmatrix_transposes() -> None:

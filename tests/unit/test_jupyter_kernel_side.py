@@ -18,6 +18,7 @@ import pytest
 from gpupool.amounts import amount
 from gpupool.client.runtime import Counters, WorkerCounters
 from gpupool.client.types import Usage
+from gpupool.likeness import nearest
 from gpupool.request.gpu_request import GpuRequest
 from gpupool.shares import Share
 
@@ -122,6 +123,11 @@ def test_errors_name_the_word_that_is_wrong(line: str, named: str) -> None:
         parse_cell(line)
     assert named in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_two_options_are_not_alike_for_their_dashes() -> None:
+    assert not nearest("--hold", ["--for", "--nodes", "--node-pool"])
+    assert nearest("--nods", ["--for", "--nodes"]) == "--nodes"
 
 
 @pytest.mark.parametrize(

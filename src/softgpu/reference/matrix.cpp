@@ -10,6 +10,7 @@ namespace softgpu::reference {
 
 using ptx::Operand;
 using ptx::OperandKind;
+using ptx::Space;
 
 namespace {
 
@@ -191,14 +192,17 @@ void Machine::complete_movmatrix(const Step& step, std::span<Thread> warp) {
   }
 }
 
-// ldmatrix.sync.aligned.m8n8.x{1,2,4}[.trans].shared.b16 {d}, [p]; stmatrix the other way. Lane 8 m + i says
-// where row i of matrix m lies.
+// ldmatrix.sync.aligned.m8n8.x{1,2,4}[.trans][.shared].b16 {d}, [p]; stmatrix the other way. Lane 8 m + i
+// says where row i of matrix m lies.
 void Machine::complete_matrix_access(const Step& step, std::span<Thread> warp) {
   const bool loads = step.syntax->opcode.starts_with("ld"), transposed = is_word(step, "trans");
   if (!is_word(step, "m8n8") || step.suffixes.back() != "b16") refuse(step, "is not in the reference");
   const std::vector<Operand>& operands = step.syntax->operands;
   const std::span<const Operand> registers = registers_of(operands.at(loads ? 0 : 1));
   const Operand& at = operands.at(loads ? 1 : 0);
+  const bool is_shared = std::any_of(step.suffixes.begin(), step.suffixes.end(),
+                                     [](std::string_view s) { return s.starts_with("shared"); });
+  const Space space = is_shared ? Space::shared : Space::generic;
   for (uint32_t m = 0; m < registers.size(); ++m) {
     for (uint32_t lane = 0; lane < 32; ++lane) {
       Bits loaded = 0;
@@ -207,7 +211,7 @@ void Machine::complete_matrix_access(const Step& step, std::span<Thread> warp) {
         const uint32_t along = lane % 4 * 2 + e, across = lane / 4;
         const uint32_t row = transposed ? along : across, column = transposed ? across : along;
         Thread& owner = warp[8 * m + row];
-        const uint64_t row_begins = address(owner, at, ptx::Space::shared);
+        const uint64_t row_begins = address(owner, at, space);
         if (row_begins % 16 != 0) refuse(step, "misaligned access");
         if (loads) {
           loaded |= load(owner, row_begins + 2 * column, 2, 2) << (16 * e);

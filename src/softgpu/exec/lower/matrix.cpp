@@ -28,6 +28,7 @@ namespace {
 struct MatrixForm {
   uint32_t count = 0;
   std::string_view shape, element, packed;
+  Space space = Space::generic;  // without a name an address is generic, as llama.cpp writes it
   bool transposed = false, known = true;
 };
 
@@ -44,7 +45,9 @@ MatrixForm matrix_form(const std::vector<std::string_view>& suffixes) {
       form.element = s;
     else if (s == "b6x16_p32" || s == "b4x16_p64")
       form.packed = s.substr(0, 2);
-    else if (s != "sync" && s != "aligned" && space_named(s) != Space::shared)
+    else if (space_named(s) == Space::shared)
+      form.space = Space::shared;
+    else if (s != "sync" && s != "aligned")
       form.known = false;
   }
   form.known &= form.count != 0;
@@ -71,14 +74,14 @@ void Lowering::lower_ldmatrix(const ptx::Instruction& instruction, const Suffixe
   }
   std::vector<uint32_t> list = register_list(instruction.operands[0], registers, 'w', true);
   uint32_t how = 0;
-  const Ref at = plain_address(instruction.operands[1], Space::shared, how);
+  const Ref at = plain_address(instruction.operands[1], form.space, how);
   LoweredInstruction& made = emit(step, {}, {at});
   made.in.aux = how;
   made.list = std::move(list);
   made.list_defs = registers;
 }
 
-// stmatrix.sync.aligned.{m8n8.x{1,2,4}[.trans].b16, m16n8.x{1,2,4}.trans.b8} [p], r
+// stmatrix.sync.aligned.{m8n8.x{1,2,4}[.trans][.shared].b16, m16n8.x{1,2,4}.trans[.shared].b8} [p], r
 void Lowering::lower_stmatrix(const ptx::Instruction& instruction, const Suffixes& suffixes) {
   const MatrixForm form = matrix_form(suffixes);
   const bool halves = form.shape == "m8n8" && form.element == "b16";
@@ -86,7 +89,7 @@ void Lowering::lower_stmatrix(const ptx::Instruction& instruction, const Suffixe
   if (!form.known || !(halves || bytes) || !form.packed.empty() || instruction.operands.size() != 2)
     fail_opcode();
   uint32_t how = 0;
-  const Ref at = plain_address(instruction.operands[0], Space::shared, how);
+  const Ref at = plain_address(instruction.operands[0], form.space, how);
   std::vector<uint32_t> list = register_list(instruction.operands[1], form.count, 'w', false);
   LoweredInstruction& made = emit(bytes             ? "@stmatrix.trans.b8"
                                   : form.transposed ? "@stmatrix.trans.b16"
