@@ -199,7 +199,9 @@ def test_wmma_loads_multiplies_and_stores(
 
 @pytest.mark.parametrize("space", [".shared", ".shared::cta", ""])
 @pytest.mark.parametrize("trans", ["", ".trans"])
-def test_ldmatrix_and_stmatrix_are_each_others_inverse_and_transposed_by_trans(trans: str, space: str) -> None:
+def test_ldmatrix_and_stmatrix_are_each_others_inverse_and_transposed_by_trans(
+    trans: str, space: str
+) -> None:
     """Without a space the address is a generic one."""
     gpu, random = device(), np.random.default_rng(4)
     matrices = random.integers(0, 1 << 16, (4, 8, 8), dtype=np.uint16)

@@ -14,6 +14,7 @@ from gpupool.kernel_packs.store import Store
 
 ATTENTION = "aten/src/ATen/native/transformers/cuda/mem_eff_attention/kernels/cutlassF_f32_aligned.cu"
 SPARSE = "aten/src/ATen/native/sparse/cuda/SparseSemiStructuredOps.cu"
+INDIRECT = "aten/src/ATen/native/sparse/cuda/SparseSemiStructuredTile.cu"
 PLAIN = "aten/src/ATen/native/cuda/FillKernel.cu"
 
 
@@ -23,6 +24,7 @@ def source(tmp_path: Path) -> Path:
     for place, text in {
         ATTENTION: "",
         SPARSE: "#include <cutlass/gemm.h>\n",
+        INDIRECT: "#include <ATen/native/sparse/cuda/StaticSort.h>\nint rows = cutlass::ceil_div(3, 2);\n",
         PLAIN: "// no cutlass\n",
     }.items():
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
@@ -36,10 +38,11 @@ def put_cutlass_in(folder: Path) -> None:
         (folder / place).touch()
 
 
-def test_files_that_need_it_are_told_by_their_includes_and_attention_by_its_folder(source: Path) -> None:
+def test_files_that_need_it_are_told_by_what_they_use_and_attention_by_its_folder(source: Path) -> None:
     assert {path.name for path in torch.kernel_sources(source).values() if cutlass.needs(path)} == {
         "cutlassF_f32_aligned.cu",
         "SparseSemiStructuredOps.cu",
+        "SparseSemiStructuredTile.cu",
     }
 
 

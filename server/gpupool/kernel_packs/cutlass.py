@@ -23,8 +23,8 @@ MISSING: Final = (
     "it is made from CUTLASS, which isn't there: pip install nvidia-cutlass==3.5.1, or take the sources from the "
     "release's archive, which brings it"
 )
-#: Such files include its headers. Those of attention include PyTorch's that do.
-_SIGN: Final = re.compile(r"""#include *[<"](cutlass|cute)/""")
+#: Such files include its headers, or use its names by way of PyTorch's headers. Those of attention show neither.
+_SIGN: Final = re.compile(r"""#include *[<"](?:cutlass|cute)/|\b(?:cutlass|cute)::""")
 _ATTENTION: Final = (("mem_eff_attention", "kernels"), ("flash_attn", "kernels"))
 _QUESTION: Final = (
     "import importlib.util; found = importlib.util.find_spec('cutlass_library'); "
