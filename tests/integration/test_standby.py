@@ -22,7 +22,9 @@ from gpupool.client.servers import NOT_LEADER, reason_of
 from gpupool.client.types import LeaseRequest, LeaseStatus
 from gpupool.ledger.ledger import Ledger
 from gpupool.model.clock import Clock
+from gpupool.model.state import State
 from gpupool.pool.access import tokens
+from gpupool.pool.access.listening import ServeError
 from gpupool.proto import pool_pb2 as pb
 from gpupool.proto import pool_pb2_grpc
 from gpupool.shares import Share
@@ -31,6 +33,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.support import forked_cli, postgres
 from tests.support.certificates import make_certificates
 from tests.support.patience import measured
+from tests.support.pool_server import Caller, pool_server
 from tests.support.pool_servers import SERVERS, PoolServers, check_ledger
 from tests.support.takeover import Askers
 
@@ -366,6 +369,41 @@ class TestALeaderThatLosesItsConnection:
                 grant = await client.request(request_of(f"k{number}"), wait_seconds=60)
                 granted[f"k{number}"] = (grant.lease_id, grant.session_id, grant.epoch)
         assert check_ledger(pool.ledger, granted) == {f"k{number}": 1 for number in range(4)}
+
+
+class TestAServerWhoseDatabaseFailsWhileItReadsTheLedger:
+    @pytest.fixture
+    def failures(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """The connection over which the ledger is read ends in the middle, once."""
+        read, seen = Ledger.load, []
+
+        def fails_once(ledger: Ledger) -> State:
+            if not seen:
+                seen.append(ledger.name)
+                with ledger.engine.connect() as connection:
+                    connection.exec_driver_sql("SELECT pg_terminate_backend(pg_backend_pid())")
+            return read(ledger)
+
+        monkeypatch.setattr(Ledger, "load", fails_once)
+        return seen
+
+    async def test_stands_by_and_takes_over_later(
+        self, postgres_server: postgres.Cluster, failures: list[str]
+    ) -> None:
+        async with (
+            pool_server(ledger=postgres_server.database(), standby=True) as serving,
+            Caller(f"unix:{serving.socket}") as caller,
+        ):
+            assert (await caller.devices()) == []
+        assert failures
+
+    async def test_says_so_in_one_sentence_when_it_is_no_standby(
+        self, postgres_server: postgres.Cluster, failures: list[str]
+    ) -> None:
+        with pytest.raises(ServeError) as refused:
+            async with pool_server(ledger=postgres_server.database()):
+                pass
+        assert "cannot be read" in str(refused.value) and "SELECT" not in str(refused.value)
 
 
 @pytest.mark.slow

@@ -112,6 +112,18 @@ class Ledger:
     def name(self) -> str:
         return self.database.name
 
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Around whatever is read before the pool is served.
+
+        Raises:
+            LedgerError: the database failed.
+        """
+        try:
+            yield
+        except SQLAlchemyError as error:
+            raise LedgerError(f"the ledger {self.name} cannot be read: {_first_line(error)}") from error
+
     def load(self) -> State:
         """The state as last committed; times that are not stored are zero, see `events.Restarted`."""
         state = State()

@@ -176,7 +176,7 @@ async def _lead(place: Place) -> None:
 
     Raises:
         DeposedError: another server may lead now.
-        LedgerError: the ledger cannot be opened.
+        LedgerError: the ledger cannot be opened or read.
     """
     options = place.options
     me = place.identity()
@@ -190,12 +190,13 @@ async def _lead(place: Place) -> None:
                 stack.push_async_callback(cancel, watch)
                 logger.info("this server leads", epoch=leadership.epoch)
             timers = options.timers.scaled(options.timers_scale)
-            await _wait_after_restore(ledger, timers, place.stop)
-            quotas = {user: Quota(milli=milli) for user, milli in options.quotas.items()}
-            pool = await asyncio.to_thread(
-                PoolShell, ledger, Clock.start(), timers, quotas,
-                policy=options.policy, consolidate=options.consolidate,
-            )  # fmt: skip
+            with ledger.reading():
+                await _wait_after_restore(ledger, timers, place.stop)
+                quotas = {user: Quota(milli=milli) for user, milli in options.quotas.items()}
+                pool = await asyncio.to_thread(
+                    PoolShell, ledger, Clock.start(), timers, quotas,
+                    policy=options.policy, consolidate=options.consolidate,
+                )  # fmt: skip
             await serve_pool(place, pool, leadership)
 
 
