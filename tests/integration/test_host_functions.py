@@ -293,18 +293,22 @@ def test_a_slow_one_in_the_last_of_many_streams_keeps_a_wait_from_holding_up_the
 def test_a_copy_waits_for_a_function_that_another_thread_gives_while_it_waits(share: Share) -> None:
     share.run(
         """
-        stream, seen = check(cu.cuStreamCreate(0)), []  # the legacy stream, which the copy is in, waits for it
-        def slow(seconds):
-            def run(data):
-                time.sleep(seconds)
-                seen.append(data)
-            return host(run)
+        # The legacy stream, which the copy is in, waits for this one.
+        stream, seen, given = check(cu.cuStreamCreate(0)), [], threading.Event()
+        def first(data):
+            given.wait()
+            seen.append(data)
+        def second(data):
+            time.sleep(1.5)
+            seen.append(data)
         def give_another():
             check(cu.cuCtxSetCurrent(context))
             time.sleep(1.8)  # the copy waits for the context by now, up to what it had been given
-            check(cu.cuLaunchHostFunc(stream, slow(1.5), 2))
+            check(cu.cuLaunchHostFunc(stream, host(second), 2))
+            cu.cuStreamQuery(stream)  # when this is answered the worker has it
+            given.set()
         other = threading.Thread(target=give_another)
-        check(cu.cuLaunchHostFunc(stream, slow(2.5), 1))
+        check(cu.cuLaunchHostFunc(stream, host(first), 1))
         other.start()
         check(cu.cuMemcpyHtoD(word, np.full(4, 7, np.uint32).ctypes.data, 16))
         assert seen == [1, 2]
