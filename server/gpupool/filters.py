@@ -143,8 +143,13 @@ def parse(text: str) -> Filter:
     return found
 
 
+def named(kind: str) -> str:
+    """``H100|A100`` as a condition on the device's name; without a wildcard (``*``, ``?``) it is a part of the name."""
+    return _NAMED + "|".join(part if set(part) & set("*?") else f"*{part}*" for part in kind.split("|"))
+
+
 def type_of(text: str) -> str:
-    """``H100`` or ``H100|A100`` of the condition that ``--type`` with it stands for; empty: the text is another condition."""
+    """What :func:`named` made a condition of; empty: it had a wildcard, or the text is another condition."""
     if not text.startswith(_NAMED):
         return ""
     parts = text.removeprefix(_NAMED).split("|")

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Self, TypedDict
 
-from gpupool.filters import FilterError
+from gpupool.filters import FilterError, named
 from gpupool.filters import parse as parse_filter
 from gpupool.filters import parse_all as parse_filters
 from gpupool.names import MAXIMUM_DEPTH, MAXIMUM_PATH, NAME_RULE, is_name, is_project
@@ -65,13 +65,11 @@ def _node_pool(text: str) -> str:
 
 
 def _type(text: str) -> str:
-    """``H100|A100`` as a condition on the device's name; without a wildcard (``*``, ``?``) it is a part of the name."""
-    names = text.split("|")
-    if not all(_DEVICE.fullmatch(name) for name in names):
+    if not all(_DEVICE.fullmatch(name) for name in text.split("|")):
         raise ValueError(
             f"{text[:40]!r} is no type of GPU; write a part of its name such as H100, or H100|A100."
         )
-    return "name=" + "|".join(name if "*" in name or "?" in name else f"*{name}*" for name in names)
+    return named(text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,8 @@ class Fleet:
         if before is not None and before._since is not None:
             self._take_over(before, devices)
         self._aside: Fleet | None = None
-        if before is not None and before._aside is not None:
+        # Columns that nobody has looked at since the fleet was made last are not worth their upkeep.
+        if before is not None and before._aside is not None and before._aside._snapshot is not None:
             self._aside = Fleet(devices, policy, before._aside, like=self)
 
     # ---- which view is shown
@@ -118,7 +119,7 @@ class Fleet:
         return self._changes.note(places)
 
     def aside(self, devices: Sequence[DeviceView]) -> Fleet:
-        """The columns for other views of these devices. They are made once."""
+        """The columns for other views of these devices. They are kept for as long as they are used."""
         if self._aside is None:
             self._aside = Fleet(devices, self.policy, like=self)
         return self._aside

@@ -30,6 +30,8 @@ from gpupool.shares import Share, least_milli
 
 #: Shown by name in an explanation, no more.
 _MAX_SHOWN = 3
+#: With no more requests that wait, the pool as it is and as it is going to be share their columns.
+_FEW = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,9 @@ class TakingBack:
                 self._noticed.setdefault(owner, set()).add(name)
         ending = taking_view.wholes(step, step.state.index.releasing.records())
         leaving = [taking_view.candidate(step, parts) for _, parts in ending if not parts[0].live]
-        self._future = reclaim.after(view.aside(), leaving)
+        # Few are asked about the present and the future in turns without columns for each, which cost their upkeep.
+        seen = view.aside() if len(step.state.requests) > _FEW else view
+        self._future = reclaim.after(seen, leaving)
 
     def granted(self, parts: Sequence[LeaseRecord], resumed: Collection[str]) -> None:
         """Counts a lease that has been granted now."""
